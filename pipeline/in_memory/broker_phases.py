@@ -71,7 +71,7 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
     phases = [
         None if begin is None or end is None else end - begin for begin, end in pairwise(moments)
     ]
-    loaded = detail_of(active) if active else {}
+    loaded = detail_of(active) if active else {}  # without a completed load, its size is unknown
     partition_by_group = trace.groups()
     groups = [
         group for group, partition in partition_by_group.items() if partition == election.partition

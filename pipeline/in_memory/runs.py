@@ -24,6 +24,7 @@ def runs_of(trace: Trace) -> list[TableRow]:
             "events": len(trace.rows),
             "nodes": len({row.node for row in trace.rows}),
             "steady_us": begun.get("steady"),
+            # A run that broke off has no stage `stopping`: it ends with its last row.
             "end_us": begun.get("stopping", trace.rows[-1].time_us),
             "completed": "stopping" in begun,
         }

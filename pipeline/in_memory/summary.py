@@ -80,6 +80,7 @@ def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunS
         rows = rows_of(files)
         if rows is None:
             return None
+        # A Trace needs a row, because its last row can be the run's end.
         return summary_of(files, rows, Trace(rows.good) if rows.good else None)
 
 

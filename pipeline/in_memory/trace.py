@@ -107,7 +107,7 @@ class Trace:
     def of(self, *kinds: TraceKind) -> list[TraceRow]:
         """Return the rows of some kinds, by time."""
         indexes = [index for kind in kinds for index in self._indexes.get(kind.value, [])]
-        if len(kinds) > 1:
+        if len(kinds) > 1:  # the indexes of one kind are in order already
             indexes.sort()
         return [self.rows[index] for index in indexes]
 

@@ -140,6 +140,7 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
             to_s=_until(run, fault.momentary, fault.healed_at_us),
             is_by_accident=fault.is_by_accident,
         )
+        # A fault that was not injected has no time. It is sorted as 0, and left out by `if`.
         for fault in sorted(run.facts.faults, key=lambda fault: fault.injected_at_us or 0)
         if fault.injected_at_us is not None
     )

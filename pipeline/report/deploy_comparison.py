@@ -51,7 +51,7 @@ def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Compar
         if len(costs) != len(column.runs) or not all(cost.replaced for cost in costs):
             return {}
         by_title[column.title] = typical_cost(costs)
-    return by_title if len(by_title) > 1 else {}
+    return by_title if len(by_title) > 1 else {}  # one column has nothing to be compared with
 
 
 def deploy_answers(

@@ -80,6 +80,7 @@ class RunFacts:
     @property
     def links(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of pages for further reading."""
+        # `config` is plain JSON: most experiments have no links.
         links = self.manifest.config.get("links")
         if not isinstance(links, Mapping):
             return ()

@@ -138,7 +138,7 @@ def cell_text(value: Cell) -> str:
     """Return a cell's text, or a dash if it has none, because an empty cell looks like a defect."""
     if value is None or value == "":
         return "–"
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # before int, because bool is a subclass of int
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
@@ -160,6 +160,7 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: text_of(name, "templates")),
         autoescape=True,
+        # A misspelled name in a template is an error. By default it would be an empty text.
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -176,6 +177,7 @@ def _environment() -> jinja2.Environment:
         "code": with_code,
         "sentence": sentence,
     }
+    # Functions and values that every template can use.
     environment.globals |= {
         "and_list": and_list,
         "as_title": as_title,

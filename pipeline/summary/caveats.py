@@ -53,6 +53,8 @@ def _two_owners(summary: RunSummary) -> list[str]:
         return []
     worst = max(overlaps, key=lambda owners: owners.longest_us)
     other_groups = len({owners.group for owners in overlaps}) - 1
+    # Of several overlaps of the group, the largest one counts: they can be of the same partitions,
+    # so a sum would count these twice.
     partitions = max(owners.partitions for owners in overlaps if owners.group == worst.group)
 
     length = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"
@@ -70,6 +72,7 @@ def _no_owner(summary: RunSummary) -> list[str]:
     """Describe the longest time of a partition without an owner; empty if all were short."""
 
     def longest_us(group: FeltGroup) -> int:
+        # A group without partitions has no spread; a spread without any owner has no maximum.
         spread = group.spreads.get(_UNOWNED)
         return 0 if spread is None else spread.maximum or 0
 

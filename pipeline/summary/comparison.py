@@ -153,6 +153,7 @@ def compare_runs(
 
     table = _Table(summaries, tuple(map(tuple, indexes_by_title.values())), in_full)
     all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
+    # A cell without a value is None: a row needs at least one other cell.
     rows_with_values = tuple(row for row in all_rows if any(row.cells))
     return Comparison(columns=columns, rows=rows_with_values)
 
@@ -187,6 +188,7 @@ class _Table:
             rows = [
                 row
                 for measure in MEASURES
+                # The main figures are times; counts are only in a full comparison.
                 if measure.is_time or self.in_full
                 for row in self._measure_rows(name, measure, faults)
             ]
@@ -198,6 +200,7 @@ class _Table:
     def _with_differs(self, row: ComparisonRow, has_fault: Sequence[bool]) -> ComparisonRow:
         """Return the row with `differs` computed over the columns that have the fault.
 
+        A column without the fault lacks all its figures. If it counted, every row would differ.
         `has_fault`: for each run, whether it has the fault.
         """
         cells_with_fault = [
@@ -293,6 +296,7 @@ class _Table:
                 None if group is None else group.spreads.get(measure.name) for group in groups
             ]
             spreads_of_runs = [spread for spread in spreads if spread is not None]
+            # A measure that no run has is not shown at all.
             is_zero_shown = self.in_full and measure.if_zero and spreads_of_runs
             is_zero = not any(spread.says_something for spread in spreads_of_runs)
             if is_zero and not is_zero_shown:
@@ -387,6 +391,7 @@ class _Table:
 def _never_for_zero(row: ComparisonRow) -> ComparisonRow:
     """Return a row that shows NEVER instead of a length of 0."""
     cells = tuple(
+        # If the greatest length is 0, it happened in no run of the column.
         replace(cell, text=NEVER) if cell is not None and cell.high == 0 else cell
         for cell in row.cells
     )
@@ -411,6 +416,7 @@ def _matched_faults(
     by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, the faults of each run
     for index, summary in enumerate(summaries):
         for fault in summary.faults:
+            # `kind` is None if the run did not record it.
             runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
             runs[index].append(fault)
     # No kind occurs in two runs if each kind has exactly one run with faults.

@@ -112,6 +112,7 @@ def range_text(cell: Cell, unit: Unit) -> str:
 
     A unit that both ends of the range share is printed once.
     """
+    # A cell of text has no numbers. NEVER stands for a length of 0, which must not be printed.
     if cell.median is None or cell.low is None or cell.high is None or cell.text == NEVER:
         return cell.text
     median, low, high = (
@@ -141,16 +142,17 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     known = [cell for cell in cells if cell is not None]
     if len(cells) < 2:
         return False
-    if len(known) < len(cells):  # some columns lack the figure
+    if len(known) < len(cells):  # some columns lack the figure; if all do, they are alike
         return bool(known)
     medians = [cell.median for cell in known if cell.median is not None]
-    if not medians:
+    if not medians:  # cells of text
         return False
     low, high = min(medians), max(medians)
-    # First the medians must be far enough apart.
+    # First the medians must be far enough apart. Of two zeros, the percentage says nothing.
     if high == low or 100 * (high - low) < NOTABLE_PERCENT * high:
         return False
     if unit == "us" and high - low < max(NOTABLE_US, *(cell.bound_us for cell in known)):
         return False
-    # Then two of the ranges must not overlap: one begins above the end of the other.
+    # Then two of the ranges must not overlap: one begins above the end of the other. `or 0` only
+    # satisfies the type checker: a cell with a median has both ends.
     return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)

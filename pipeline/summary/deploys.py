@@ -80,6 +80,7 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
         dict.fromkeys(
             fault.fault
             for fault in faults
+            # A fault that was not injected cannot have contributed to the cost.
             if fault not in rollouts and fault.injected_at_us is not None
         )
     )
@@ -291,7 +292,7 @@ def _comparison(
         return f"{measure.name}: no difference, {less}"
 
     factor = ""
-    if low:
+    if low:  # no number is a multiple of 0
         times = high / low
         decimals = 0 if times >= _ROUND_TIMES else 1
         factor = f" ({times:.{decimals}f} times less)"

@@ -58,6 +58,7 @@ def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     disturbances = [
         Disturbance(
             from_us=entry.injected_at_us,
+            # The run writes an accident that did not end as a momentary fault.
             until_us=None if entry.momentary else entry.healed_at_us,
             sentence=entry.note or f"machine {entry.target} was away",
         )

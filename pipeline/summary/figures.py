@@ -347,7 +347,7 @@ def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
     earlier_by_fault = {}
     for fault in faults:
         gap = fault.distribution(measure)
-        if gap is not None and gap.maximum:
+        if gap is not None and gap.maximum:  # a gap of 0 is none
             first = first_fault_by_length.setdefault(gap.maximum, fault.fault)
             if first != fault.fault:
                 earlier_by_fault[fault.fault] = first

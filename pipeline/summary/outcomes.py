@@ -64,8 +64,8 @@ class Rebalances:
 _CAUSED_BY_NO_MEMBER = frozenset(
     {RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE}
 )
-"""Reasons that are not acts of a member. For these too, the coordinator records a member, which
-`words` leaves out."""
+"""Reasons that are not acts of a member. The coordinator records a member for these reasons, too,
+but `words` does not name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,7 @@ def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
 
 def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
     """One row per time in which two coordinators served the same groups."""
+    # Two coordinators of an offsets partition without groups mislead nobody.
     return tenure_overlaps.where(F.size("groups") > 0)
 
 
@@ -138,6 +139,7 @@ def _processed(processing: DataFrame) -> DataFrame:
 
 def _errors(commits: DataFrame) -> DataFrame:
     """One row per run and error with which a commit failed after the first fault."""
+    # Errors before the first fault belong to the start of the groups.
     return (
         commits.where(F.col("fault").isNotNull() & (F.col("error") != ACKNOWLEDGED))
         .groupBy("run", "error")
@@ -181,6 +183,7 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
         .agg(
             F.count("value").alias("samples"),
             F.count_if(F.col("value").isNull()).alias("missing"),
+            # In contrast to `percentile`, this returns values that occurred (nearest rank).
             F.percentile_approx("value", percents).alias("ranks"),
             F.max("value").alias("max"),
             F.sum("value").alias("total"),

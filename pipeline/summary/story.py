@@ -133,7 +133,7 @@ def noticed_text(fault: FaultSummary) -> str | None:
 
 def leaving_texts(fault: FaultSummary) -> Iterator[str]:
     """Yield sentences on how long members stayed with the old coordinator, and why they left it."""
-    if not fault.partitions_moved:
+    if not fault.partitions_moved:  # no coordinator moved, so there was none to leave
         return
     for timeouts, members in fault.left_after:
         ordinal = _ORDINALS.get(timeouts, f"{timeouts}th")

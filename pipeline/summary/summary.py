@@ -96,6 +96,8 @@ def _felt(
     """
     if felt is None or run is None:
         return felt
+    # Felt figures cover the time from the steady state to the run's end. In a run that never became
+    # steady, they begin with the run (0).
     return replace(felt, disturbed=is_disturbed(disturbances, run["steady_us"] or 0, None))
 
 
@@ -178,7 +180,7 @@ def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
     members_by_timeouts: dict[int, int] = {}
     for row in counts:
         timeouts = row["timeouts"]
-        if timeouts:
+        if timeouts:  # not None (the member kept its coordinator), not 0 (no commit timed out)
             members_by_timeouts[timeouts] = members_by_timeouts.get(timeouts, 0) + row["members"]
     return tuple(sorted(members_by_timeouts.items()))
 

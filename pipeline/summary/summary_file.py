@@ -55,7 +55,7 @@ def write_summary(summary: RunSummary) -> None:
         event_files=_event_files(summary.directory),
         tables=tuple(sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())),
     )
-    # The hook writes a Path as text.
+    # The hook writes a Path as text: msgspec knows all other types.
     document = msgspec.to_builtins(summary, enc_hook=str)
     document["made_from"] = msgspec.to_builtins(made_from)
     # A reader sees the whole file or none: `replace` is one step.

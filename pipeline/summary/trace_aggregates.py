@@ -127,6 +127,7 @@ def _owner_sets(trace: Trace) -> list[TableRow]:
                 "first_consumers": sorted({row["first_consumer"] for row in rows}),
                 "second_consumers": sorted({row["second_consumer"] for row in rows}),
                 "from_us": min(row["from_us"] for row in rows),
+                # None: some partition still had two owners when the run ended.
                 "to_us": None if None in ends else max(ends),
                 "longest_us": max(row["length_us"] for row in rows),
                 "records_both": sum(row["records_both"] for row in rows),
@@ -173,7 +174,7 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
     of_groups: list[tuple[str | None, list[TableRow]]] = [
         (group, rows) for (group,), rows in _grouped(partitions, "group").items()
     ]
-    if partitions:
+    if partitions:  # without partitions there is no row, as in Spark's aggregate
         of_groups.append((None, partitions))
     for group, rows in of_groups:
         for measure in FELT_MEASURES:

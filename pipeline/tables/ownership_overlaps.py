@@ -33,6 +33,7 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     """
     pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")
     overlaps = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
+    # `collect_list` skips nulls: faults that were not healed.
     healings = faults.groupBy("run").agg(
         F.sort_array(F.collect_list("healed_us")).alias("healings")
     )

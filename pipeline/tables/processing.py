@@ -44,6 +44,8 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
     )
     # `nth` counts the processings of a record: from 2 on, they are repetitions.
     repeated = repeats.where(F.col("nth") > 1).groupBy(*_MEMBER).agg(F.count("*").alias("repeated"))
+    # A pair of owners without a common record has a row whose offset is null. Any other row of the
+    # pair becomes two, one for each owner.
     shared = (
         both.where(F.col("offset").isNotNull())
         .withColumn("consumer", F.explode(F.array("first.consumer", "second.consumer")))

@@ -165,7 +165,7 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
     says = alt.Tooltip("says:N", title=" ")
     base = alt.Chart(alt.NamedData(data))
     picked = len(lines.faults) > 1
-    if picked:
+    if picked:  # the column of the data (left) and the parameter (right) have the same name
         base = base.transform_filter(f"datum[{PICKED!r}] == {PICKED}")
 
     def only(mark: str) -> alt.Chart:

@@ -101,7 +101,8 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
         column, subject = "subject", measure.subject_kind or "subject"
     else:
         column, subject = _SUBJECTS[measure.chain]
-    # The mark behind the name means that a machine was away by accident in the time of the values.
+    # The phases of `_shown_without_values` can have no distribution. The mark behind the name means
+    # that a machine was away by accident in the time of the values.
     distribution = figures or _NOTHING
     return Strip(
         name=f"{measure.name}{distribution.mark}",

@@ -52,6 +52,7 @@ def _read(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
+        # The page runs this text as code, so a file that another user wrote is not trusted.
         if path.stat().st_uid != os.getuid():
             return None
         digest, _, text = path.read_text(encoding="utf-8").partition("\n")
@@ -64,6 +65,7 @@ def _write(path: Path | None, text: str) -> None:
     """Write a text into the cache, as a whole or not at all; do nothing without a usable folder."""
     if path is None:
         return
+    # Two processes can write the cache at the same time, so the name has the process's id.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -179,6 +179,7 @@ def _dots(
 ) -> Iterator[dict[str, Any]]:
     """Yield a dot for each value; dots in one part of the axis are stacked around the line."""
     for stacked in _divide_into_bins(values, axis, bound_us, _DOT_BINS).values():
+        # Half of the dots are above the line. Many dots are closer together, to stay in _SPREAD.
         step = min(_DOT_STEP, _SPREAD / max(1, len(stacked) // 2))
         for index, (subject, value) in enumerate(stacked):
             yield {

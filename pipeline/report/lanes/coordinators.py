@@ -106,7 +106,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     data: dict[str, list[Datum]] = {name: [] for name in _DATA}
     for partition in shown:
         of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
-        limit = MAX_TENURES // len(shown) + 1
+        limit = MAX_TENURES // len(shown) + 1  # at least one bar
         names += _add_partition(run, partition, of_partition[:limit], data)
 
     coordinators = {tenure["broker"] for tenure in tenures}

@@ -47,6 +47,7 @@ def _in_force(fault: JournalEntry) -> str | None:
     """Return how long the fault was in force, as text; None if that is not known."""
     start, end = fault.in_force_from_us, fault.in_force_until_us
     known = start is not None and end is not None and not fault.momentary
+    # `or 0` only satisfies the type checker.
     return duration_text((end or 0) - (start or 0)) if known else None
 
 
@@ -152,6 +153,7 @@ def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
     return [
         LANE.datum(fault, start, end_us if end is None else end, r=row, p=part, **accident)
         for part, start, end in bounds
+        # A part without length would be a bar without width.
         if start is not None and start != end
     ]
 

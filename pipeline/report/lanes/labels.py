@@ -30,6 +30,7 @@ def common_prefix(members: Iterable[str]) -> str:
     if not all(words):
         return ""
 
+    # `strict=False`: only as many words are compared as the shortest name has.
     shared = 0
     for words_at_place in zip(*words, strict=False):
         if len(set(words_at_place)) > 1:

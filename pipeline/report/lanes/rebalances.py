@@ -195,6 +195,7 @@ def _parts(row: Row, end_us: int) -> list[tuple[str, int, int]]:
         return [(BROKEN_OFF, row["started_us"], end_us)]
     joining = (JOINING, row["started_us"], row["joined_us"])
     if row["stable_us"] is None:
+        # The members can have joined after the run's end, while the nodes stop.
         return [joining, (BROKEN_OFF, row["joined_us"], max(end_us, row["joined_us"]))]
     return [joining, (SYNCING, row["joined_us"], row["stable_us"])]
 
@@ -222,6 +223,7 @@ def _ends(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int], i
             tenure = partitions.get(row["group"]), row["broker"], row["leader_epoch"]
             next_start_us = next_starts.get(group_on_broker, run.end_us)
             end_us = min(next_start_us, tenure_ends.get(tenure, run.end_us))
+        # A rebalance that begins after the run's end, while the nodes stop, gets no length.
         ends[_key(row)] = max(end_us, row["started_us"])
         next_starts[group_on_broker] = row["started_us"]
     return ends

@@ -71,7 +71,7 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
         first, last = max(start, from_us), min(end, to_us)
-        if first < last:
+        if first < last:  # the part inside of [from_us, to_us), unless there is none
             changes[first] = changes.get(first, 0) + 1
             changes[last] = changes.get(last, 0) - 1
     changes.setdefault(to_us, 0)

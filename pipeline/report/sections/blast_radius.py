@@ -100,6 +100,7 @@ def _radius(
         errors_sentence = None
     return Radius(
         fault=rows.fault,
+        # Without a journal, the table tells which nodes were hit.
         hit=fact.hit if fact is not None else listed(fault_row.get("nodes") or ()),
         groups=in_number_order(fault_row.get("groups") or ()),
         partitions=tuple(fault_row.get("partitions") or ()),

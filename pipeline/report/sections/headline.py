@@ -135,6 +135,7 @@ def _notices(run: ReportInput) -> Iterator[str]:
             yield "coordlab itself failed; nothing here says anything about Kafka."
             yield from reasons
         case "interrupted":
+            # The run itself gives "interrupted" as a reason, which the notice says already.
             because = "; ".join(reason for reason in reasons if reason != facts.status)
             proves = "" if facts.verdict is Verdict.VIOLATED else " and proves nothing"
             notice = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"

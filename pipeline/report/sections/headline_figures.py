@@ -154,6 +154,7 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
         if worst is not None:
             yield _gap(worst, label, subject, run)
             break  # one gap is enough: the second measure replaces a first one without values
+    # A group that kept its coordinator has a time of 0 without a coordinator.
     service = find_worst(run.summary, "no coordinator")
     if service is not None and service.longest_us:
         yield _duration(

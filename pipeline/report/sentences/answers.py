@@ -52,7 +52,8 @@ class Concerned:
     - `groups`, `data`: groups and data partitions in the blast radius.
     - `who`: the nodes that were hit; `owned`: True if these owned the partitions `data`, False if
       they led them.
-    - `also`: True if a sentence on groups precedes the one on partitions.
+    - `also`: True if the sentence on partitions has the word "also": a sentence on groups precedes
+      it.
     - `auto_offset_reset`: the value of this setting if no member commits; None if a member commits.
     """
 
@@ -155,6 +156,7 @@ def for_how_long(run: ReportInput) -> Markup:
         both=both,
         one_owner_us=_one_owner_us(owners, both),
         commits=commits,
+        # With several intervals, no single number is right for the members of all groups.
         commit_interval_us=int(intervals_ms.pop()) * 1_000 if len(intervals_ms) == 1 else None,
         hit_itself=None if commits is None else _hit_itself(commits, run),
         # A group that kept its coordinator has a time of 0 without one.
@@ -251,6 +253,7 @@ def no_member_commits(facts: RunFacts) -> bool:
         return False
     by_application = list(_values_in_groups(facts, "commit_interval_ms"))
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
+    # A run without recorded settings proves nothing, but `all` of nothing is true: hence `bool`.
     return bool(by_application) and all(
         value in {_NOT_SET, _OFF} for value in (*by_application, *automatic)
     )

@@ -228,7 +228,8 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
     row: Row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]
     lengths = [(row[column], text) for column, text in _PHASES if row[column] is not None]
-    # Tuples compare by their first part, here the length.
+    # Tuples compare by their first part, here the length. No phase is the longest of a failover
+    # that took no time.
     longest_us, phase = max(lengths) if lengths and whole_us > 0 else (None, "")
     return Failover(
         leader=row["new_leader"],
@@ -265,6 +266,7 @@ def _rebalances(run: ReportInput) -> Iterator[tuple[str, Rebalances, str | None]
     settings = Settings(run.facts.settings)
     for fault in run.summary.faults:
         for rebalances in fault.rebalances:
+            # The session timeout explains only rebalances that began because a session expired.
             is_expiry = rebalances.reason == RebalanceCause.SESSION_EXPIRY
             timeout = (
                 settings.of_group(rebalances.group, "session.timeout.ms") if is_expiry else None

@@ -93,6 +93,7 @@ def paths(
     """Return the paths of the subjects that completed the chain, the fastest first."""
     last_column = steps[-1][2]
     complete = []
+    # A row without the last moment is not complete, and left out below. Its 0 only allows sorting.
     for row in sorted(rows, key=lambda row: (row[last_column] or 0, str(row[subject]))):
         spans = tuple((name, row[begin], row[end]) for name, begin, end in steps)
         if all(begin is not None and end is not None for _, begin, end in spans):
@@ -194,11 +195,12 @@ def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
     commit, processing, service = (
         fault.distribution(name) for name in ("commit gap", "processing gap", "no coordinator")
     )
-    moved = service is not None and service.maximum and fault.partitions_moved
+    # A group that kept its coordinator has a time of 0 without a coordinator.
+    had_none = service is not None and service.maximum and fault.partitions_moved
     gaps = Gaps(
         commit=commit if commit is not None and commit.samples else None,
         processing=processing if processing is not None and processing.samples else None,
-        service=service if moved else None,
+        service=service if had_none else None,
         never=tuple(row["subject"] for row in rows if row["gap_us"] is None),
     )
     something = any((gaps.commit, gaps.processing, gaps.service, gaps.never))

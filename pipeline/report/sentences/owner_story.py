@@ -141,6 +141,7 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield the injection and the healing of the episode's fault."""
     for row in tables.faults:
         if row["fault"] == episode.fault:
+            # If a cut spared the first owners, they still reached their coordinator behind it.
             hit_nodes = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
             hits_no_owner = hit_nodes.isdisjoint(episode.members("first"))
             yield _step(row["injected_us"], FAULTS, "injected", row, hits_no_owner)
@@ -186,6 +187,7 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         has_expiry = RemovalCause.SESSION_EXPIRY in row["removed_because"]
         setting = "session.timeout.ms"
         timeout = tables.settings.of_group(row["group"], setting) if has_expiry else None
+        # "" is no number, so that `_loaded_us` finds no load: no session decided this rebalance.
         loaded_us = _loaded_us(row, timeout or "", tables)
         yield _step(row["started_us"], _GROUPS, "began", row, has_expiry)
         yield _step(row["joined_us"], _GROUPS, "assigned", row, episode, timeout, loaded_us)
@@ -236,6 +238,7 @@ def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         first_us = min(row["unknown_us"] for row in rows)
         yield _step(first_us, lane, "sent_away", names, errors, interval)
 
+    # If only one member lost its partitions, `_end_steps` has its answer already.
     answers = _unknown_members(episode, tables)
     if len({row["from_node"] for row in answers}) > 1:
         first = min(answers, key=lambda row: (row["ended_us"], row["from_node"]))

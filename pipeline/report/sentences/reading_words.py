@@ -73,6 +73,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     if worst is None or worst.longest_us < _LONG_US:
         return None
     fault = next((fault for fault in run.facts.faults if fault.fault_id == worst.fault.fault), None)
+    # With two brokers, the tables do not say which of them blocked a partition.
     if fault is None or fault.fault not in _BLOCKING or len(_brokers(fault)) != 1:
         return None
     # A gap with a length has ended, so each of these rows has `after_us`.

@@ -48,6 +48,7 @@ class ComparedFigure:
     @property
     def is_changed(self) -> bool:
         """True if the values differ by FACTOR or more."""
+        # If one value is 0, the other one always differs: a figure that is 0 twice is left out.
         low, high = sorted(self.values)
         return high >= FACTOR * low
 
@@ -97,6 +98,7 @@ def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
         costs,
         "join",
         "notifications that a join sent to members",
+        # None with a coordinator, which sends no notifications.
         lambda cost: cost.counts.notifications or 0,
     )
     yield from _figure(costs, "join", "plans computed in a join", lambda cost: cost.counts.plans)
@@ -151,7 +153,7 @@ def _figure(
         [value(cost) for cost in costs if cost.change.kind == kind and cost.side.design == design]
         for design in _DESIGNS
     ]
-    if all(values_by_design):
+    if all(values_by_design):  # an empty list: this design met no such change
         old, new = (median(values) for values in values_by_design)
         yield ComparedFigure(name=name, values=(old, new), is_time=is_time)
 

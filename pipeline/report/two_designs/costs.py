@@ -128,6 +128,7 @@ def _zookeeper_counts(side: GroupSide, change: GroupChange, attempts: list[Row])
 def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[Row]) -> Counts:
     """Count requests and plans of a change with a group coordinator."""
     requests = (row for row in side.rows("coordinator_requests") if row["api"] in OF_REBALANCES)
+    # A rebalance that another one cut short has no new generation (None).
     generations = {row["new_generation"] for row in rebalances} - {None}
     return Counts(
         plans=len(generations),

@@ -27,6 +27,7 @@ def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
     """Return the picture; None if no group owned a partition."""
     shown = sides[:MAX_SIDES]
     every_strip = {name: list(_strips(shown, column)) for name, column in _MEASURES.items()}
+    # A time that no partition has cannot be picked: its picture would be empty.
     strips = {
         name: of_measure
         for name, of_measure in every_strip.items()
@@ -76,6 +77,7 @@ def _strips(sides: Sequence[GroupSide], column: str) -> Iterator[Strip]:
             )
             for row in rows
         ]
+        # `unowned_us` is None for a partition that never had an owner.
         known = tuple((name, value) for name, value in values if value is not None)
         missing = len(values) - len(known)
         yield Strip(

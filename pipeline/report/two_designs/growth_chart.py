@@ -96,7 +96,7 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
         for members, count in counts.items():
             says = f"Kafka 1.1.1, {members} members: {count:,} {series}"
             yield _row(option, "measured", series, members, count, says)
-        # The label is at the last point, that with most members.
+        # The label is at the last point, which has the most members.
         members, count = list(counts.items())[-1]
         yield _row(option, "label", series, members, count, "")
 

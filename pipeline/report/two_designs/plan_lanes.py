@@ -269,7 +269,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
 
 def _attempt_marks(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
-    # Sorted by the time of the view: views get their colours in this order.
+    # Sorted by the time of the view, because views get their colours in this order. An attempt
+    # without a view needs no colour, and is sorted by its start.
     rows = sorted(
         (
             row

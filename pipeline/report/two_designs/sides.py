@@ -104,7 +104,8 @@ class GroupSide:
         changes = []
         for (at_us, kind, label, growth), until_us in zip(moments, ends, strict=True):
             # `growth` is positive for members that join or return, negative for members that die.
-            # The former count from this change on, the latter count for the last time.
+            # A member that joins counts in this change. A member that dies counts in this change,
+            # too, but not in the next one.
             members += max(growth, 0)
             changes.append(
                 GroupChange(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)

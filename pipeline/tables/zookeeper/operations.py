@@ -36,6 +36,7 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
 
     Nulls: `group` if the client never began to rebalance.
     """
+    # The effect is null for an API of no list: such a request went to Kafka, not to ZooKeeper.
     effect = F.coalesce(
         *(
             F.when(F.col("api").isin([api.label for api in apis]), name)
@@ -52,6 +53,7 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
             "incarnation",
             "api",
             "effect",
+            # Round down to the beginning of the tenth of a second.
             (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
         )
         .agg(F.count("*").alias("requests"))

@@ -92,6 +92,7 @@ def _clients(events: DataFrame) -> DataFrame:
         .withColumn("decoded", detail("session", "state", of=ZooKeeperClientDetail))
         .groupBy("run", F.col("decoded.session").alias("session"))
         .agg(
+            # A session has one client, so `min` only picks its node and incarnation.
             F.min("node").alias("consumer"),
             F.min("incarnation").alias("incarnation"),
             F.min(F.when(connected, F.col("time_us"))).alias("connected_us"),

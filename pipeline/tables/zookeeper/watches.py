@@ -59,9 +59,12 @@ def _with_attempts(events: DataFrame) -> DataFrame:
     """Return one row per event of a watch, with the beginning of its consumer's next attempt."""
     fires = F.col("kind") == TraceKind.ZOOKEEPER_WATCH_FIRED.value
     begins = F.when(~fires, F.col("time_us"))
+    # The range below begins at 0: an attempt in the same microsecond as the event counts, too.
     from_here = Window.partitionBy("run", "consumer").orderBy("time_us")
     return (
         of_kind(events, TraceKind.ZOOKEEPER_WATCH_FIRED, TraceKind.ZOOKEEPER_ATTEMPT_STARTED)
+        # A server writes the row about its event, with the client as `peer`. A consumer writes the
+        # row about its attempt.
         .withColumn("consumer", F.when(fires, F.col("peer")).otherwise(F.col("node")))
         .withColumn(
             "attempt_us",
