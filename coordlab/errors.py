@@ -49,9 +49,10 @@ def print_error(error: Exception) -> int:
         ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
-        # The cases below are no mistakes of the user: all return EXIT_INTERNAL_ERROR at the end.
+        # The cases below are no mistakes of the user, so all of them return EXIT_INTERNAL_ERROR.
         case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
+        # Other errors of the operating system are failures of coordlab, and need a traceback.
         case OSError() if error.filename is not None and is_of_the_disk(error):
             message = f"{error.filename} cannot be written or read: {error.strerror}"
             errors.print(escape(message), highlight=False, soft_wrap=True)

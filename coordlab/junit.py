@@ -129,6 +129,7 @@ def suite_of_run(
     return Suite(
         name=name or manifest.experiment,
         cases=[_case_of_run(results), *map(_case_of_check, results.checks)],
+        # Some runs lack a value, for instance a run in real time the digest.
         properties={key: value for key, value in properties.items() if value},
         started_at=manifest.started_at,
         ended_at=manifest.ended_at,

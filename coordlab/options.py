@@ -170,6 +170,7 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
 
     Raises: NotARun if there is no such run; the message has the most similar known name.
     """
+    # A path from the working directory, or else the name of a run, which is a path below `root`.
     for path in (name, root / name):
         if path.is_dir():
             return (open_run(path),)

@@ -68,8 +68,8 @@ class Output:
         self._stderr = os.dup(2)
         sink = os.open(os.devnull, os.O_WRONLY)
         # Both file descriptors lead to /dev/null from now on, although only one of them failed. In
-        # `run | head`, standard error is the terminal: the command would print on it that it was
-        # interrupted.
+        # `run | head`, standard error is still the terminal, and the command would print there that
+        # it was interrupted.
         for number in _NAMES:
             os.dup2(sink, number)
         os.close(sink)

@@ -23,7 +23,7 @@ def terminate_as_ctrl_c() -> Iterator[None]:
     """
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        # Here "raise" is the C function: it sends the signal.
+        # `raise_signal` raises no exception. It sends the signal, like the C function `raise`.
         signal.raise_signal(signal.SIGINT)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -58,6 +58,7 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
     """
     console = Console()
     rules = read_rules(directory)
+    # All files are read before the first is played, so that a mistake in a file is found at once.
     transcripts = _read_all(find_transcripts(directory))
     files: list[FileConformity] = []
     for transcript in transcripts:

@@ -153,6 +153,7 @@ def _listed_run(past: PastRun) -> ListedRun:
     except NotARun as error:
         results, problem = None, str(error)
     summary = read_summary(past.path)
+    # A caveat is about something that the verdict "pass" does not cover.
     passed = results is not None and results.verdict is Verdict.PASS
     return ListedRun(
         run=manifest.run,
@@ -193,7 +194,7 @@ def print_listing(
         print_lines(console, [f"no runs in {root} yet"])
     else:
         _print_runs(console, past.runs)
-    # Fewer entries than runs: some entry has several runs.
+    # There are fewer entries than runs if some entry has several runs.
     if len({_entry_of(run.run) for run in past.runs}) < len(past.runs):
         note = (
             "a run with several seeds is one `run --seeds`: its name means all of them, and their "

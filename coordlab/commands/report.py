@@ -81,6 +81,7 @@ def report_command(
             comparison = compare_side_by_side(pairs)
             page = write_comparison(pairs, output or runs / COMPARISON_FILE)
     except OSError as error:
+        # A wrong --output is a mistake of the user, and not a failure of coordlab.
         raise click.FileError(str(error.filename), error.strerror) from error
     if json:
         document = {

@@ -48,7 +48,7 @@ def status_command(partitions: bool, as_json: bool, name: str | None, runs: Path
     """
     answer = ask_cluster(runs, name, StatusRequest(partitions=partitions), StatusAnswer)
     if as_json:
-        # Not with `coordlab.console`: the import of rich takes time, and this command must be fast.
+        # `coordlab.console` is not used, because it imports rich, which takes time.
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
         return 0
     for line in status_lines(answer):

@@ -1,7 +1,7 @@
 """The live view of a run: stage, brokers, groups, members and faults.
 
-On a terminal the view is a panel. Its size is limited even if the cluster is large: it names
-unusual brokers, groups and faults first, and only counts the others. It fits into 40 columns.
+On a terminal the view is a panel, which fits into 40 columns. Its size is limited even if the
+cluster is large: the panel names unusual brokers, groups and faults, and only counts the others.
 Without a terminal, the view prints a line for each change of a stage or a fault, and for each
 finding (a violation that a check reports).
 

@@ -33,9 +33,9 @@ from results_schema.journal import FaultOutcome, JournalEntry
 
 _MAX_FINDINGS = 3
 _MAX_REFUSED = 3
-"""Limits of the findings, and of the refused clients, that are shown: the latest ones."""
+"""Limits of the findings and of the refused clients. Only the latest are shown."""
 _MAX_PAST_FAULTS = 3
-"""Limit of the faults that are over and still shown: the latest ones."""
+"""Limit of the faults that are over. Only the latest are shown."""
 
 
 def standing_view(console: Console, name: str, runtime: str) -> LiveView[Progress]:

@@ -315,7 +315,7 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
     else:
         print_lines(console, [NOTHING_FELT])
     lag = felt.in_all.spreads.get(LAG_OVER)
-    # A partition whose lag did not become usual again has no value: it counts as missing.
+    # A partition counts as missing if its lag did not become usual again.
     if lag is not None and lag.missing:
         late = counted(lag.missing, "partition")
         print_lines(console, [f"{late} had not come back to the usual lag when the run ended"])
@@ -346,6 +346,7 @@ def _print_verdict(
         f"{manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
         f"{clock_seconds(results.ended_at_us)} of the run's clock"
     )
+    # A caveat is about something that the verdict PASS does not cover.
     if caveats and results.outcome is RunOutcome.COMPLETED and results.verdict is Verdict.PASS:
         print_lines(console, [pass_text(word.plain, caveats)], style=str(word.style))
         print_lines(console, [run_text])

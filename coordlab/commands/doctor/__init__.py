@@ -1,1 +1,1 @@
-"""`doctor`: what this machine lacks for runs and pages: `command`, `machine`."""
+"""`doctor`: what this machine lacks for runs and pages. Reading order: `command`, `machine`."""

@@ -46,6 +46,7 @@ REQUIRED_DISTRIBUTIONS = (
     "altair",
     "vl-convert-python",
 )
+"""The dependencies in pyproject.toml. A test compares the two lists."""
 _VIRTUAL = "`run --runtime virtual`"
 _NO_LIMIT = 2**62
 """Stands for "no limit" in comparisons."""
@@ -185,7 +186,7 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
     """Check the limit of open files and sockets."""
     limits = machine.open_files()
     if limits is None:
-        # With these values the check passes: an unknown limit is not reported as too low.
+        # With these values the check passes, because an unknown limit may be high enough.
         soft, hard = ENOUGH_OPEN_FILES, ENOUGH_OPEN_FILES
         found = "not known"
     else:
@@ -248,7 +249,7 @@ def check_other_ray(machine: ThisMachine) -> HealthCheck:
 def check_ray_token(machine: ThisMachine) -> HealthCheck:
     """Check for a token that a local Ray has left: a Ray head that starts later demands it.
 
-    The check never fails: the token matters only for joining that head.
+    The check never fails, because the token matters only to a run that joins that head.
     Source: `cluster.ray.environment`.
     """
     token = machine.home / ".ray" / "auth_token"

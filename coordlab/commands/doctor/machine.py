@@ -158,7 +158,7 @@ class ThisMachine:
         """
         granted = [float(self.cores_allowed())]
         for group in self._groups():
-            # An error means that the group has no limit: the file does not exist, or it has the
+            # On an error the group has no limit. The file then does not exist, or it has the
             # word `max` in place of a quota.
             with suppress(OSError, ValueError):
                 quota, period = (group / "cpu.max").read_text(encoding="ascii").split()

@@ -1,1 +1,1 @@
-"""`explore`: a search over seeds: `command`, `live_view`, `summary`, `junit`."""
+"""`explore`: a search over seeds. Reading order: `command`, `live_view`, `summary`, `junit`."""

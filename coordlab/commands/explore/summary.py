@@ -73,6 +73,7 @@ def print_exploration(
 def _print_verdict(
     console: Console, manifest: ExplorationManifest, results: ExplorationResults
 ) -> None:
+    # The runs that were completed have a verdict even if the search was not.
     word = results.verdict.value.upper()
     if results.outcome is RunOutcome.INTERRUPTED:
         word = f"INTERRUPTED, {word} so far"
@@ -238,7 +239,7 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
     """Compare runs of mutated plans with drawn ones: the rare and new marks in each run."""
-    # `max` prevents a division by 0: perhaps no plan was drawn since the first mutated one.
+    # `max` prevents a division by 0 if no plan was drawn since the first mutated plan.
     mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "

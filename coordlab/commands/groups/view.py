@@ -87,6 +87,7 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
     if rows:
         print_columns(console, headings, rows)
     elif group.offsets is not None:
+        # If `offsets` were None, they would only be unknown.
         print_lines(console, [f"group {group.group} has committed nothing"])
     print_errors(
         console,
@@ -247,6 +248,7 @@ def _print_unstable(console: Console, group: GroupFacts) -> None:
 
     The assignments in these rows are then not in force.
     """
+    # A state of None is not known.
     if group.state == EMPTY:
         print_lines(console, [f"group {group.group} has no members"])
     elif group.state not in (STABLE, None):

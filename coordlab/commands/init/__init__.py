@@ -1,1 +1,1 @@
-"""`init`: begin an experiment: `command`; what it writes is in `templates`."""
+"""`init`: writes a new experiment file. `command` fills in the texts of `templates`."""

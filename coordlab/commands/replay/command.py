@@ -181,7 +181,7 @@ def _edits(schedule: Schedule) -> tuple[str, ...]:
     Such a file is played nevertheless.
     """
     stamp = schedule.stamp
-    # `schedule` is "" in a stamp without the digest of its schedule: it cannot show an edit.
+    # `stamp.schedule` is the digest of the schedule. A stamp without it ("") cannot show an edit.
     if stamp is None or stamp.schedule in {"", schedule_digest(schedule.experiment)}:
         return ()
     return ("the file was edited since its run was stamped",)

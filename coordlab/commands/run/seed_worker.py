@@ -71,7 +71,7 @@ def decode_seed(answer: bytes) -> PlayedSeed:
 def _played(job: SeedJob, seed: int) -> PlayedSeed:
     """Play one seed. An exception becomes the `failure` of the answer, and is not raised.
 
-    A Ctrl-C before or after the run is no failure: the answer then has no summary.
+    A Ctrl-C before or after the run is no failure; the answer then only lacks the summary.
     """
     path: Path | None = None
     summary = None

@@ -74,8 +74,8 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     JUnit file cannot be written.
     """
     folder = options.runs / playable.experiment.name
-    # Made here and not in the workers: a failure is then one mistake of the user, and not a failure
-    # of coordlab for each seed.
+    # Made here and not in the workers, because a failure is then one mistake of the user, and not a
+    # failure of coordlab for each seed.
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -97,7 +97,7 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
 
     print_seed_runs(console, seed_runs)
     summaries = {run.seed: run.summary for run in seed_runs.finished if run.summary is not None}
-    # A run with a large trace has no summary yet: its figures come with Spark's tables.
+    # A run with a large trace has no summary yet, because its figures come with Spark's tables.
     complete = len(summaries) == len(seed_runs.finished)
     if complete and summaries:
         print_seed_figures(console, seed_runs.figures(list(summaries.values())), len(summaries))
@@ -181,6 +181,7 @@ def _seed_run(
     """Return the run of a seed after its worker has finished or died."""
     match event:
         case Died():
+            # The worker died before it could answer with the path.
             path = job.runs / job.playable.experiment.name / job.name_of(unplayed.seed)
             # Ctrl-C may end a worker process. That is no failure of coordlab.
             if interrupted:
