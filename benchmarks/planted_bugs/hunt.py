@@ -246,6 +246,7 @@ def shrink_bug(
 
     `other_seeds` is the number of network seeds with which the shrunk schedule is played.
     """
+    # Other checkers may report long after the violation, so their runs need the whole time.
     at_once = finding.signature.check in TOLD_AT_ONCE
     limit_us = finding.time_us + NO_LATER_US if at_once else None
 

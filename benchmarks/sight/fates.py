@@ -64,6 +64,7 @@ def _first(mutant: SampledMutant, head: JournalHead) -> Fate:
 def _after(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
     """Return the results of mutant `number` after the seeds of `orders`."""
     for order in orders:
+        # Such a mutant is not played (any more), so later seeds say nothing about it.
         if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE) or fate.is_settled:
             break
         fate = _after_one(number, fate, order)

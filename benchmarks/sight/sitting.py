@@ -119,6 +119,7 @@ class Journal:
                 self._drop_torn_line()
                 return existing
 
+            # The time makes the name unique: several journals of one commit may be kept.
             aside = self.path.with_name(
                 f"{self.path.stem}-until-{old_head.commit}-{time.time_ns()}{self.path.suffix}"
             )
@@ -195,6 +196,7 @@ def sit(
                     if until():
                         return seed + 1 == seeds  # True if this was the last seed
             finally:
+                # Otherwise `with` would wait until the player has played its present seed.
                 player.kill()
     return True
 

@@ -64,4 +64,5 @@ def schedule_digest(experiment: Experiment) -> str:
 
 @cache
 def _commit() -> str | None:
+    """Return the commit of this code; cached, because each query of git is a process."""
     return git_commit()

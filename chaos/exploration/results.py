@@ -203,6 +203,7 @@ def results_of(
                 for difference in tally.differences
             ),
         ),
+        # Marks that no run of this space can reach are left out.
         marks=tuple(
             ReachedMark(mark=mark, meaning=meaning, runs=tally.marks[mark])
             for mark, meaning in expected_marks(reached_marks(tally)).items()

@@ -74,6 +74,7 @@ def machine_errors(experiment: Experiment) -> Iterator[Problem]:
 def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:
     """Yield warnings about brokers, `__consumer_offsets` and the stages of the run."""
     config = experiment.cluster.config
+    # With a single replica, min.insync.replicas can only be 1, and no warning about it would help.
     if config.offsets_topic_replication_factor == 1:
         yield problem(
             f"{_CONFIG}.offsets.topic.replication.factor",

@@ -152,6 +152,7 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         if name in used_topics
     }
 
+    # The minimum ISR of the transaction log must not exceed its factor, so it is reduced with it.
     state_factor = min(config.transaction_state_log_replication_factor, brokers)
     fitting = replace(
         config,
@@ -204,6 +205,7 @@ def _producer_of(producer: ProducerDefinition, brokers: int) -> ProducerDefiniti
 def _servers(servers: Sequence[str], brokers: int) -> tuple[str, ...]:
     """Return the bootstrap servers (`broker-0:9092`) of brokers that exist; ids count from 0."""
     names = {str(broker_name(broker_id)) for broker_id in range(brokers)}
+    # If no server is left, the empty list stands for all brokers.
     return tuple(server for server in servers if server.partition(":")[0] in names)
 
 
@@ -213,7 +215,7 @@ def _present(
     """Yield the faults whose target, or both of whose ends, exist in `experiment`."""
     for fault in faults:
         if fault.target is not None and check_target(fault.target, experiment) is not None:
-            continue
+            continue  # the target does not exist
         from_, to = _ends(fault.from_, experiment), _ends(fault.to, experiment)
         # An end without any remaining target is None now, and was not None before. Then the fault
         # is dropped.
