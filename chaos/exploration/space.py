@@ -82,6 +82,8 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
         raise ExperimentError(problems)
 
     base = _with_stub(root.child("experiment"))
+    # The experiment is checked only if every override could be applied. Otherwise some of its
+    # problems would be those of missing overrides.
     problems = apply_overrides(base, overrides) or [
         # A value without a line was set by an override. The path of an override begins within the
         # experiment, so the prefix `experiment.` is removed.

@@ -287,7 +287,7 @@ class ExperimentRun:
                     insort(moments, later, key=_time_of)
                 else:
                     await self._injector.heal(planned, by="plan")
-            case PlannedAct(planned=planned):
+            case PlannedAct(planned=planned):  # an injection
                 status = self._status_history.with_last_partitions(await self._check_and_query())
                 await self._injector.inject(planned, status)
                 if self._injector.has_next_step(planned):

@@ -110,6 +110,7 @@ class Mailbox:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         pausing = asyncio.ensure_future(pause)
+        # The race with `ask`: `_wake` must be set before `_waiting` is checked.
         self._wake = (loop, woken)
         try:
             if not self._waiting:

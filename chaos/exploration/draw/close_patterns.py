@@ -115,6 +115,8 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
         draw.around_ms("heartbeat.interval.ms", 1.0, group)
         + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
     )
+    # Up to three restarts follow, each about one delay after the last. SyncGroup must be slow for
+    # as long.
     slow = draw.link_fault(
         "slow",
         coordinator,

@@ -105,6 +105,7 @@ def _place_of(path: str, taken: dict[str, str]) -> str:
 
 def _name(document: Item, space: Space, seed: int) -> None:
     """Write the keys at the beginning of an experiment file: version, name, question, expect."""
+    # For the type checker: `load_space` has checked that the document is a mapping.
     if not isinstance(document.value, dict):
         raise TypeError("a space's experiment is a mapping")
     head = {
