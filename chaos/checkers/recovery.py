@@ -127,13 +127,14 @@ class Recovery(Checker):
             stage = detail_of(row).get("stage")
             if stage == HEALED_STAGE:
                 self._healed = row
+                # Every wait that is open now counts from this row.
                 for partition in self._replicas.partitions:
                     self._update_waits(partition, row)
             elif stage == "stopping":
                 self._report_overdue(row.time_us)
         elif row.kind == TraceKind.RECORDS_PRODUCED:
             if self._healed is not None:
-                self._silent.pop(row.node, None)
+                self._silent.pop(row.node, None)  # condition 5 asks for one record only
         elif self._healed is not None and row.kind in REPLICA_KINDS:
             if row.partition is not None:
                 self._update_waits(row.partition, row)
@@ -159,7 +160,8 @@ class Recovery(Checker):
         self._update_wait(
             self._lacking, partition, row, known, waits=is_incomplete, begins_anew=begins_anew
         )
-        # For condition 2: the preferred leader could lead, but another broker leads.
+        # For condition 2: the preferred leader could lead, but another broker leads. After a
+        # leadership move one of several brokers may be the preferred leader; each of them counts.
         is_elsewhere = (
             self.context.leader_balance_us is not None
             and known.leader != ""
@@ -296,6 +298,7 @@ class Recovery(Checker):
         for transaction in self._transactions.open.values():
             if self._cannot_end_transactions(transaction.partition):
                 continue
+            # Once the outcome is decided, the end waits for the marker in the group's partition.
             if transaction.state != ONGOING and self._takes_no_records(
                 self._marker_partitions.get(transaction.transactional_id, "")
             ):
@@ -380,7 +383,7 @@ class Recovery(Checker):
                 until_us=self._earliest_us() + bound_us,
                 name=f"{producer.name} has had nothing acknowledged since healing",
                 what=f"{producer.name} has had no record of {producer.topic} acknowledged",
-                evidence=(),
+                evidence=(),  # no row shows a silence; the finding has the healing
             )
 
     # -- the end ------------------------------------------------------------------------------

@@ -149,6 +149,7 @@ class Actions:
 
         producer_id = await self._clients.ask(
             probe,
+            # Without a transactional id the timeout has no effect.
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1),
             Api.INIT_PRODUCER_ID.latest_version,
         )

@@ -132,6 +132,7 @@ class PreferredLeaderElection(FaultKind):
         reasons = []
         for partition in hit.partitions:
             known = require_leader(partition, situation)
+            # A partition whose leader cannot change does not prevent the elections of the others.
             if isinstance(known, Miss):
                 reasons.append(known.reason)
                 continue

@@ -180,6 +180,7 @@ class RolloutFault(_Gradual):
         definition = _group_of(fault, experiment)
         if definition is None:
             return
+        # If the group has no members at all, the check of targets reports that.
         if args.partition >= definition.members_total > 0:
             yield problem(
                 "args.partition",

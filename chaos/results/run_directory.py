@@ -150,6 +150,7 @@ class PastRun:
         self.path = path
         try:
             content = (path / "manifest.json").read_bytes()
+            # The manifest of another version is refused by its number, before it is decoded.
             refusal_text = refusal(content, "run")
             if refusal_text is not None:
                 raise NotARun(f"{path / 'manifest.json'} {refusal_text}")
@@ -254,6 +255,7 @@ def create_run_directory(
         replace_file(path / "manifest.json", _json(manifest))
         point_latest(path)
     except OSError as error:
+        # Without a complete manifest the directory would be listed as an unreadable run.
         shutil.rmtree(path, ignore_errors=True)
         raise _cannot_begin(path, error) from error
     return run

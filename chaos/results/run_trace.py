@@ -66,4 +66,4 @@ class RunTrace:
         if self._writer is None:
             self._sink.close()
         else:
-            self._writer.discard()
+            self._writer.discard()  # closes the sink, too

@@ -255,6 +255,7 @@ class ZooKeeperLeader(TargetKind):
         ]
         if not leaders:
             return Miss(reason="no ZooKeeper server leads")
+        # The epoch comes first in each pair, so the maximum has the newest epoch.
         return Hit(nodes=(max(leaders)[1],), because="leads the ensemble")
 
 

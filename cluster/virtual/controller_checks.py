@@ -134,6 +134,7 @@ class ControllerChecks:
         if response.should_shut_down:
             if shutdown_offset is not None:
                 self._check_learnt(image, broker_id, shutdown_offset, ignorant)
+            # As in Kafka, a broker that was fenced, or asks for it now, may stop at once.
             elif self._led_before and not (self._was_fenced or request.want_fence):
                 raise InvariantViolation(
                     "a leader begins a controlled shutdown before it may stop",

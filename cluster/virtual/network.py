@@ -121,6 +121,7 @@ class VirtualNetwork:
 
     def detach(self, host: Receiver) -> None:
         """Stop deliveries to `host`; another host of the same name keeps its deliveries."""
+        # The next incarnation may have taken the name already.
         if self._up.get(host.name) is host:
             del self._up[host.name]
 

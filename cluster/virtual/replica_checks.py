@@ -221,6 +221,7 @@ class ReplicaChecks:
         if self._controller is None:
             return
         stored = self._controller.image.partition(partition.topic_partition)
+        # If the epochs differ, the leader or this controller does not know the last election yet.
         if stored is None or stored.leader_epoch != partition.leader_epoch:
             return
         maximal = partition.maximal_isr
@@ -243,6 +244,7 @@ class ReplicaChecks:
         if controller is None:
             return
         image = controller.image
+        # An image changes only together with its end offset, so equal ones are checked once.
         if self._checked_topics_at == (controller, image.end_offset):
             return
         self._checked_topics_at = (controller, image.end_offset)
@@ -257,6 +259,7 @@ class ReplicaChecks:
         image = self._controller.image
         for broker_id, broker in brokers.items():
             known = broker.metadata.image
+            # At different offsets the images may differ. At the same offset they are compared once.
             if known.end_offset != image.end_offset or self._compared.get(broker_id) == (
                 broker,
                 image.end_offset,
@@ -288,11 +291,13 @@ def _check_follower(
     leader: Partition, follower: Partition, broker_epoch: int, *, thoroughly: bool = False
 ) -> None:
     """Check a follower that is in its leader's epoch, or has not heard of that epoch yet."""
+    # The leader may know the log end of an earlier incarnation, whose disk may be lost.
     if leader.follower_broker_epoch(follower.broker_id) == broker_epoch:
         check_known_end(leader, follower)
     if follower.leader_epoch == leader.leader_epoch and follower.broker_id in leader.isr:
         check_in_sync_follower(leader, follower)
         if thoroughly:
+            # Above the high watermark the two logs may differ.
             up_to = min(leader.high_watermark, follower.log_end_offset)
             check_same_batches(leader.log, follower.log, up_to)
 

@@ -105,6 +105,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         """Value of `events_run` at which the nodes check themselves next."""
         if invariants_every is not None:
             loop.check_every(invariants_every, self._check_what_is_due)
+            # As the last observer, so that a row that shows a violation is in the trace.
             self._observers += (self._check_row,)
         self._driver_rows = 0
         self._starts_aged = False
@@ -127,10 +128,11 @@ class VirtualRuntime(VirtualLives, Runtime):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
-        If the run is interrupted or breaks, `main` is cancelled, and its cleanup runs before this
-        raises; a second Ctrl-C skips the cleanup.
+        Before NodeTaskFailed, Deadlock and KeyboardInterrupt are raised, `main` is cancelled, and
+        its cleanup runs. A second Ctrl-C skips the cleanup.
         Raises: exceptions of `main`; NodeTaskFailed if a node's task died, also by a tripwire;
-            Deadlock if `main` waits and nothing is scheduled; KeyboardInterrupt after a Ctrl-C.
+            Deadlock if `main` waits and nothing is scheduled; KeyboardInterrupt after a Ctrl-C;
+            InvariantViolation of a check between two events.
         """
         task = self._loop.create_task(main, name="main")
         with self._interruptible(), tripwires():
