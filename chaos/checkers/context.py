@@ -122,8 +122,8 @@ class CheckContext:
     - `min_insync_replicas`: `min.insync.replicas` of the topic `__consumer_offsets`, the number of
       in-sync replicas without which an append fails.
     - `transaction_min_isr`: `min.insync.replicas` of the topic `__transaction_state`.
-    - `unclean_elections`: True if a replica that is not in sync may be elected, so that
-      acknowledged records may be lost.
+    - `unclean_elections`: True if a replica that is not in sync may be elected. Acknowledged
+      records may then be lost.
 
     Times:
     - `in_virtual_time`: True if the trace has every row of every node, in the order of the run.

@@ -1,4 +1,4 @@
-"""Fencing: an old coordinator gets nothing acknowledged that the new one does not have.
+"""Fencing: the new coordinator has everything that was acknowledged to an old coordinator.
 
 The leader of a partition of `__consumer_offsets` is the coordinator of the groups stored there. The
 leader epoch is the number of a partition's leadership; each election increases it. To fence an old

@@ -229,7 +229,8 @@ class Generations(Checker):
         self._check_order(row, group_id, before)
         match row.kind:
             case TraceKind.GROUP_LOADED:
-                # If a row has no list of members, they are unknown, so no commit is judged by them.
+                # If the row lists no members, they count as unknown, and no commit is judged by
+                # them.
                 members = detail_of(row).get("members")
                 known = dict.fromkeys(members) if isinstance(members, list) else None
                 self._change(group, row, generation, known)

@@ -334,6 +334,7 @@ class Liveness(Checker):
         self._ended.pop(node, None)
         group.committed.pop(node, None)
         group.assigned.pop(node, None)
+        # A group may be live without a member that has died.
         self._note_if_live(group_id, row)
 
     def _observe_stage(self, row: TraceRow) -> None:
@@ -383,6 +384,7 @@ class Liveness(Checker):
                 missing.append(f"{consumer} is {self._presence.state(consumer) or 'never seen'}")
             elif known_ids is not None and row is not None and row.member not in known_ids:
                 missing.append(f"{consumer} is {row.member}, whom its coordinator does not know")
+            # A member without partitions has nothing to commit.
             elif (
                 expected.commits
                 and group.assigned.get(consumer)

@@ -49,7 +49,9 @@ from results_schema.results import CheckReport
 MAX_JUMPS = 256
 """Jumps kept per partition; a jump (see `_Jump`) explains a gap."""
 MAX_KEPT_COMMITS = 4_096
-"""Kept commits per partition of offsets beyond the processed records; without bugs there are none.
+"""Kept commits, per partition, of offsets beyond the processed records.
+
+A run without bugs has no such commits.
 """
 
 IN_HAND = "skipped_by_a_commit_of_a_record_in_hand"

@@ -373,7 +373,7 @@ class Readers(Checker):
                 yield group_id, partition, read
 
     def unsettled(self, now_us: int) -> tuple[str, ...]:
-        """Return the partitions without a reader, and those with nothing read since healing."""
+        """Return partitions without a reader, and partitions that were not read since healing."""
         if not self._healed or self._over:
             return ()
         waiting = []

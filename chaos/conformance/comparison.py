@@ -108,8 +108,9 @@ class PlayedStep:
 class Bindings:
     """Our id for each symbol of a transcript.
 
-    When an answer gives a new id, the replayer binds the symbol to it. `nested` has symbols that
-    occur only in lists, so that no answer gives their id. The first comparison binds them.
+    When an answer gives a new id, the replayer binds the symbol to the id. `nested` has the symbols
+    that occur only in lists. No answer gives their ids, so the first comparison binds these
+    symbols.
     """
 
     def __init__(self, nested: Iterable[str] = ()) -> None:

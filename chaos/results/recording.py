@@ -34,7 +34,7 @@ class RunDisk:
 
     - `trouble`: the message of the first failed write, even if the write succeeded when it was
       repeated; None if no write has failed.
-    - `lost`: True if a call of `write` failed for good, so that a file is incomplete. The run then
+    - `lost`: True if a call of `write` failed for good. Then a file is incomplete, and the run
       counts as not recorded.
     """
 

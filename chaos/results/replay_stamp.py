@@ -3,8 +3,8 @@
 The stamp is the section `replay:` of an experiment file. `chaos.experiment.dump` writes it for a
 run that was played. The command `replay` repeats the run and compares the result with the stamp.
 
-A run in virtual time has a simulated clock, so that the seed, the experiment and the code determine
-it. A trace is a run's recorded rows of events. A finding is a broken promise of Kafka's that a
+A run in virtual time has a simulated clock, so the seed, the experiment and the code determine the
+run. A trace is a run's recorded rows of events. A finding is a broken promise of Kafka's that a
 check found in a run.
 
 A digest is a hash: equal digests mean equal content. The stamp has a digest of the run's trace, one

@@ -167,7 +167,7 @@ class PastRun:
 
     @property
     def incomplete(self) -> bool:
-        """True if the run did not end by itself, so that its trace may end at any row.
+        """True if the run did not end by itself. Its trace may then end at any row.
 
         Either the run has a final status other than COMPLETED, or its process died before it wrote
         a final status.

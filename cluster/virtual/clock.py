@@ -16,7 +16,7 @@ class NodeClock:
 
     Units: `_drift_ppm` is the number of microseconds that the clock gains per second. It is
     negative if the clock loses time.
-    Invariant: `_drift_ppm > -1_000_000`, so that the monotonic clock never goes back.
+    Invariant: `_drift_ppm > -1_000_000`. Otherwise the monotonic clock would stand or go back.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:

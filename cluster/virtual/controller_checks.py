@@ -2,7 +2,7 @@
 
 Each check states Kafka's rule anew, from the requests that the controller got, its metadata before
 and after the request, and the brokers' own state. In virtual time all of these are in one process.
-A controller answers in the call in which it gets the request, so that nothing happens in between.
+A controller answers in the call in which it gets the request, so nothing happens in between.
 
 - Active broker: unfenced, and not in a controlled shutdown.
 - Shutdown offset: offset of the last metadata record of a controlled shutdown's beginning. The

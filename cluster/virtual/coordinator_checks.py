@@ -67,8 +67,8 @@ class CoordinatorChecks:
                 # As in Kafka, a partition with few replicas needs no more than it has.
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
-                    # Only the row of the append's end makes this a violation. Tombstones are
-                    # appended with acks=0, have no such row, and so are no violation.
+                    # Only the row of the append's end makes this a violation. Tombstones have no
+                    # such row, because they are appended with acks=0.
                     self._under_min[append] = (
                         f"{partition.topic_partition}: leader {partition.broker_id} appended at "
                         f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"

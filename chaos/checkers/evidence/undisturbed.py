@@ -81,7 +81,7 @@ class Undisturbed:
         return max(quiet_us, group.changed_us)
 
     def reads(self, consumer: str) -> bool:
-        """Return True if a consumer is alive and not paused, so that it can read records."""
+        """Return True if a consumer can read records: it is alive and not paused."""
         group = self._groups[self._group_of[consumer]]
         return consumer in group.alive and consumer not in group.stopped
 

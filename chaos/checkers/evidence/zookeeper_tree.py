@@ -50,7 +50,7 @@ class _Path:
     zxids: list[int] = field(default_factory=list)
     znodes: list[Znode | None] = field(default_factory=list)
 
-    # Zxids come in ascending order, so that `at` can search them by bisection.
+    # Transactions are put in the order of their zxids, so `at` can search by bisection.
     def put(self, zxid: int, znode: Znode | None) -> None:
         self.zxids.append(zxid)
         self.znodes.append(znode)

@@ -381,6 +381,6 @@ class TransactionEnds:
         )
 
     def _is_lost(self, decision: TraceRow) -> bool:
-        """Return True if a decision may be lost, so that the log has only an older one."""
+        """Return True if a decision may be lost. The log then has only an older decision."""
         losses = self._lost_data.of(decision.partition or "")
         return bool(losses) and losses[-1].time_us > decision.time_us
