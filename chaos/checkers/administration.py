@@ -65,6 +65,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
+# Names of faults of the plan.
 DELETE_TOPIC = "delete_topic"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})

@@ -98,6 +98,7 @@ More than one is kept because the answer to a commit may come in a later generat
 VERIFYING_STAGE = "verifying"
 """In this stage the run verifies offsets: a fetch expects every commit acknowledged before it."""
 
+# Names of excuses in the report.
 FORGOTTEN = "transactional commit that Kafka forgets until the next load"
 LATE_END = "end of a transaction that came behind a load"
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})

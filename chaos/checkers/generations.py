@@ -42,6 +42,7 @@ KEPT_NAMESAKES = 4
 """Kept generations that have the same group, broker and number: the newest ones."""
 STABLE = "STABLE"
 """State of a member from the end of its join on."""
+# States of a group.
 DEAD = "Dead"
 EMPTY = "Empty"
 

@@ -72,7 +72,8 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
-STABLE = "Stable"
+STABLE = "Stable"  # a group's state
+# Names of excuses in the report.
 ID_NEVER_STORED = "member id that was never stored"
 ENDED_BY_SETTINGS = "application that its settings end"
 SHORT_WATCH = "not watched for the whole bound"
@@ -89,6 +90,7 @@ MAX_BLOCKING = 12
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
 """States of a transaction whose markers are all written."""
 NO_COMMIT = "has no commit acknowledged since healing"
+"""End of a reason why a group is not live. One excuse holds only if all reasons end so."""
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ _BY_THE_RUN = frozenset(
         TraceKind.NODE_RESUMED,
     }
 )
+"""Kinds of rows that the run writes, also those about the node that it kills, stops or pauses."""
 _LIVES = frozenset({TraceKind.NODE_STARTED, TraceKind.NODE_STOPPED})
 """Kinds that nodes of every role write.
 

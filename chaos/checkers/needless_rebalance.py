@@ -53,8 +53,11 @@ from results_schema.evidence_text import describe_event, seconds
 from results_schema.results import CheckReport
 
 STABLE = "Stable"
+"""State of a group without a rebalance."""
 MEMBER_STABLE = "STABLE"
+"""State of a member that has its assignment."""
 HALF_LOAD = "refusal by a coordinator that lost its log while it loaded it"
+"""Name of an excuse in the report."""
 OWN_DOING = frozenset({MemberStateCause.MISSED_POLL, MemberStateCause.LEFT})
 """Causes for which a member stops being Stable by itself."""
 _TRAIL_ROWS = 12

@@ -49,6 +49,7 @@ BACKOFFS_OF_A_REJOIN = 2
 JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
+"""Name of the longest overstay among the measured figures."""
 
 
 @dataclass(slots=True)

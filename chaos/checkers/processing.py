@@ -55,6 +55,7 @@ A run without bugs has no such commits.
 """
 
 IN_HAND = "skipped_by_a_commit_of_a_record_in_hand"
+"""Name of a figure: the records of the gaps that reason 4 of the module docstring permits."""
 _TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # a commit with this error may be in the log
 
 

@@ -57,6 +57,7 @@ _LOSSES = {
     TraceKind.PRODUCE_FAILED: "cannot produce",
     TraceKind.COMMIT_FAILED: "cannot commit",
 }
+"""Kinds of rows in which a client reports a loss, each with the end of the finding's sentence."""
 
 
 class Stability(Checker):

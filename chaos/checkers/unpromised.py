@@ -30,6 +30,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
+"""Path of the znode with a committed offset: group, topic and number of the partition."""
 
 
 class _Unpromised(Checker):

@@ -26,6 +26,7 @@ The recorder did so, too.
 HANDSHAKE_US = 1_000
 """Time after which a connection over loopback is open or refused."""
 PURPOSE = "transcript"
+"""Purpose of the machine's connections. Link rules and traces select connections by purposes."""
 
 Ended = Callable[[AnyResponse | str], None]
 """Called at the end of a request with its answer, or else with its outcome.

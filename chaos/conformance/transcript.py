@@ -18,6 +18,7 @@ from protocol.plain import NotAMessage, check_request, is_known
 from protocol.wire.fields import PlainMessage, PlainValue
 
 INDEX = "index.json"
+"""Name of the file with the comparison rules of a folder of transcripts."""
 SYMBOL = re.compile(r"<(?:member|producer):\d+>")
 """Symbol that the recorder put in place of an id that the broker generated: `<member:1>`."""
 INDEX_ABOVE_MAX = 3

@@ -31,6 +31,7 @@ SHUTDOWN_LIMIT_US = 30_000_000
 
 A service manager does the same with a process that does not stop.
 """
+# Roles of targets, by the nodes that they stand for. Each fault lists the roles that it accepts.
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")

@@ -49,6 +49,7 @@ _PERCENT = re.compile(r"^(100|[1-9]?[0-9])%(?!\n)$")
 CountOrPercent = (
     Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] | Annotated[str, Meta(pattern=_PERCENT.pattern)]
 )
+"""A number of members, or a percentage of the group, such as `25%`."""
 
 DurationOrRange = Duration | tuple[Duration, Duration]
 """A duration, or the bounds of a range from which each duration is drawn evenly."""

@@ -19,6 +19,7 @@ from cluster.checkout import PACKAGE_ROOT
 from cluster.compiled import CompiledState, compiled_state
 from results_schema.manifest import Manifest
 
+# The versions of these packages are in the manifest.
 _PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
 
 

@@ -34,6 +34,7 @@ EXPLORATIONS = "explorations"
 No experiment may have this name, because the folder of its runs would be the same.
 """
 LATEST = "latest"
+"""Name of the link to the latest run, in the folder of each experiment."""
 EVENTS_FILE = "part-00000.parquet"
 """The whole trace, in the folder of events."""
 TRACE_FOLDER = "trace"

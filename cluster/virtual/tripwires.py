@@ -45,8 +45,11 @@ _TIMES = (
     *("process_time", "process_time_ns", "thread_time", "thread_time_ns"),
     *("localtime", "gmtime", "ctime", "asctime", "sleep"),
 )
+"""Functions of `time` that read a real clock or wait for it."""
 _SECRETS = ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits", "choice")
+"""Functions of `secrets` that draw from the kernel's entropy."""
 
+# Several threads may have runs at the same time. The lock is for the two tables below.
 _lock = threading.Lock()
 _runs: dict[int, int] = {}
 """Number of active runs by thread id. Tripwires are installed while any thread has one."""

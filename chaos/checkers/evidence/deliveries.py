@@ -54,6 +54,7 @@ DELIVERY_KINDS = frozenset(
 )
 """Kinds of rows that Deliveries must see."""
 STALE_COMMIT = "commit of an earlier generation that waited for the coordinator"
+"""Name of the excuse in rule 3."""
 KEPT_GENERATIONS = 8
 """A process's positions are kept for so many generations.
 

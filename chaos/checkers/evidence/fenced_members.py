@@ -40,7 +40,7 @@ FENCING_KINDS = frozenset(
     }
 )
 """Kinds of rows that FencedMembers must see."""
-_STABLE = "STABLE"
+_STABLE = "STABLE"  # a member's state; the state of a group is "Stable"
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ PRESENCE_KINDS = frozenset(
     }
 )
 """Kinds of rows that Presence must see."""
-_STABLE = "STABLE"
+_STABLE = "STABLE"  # a member's state; the state of a group is "Stable"
 
 
 class Presence:

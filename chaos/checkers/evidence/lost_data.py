@@ -29,6 +29,7 @@ LOSS_KINDS = frozenset(
 )
 """Kinds of rows that LostData must see."""
 EMPTY_DISK = "empty"
+"""Argument `disk` of a fault after which the node starts again on an empty disk."""
 LOST_TRANSACTION = "lost transaction"
 """Name of the excuse for a transaction that never ends because a loss took its records."""
 

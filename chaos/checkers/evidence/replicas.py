@@ -38,7 +38,7 @@ REPLICA_KINDS = frozenset(
 """Kinds of rows that a caller must give to `Replicas.observe`."""
 UNKNOWN_LEADER = "?"
 """Leader of a partition before the first election in the trace."""
-LEADERSHIP_MOVE = "leadership_move"
+LEADERSHIP_MOVE = "leadership_move"  # the name of the fault
 _OF_PREFERRED = frozenset({PREFERRED_LEADER, PREFERRED_LEADER_REQUESTED})
 """Reasons of the elections whose leader is the preferred one."""
 

@@ -57,8 +57,8 @@ SLACK_US = 5_000_000
 """Time that a busy broker takes to carry out a timer; measured well below 1 s."""
 MAY_BE_PARKED = frozenset({Api.JOIN_GROUP.label, Api.SYNC_GROUP.label})
 """Requests whose answer a coordinator may hold back."""
-_STABLE = "Stable"
-_ENDS = frozenset({"Empty", "Dead"})
+_STABLE = "Stable"  # a group's state
+_ENDS = frozenset({"Empty", "Dead"})  # states of a group without members, so without sessions
 _LEAVE_TIMERS_ALONE = frozenset(
     {
         "crash",

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from protocol.ids import controller_name
 from protocol.trace import TraceKind, TraceRow
 
+# The kinds of rows, by what the rows are about.
 _FAULTS = (TraceKind.FAULT_INJECTED, TraceKind.FAULT_HEALED)
 _OF_BROKERS = (TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED)
 _OF_PARTITIONS = (

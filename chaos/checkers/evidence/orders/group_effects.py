@@ -20,6 +20,7 @@ from chaos.checkers.context import CheckContext, detail_of
 from protocol.causes import DeletionCause
 from protocol.trace import TraceKind, TraceRow
 
+# Names of faults of the plan.
 DELETE_GROUP = "delete_group"
 DELETE_OFFSETS = "delete_offsets"
 REMOVE_MEMBERS = "remove_members"

@@ -30,6 +30,7 @@ OPEN_KINDS = frozenset(
 """Kinds of rows that OpenTransactions must see."""
 ONGOING = "Ongoing"
 OPEN_STATES = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
+"""States of a transaction whose markers are not all written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,9 @@ END_KINDS = frozenset(
 MAX_KEPT_DECISIONS = 16
 """Number of a producer's decisions that are kept: the most recent ones."""
 _COMMIT, _ABORT = "PrepareCommit", "PrepareAbort"
+"""States of a transaction whose outcome is decided: the two decisions."""
 _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
+"""States of a transaction whose markers are all written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
