@@ -103,6 +103,7 @@ def _inspect(path: Path) -> int | str:
     if _SINCE_CAUSES not in schema.names:
         return "written by an earlier version, whose causes are sentences"
     for name, kind in TRACE_COLUMNS:
+        # A file can lack the columns that are not REQUIRED: Spark reads them as null.
         if name in schema.names and not _readable_as(schema.field(name).type, kind):
             return f"{name} is {schema.field(name).type}, not {kind}"
     return int(metadata.num_rows)

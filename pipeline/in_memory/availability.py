@@ -192,6 +192,7 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     for row in trace.of(
         TraceKind.REQUEST_SENT, TraceKind.COMMIT_FAILED, TraceKind.COORDINATOR_UNKNOWN
     ):
+        # A request counts only if it commits. Every row of the other two kinds counts.
         if row.kind != TraceKind.REQUEST_SENT or row.api in _COMMIT_APIS:
             member = (str(row.group), row.node)
             commit_attempts.setdefault(member, []).append(row.time_us)

@@ -37,8 +37,8 @@ _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECOR
 RECORDS_CONSUMED is left out: the consumer may have fetched these records under another member id.
 """
 _WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Kinds of rows with the current member id. A consumer can write those that are not in _MEMBERSHIP
-before it is a member.
+"""Kinds of rows with the current member id. Only those in _MEMBERSHIP prove membership: a consumer
+can write the others before it is a member.
 """
 
 
@@ -166,6 +166,7 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
 
     # A consumer that did not mark its coordinator unknown had no reason for a lookup.
     has_lost_coordinator = unknown_us is not None
+    # Before its first join, a member has the id "" and the generation -1. Both count as unknown.
     return {
         "member_id": _last_known(step.row.member or None for step in before),
         "member_id_after": _last_known(step.row.member or None for step in after),
@@ -205,7 +206,7 @@ def _is_named(failover: Failover, step: _Step) -> bool:
 
 
 def _is_accepted(failover: Failover, step: _Step) -> bool:
-    """Return whether this step is a success, after the load, at the newest epoch's coordinator.
+    """Return whether this step is a success at the newest epoch's coordinator, after its load.
 
     The load is the time in which the new coordinator reads its groups into memory.
     """
@@ -257,17 +258,17 @@ def _request_to_success_us(
 
 
 def _index_of_first(steps: list[_Step], wanted: Callable[[_Step], bool]) -> int | None:
-    """Return the index of the first wanted step, None if there is none."""
+    """Return the index of the first wanted step; None if no step is wanted."""
     return next((index for index, step in enumerate(steps) if wanted(step)), None)
 
 
 def _first_step(steps: list[_Step], wanted: Callable[[_Step], bool]) -> _Step | None:
-    """Return the first wanted step, None if there is none."""
+    """Return the first wanted step; None if no step is wanted."""
     return next((step for step in steps if wanted(step)), None)
 
 
 def _last_known(values: Iterable[T | None]) -> T | None:
-    """Return the last value that is not None; None if there is none."""
+    """Return the last value that is not None; None if all values are None."""
     known = [value for value in values if value is not None]
     return known[-1] if known else None
 

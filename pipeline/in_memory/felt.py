@@ -182,6 +182,7 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
                 processed_until = max(processed_until, next_offset)
             else:
                 produced_until = max(produced_until, next_offset)
+            # A member can process a record before the record's producer gets its acknowledgement.
             lag = max(0, produced_until - processed_until)
             levels.append(_Level(at_us=at_us, lag=lag, begun_us=work_began_us))
         levels_by_key[key] = levels

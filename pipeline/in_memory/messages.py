@@ -252,6 +252,7 @@ class _Row:
         """The sort key of the row: by time; the other elements make the order certain."""
         first = self.exchanges[0]
         return (
+            # `or 0` only satisfies the type checker: `messages_of` drops exchanges without a begin.
             first.begin_us or 0,
             first.client,
             first.server,

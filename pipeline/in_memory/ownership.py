@@ -62,7 +62,7 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
     stays open, with `to_us` None, until `_end_at_death` compares it with deaths and with the run's
     end. An interval also has:
 
-    - `position`: the cause of the first POSITION_RESET in the interval, None without one.
+    - `position`: the cause of the interval's first POSITION_RESET; None if it has no such row.
     - `start_offset`: the offset that this POSITION_RESET set.
     """
     intervals: list[TableRow] = []

@@ -49,6 +49,7 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
             if first["consumer"] == second["consumer"]:
                 continue  # two intervals of one member do not make two owners
 
+            # The overlap ends with the first of the two intervals that ends before the run does.
             ends = [owner["to_us"] for owner in (first, second) if owner["to_us"] is not None]
             from_us, until_us = second["from_us"], min(ends, default=trace.end_us)
             if from_us >= until_us:

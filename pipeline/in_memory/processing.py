@@ -47,6 +47,7 @@ def processing_of(trace: Trace) -> list[TableRow]:
 
 def begun_us(row: TraceRow) -> int:
     """Return when the work on a batch began. A member writes the batch's row when the work ends."""
+    # A row has no `work_us` if the experiment's records take no time to process.
     return row.time_us - int(detail_of(row).get("work_us", 0))
 
 

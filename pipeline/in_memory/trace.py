@@ -78,7 +78,7 @@ class Span:
     to_us: int
 
     def shared_with(self, other: "Span") -> "Span | None":
-        """Return the time that both spans have in common, None if there is none."""
+        """Return the time that both spans have in common; None if they do not overlap."""
         from_us, to_us = max(self.from_us, other.from_us), min(self.to_us, other.to_us)
         return Span(from_us=from_us, to_us=to_us) if to_us > from_us else None
 

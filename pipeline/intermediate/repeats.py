@@ -52,6 +52,7 @@ def batches(events: DataFrame) -> DataFrame:
 
 def begun_us() -> Column:
     """Return when the work on a batch began. A member writes the batch's row when the work ends."""
+    # A row has no `work_us` if the experiment's records take no time to process.
     return F.col("time_us") - F.coalesce("span.work_us", F.lit(0))
 
 

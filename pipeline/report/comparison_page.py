@@ -250,6 +250,7 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
         ("", "seed", tuple(str(manifest.seed) for manifest in manifests)),
         (
             "",
+            # None if the commit is not known. Its first 12 characters distinguish it from others.
             "git commit",
             tuple((manifest.git_commit or "")[:12] or None for manifest in manifests),
         ),

@@ -31,7 +31,7 @@ class Cell:
     - `text`: the text to show.
     - `median` (of two middle values, the lower), `low`, `high`: over the runs with a value.
     - `values`: the values of these runs, sorted: at most MAX_VALUES, chosen in equal steps.
-    - `runs`, `missing`: number of runs with a value, and without one.
+    - `runs`, `missing`: numbers of runs with and without a value.
     - `bound_us`: the error of the clocks; 0 if it does not matter for this figure.
     """
 

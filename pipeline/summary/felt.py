@@ -63,7 +63,7 @@ class Spread:
 
     - `p50`, `p90`: percentiles by nearest rank, in the unit of the measure. `p90` is None for fewer
       than ten partitions.
-    - `samples`, `missing`: number of partitions with a value, and without one. A partition has no
+    - `samples`, `missing`: numbers of partitions with and without a value. A partition has no
       value if no member ever owned it, or if its lag did not become usual again before the run
       ended.
     """

@@ -226,6 +226,8 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         return F.coalesce(F.max(F.when(processed, F.col("ends"))).over(so_far), F.lit(0))
 
     processed = F.col("processed")
+    # A member can process a record before the record's producer gets its acknowledgement. Then the
+    # difference is negative, and the lag 0.
     lag = F.greatest(reached(~processed) - reached(processed), F.lit(0))
     return steps.withColumns({"lag": lag, "nth": F.count_if(processed).over(so_far)})
 

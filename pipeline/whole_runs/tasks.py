@@ -57,7 +57,7 @@ def analyze_by_run(
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
-        most_large = max(1, context.defaultParallelism // 2)
+        most_large = max(1, context.defaultParallelism // 2)  # 1 if there is one processor
         results: dict[str, RunSummary | _Refused | None] = {}
         # A slice of the runs is one task. Each small run has a task of its own; the large runs
         # share `most_large` tasks, so that no more of them run at the same time.

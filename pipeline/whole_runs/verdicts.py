@@ -39,6 +39,6 @@ def _document(path: Path) -> dict[str, Any] | None:  # Any: what JSON holds
         return None
     try:
         document: dict[str, Any] = json.loads(path.read_text())
-    except ValueError:
+    except ValueError:  # the run broke off while it wrote the file
         return {}
     return document

@@ -175,7 +175,7 @@ def _leader_phrases(run: ReportInput) -> dict[tuple[str, str], str]:
 
 
 def _leader_phrase(row: Row, phrases: Mapping[tuple[str, str], str]) -> str | None:
-    """Return the phrase about the leader of a gap's partition; None if there is none."""
+    """Return the phrase about the leader of a gap's partition; None if no fault hit this leader."""
     of_partition = row["subject_kind"] == PARTITION
     return phrases.get((row["fault"], row["subject"])) if of_partition else None
 

@@ -98,6 +98,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     ]
     if not tenures:
         return None
+    # A tenure whose epoch is unknown (None) comes first among those with the same start.
     tenures.sort(key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"] or 0))
     partitions = _most_moved_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])

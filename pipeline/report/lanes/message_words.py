@@ -45,7 +45,7 @@ def outcome_words(row: Row) -> str:
 
 
 def request_words(row: Row) -> str:
-    """Return a request's name; a Fetch to a controller is shown as one of the metadata log."""
+    """Return a request's name; a Fetch to a controller is marked as a Fetch of the metadata log."""
     api: str = row["api"]
     of_metadata = api == "Fetch" and row["to_node"].startswith("controller-")
     return "Fetch (__cluster_metadata)" if of_metadata else api

@@ -243,6 +243,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
+    # A legend needs at least one entry: without any line, it has all families.
     families = [family for family in _COLOURS if family in drawn_families] or list(_COLOURS)
     colour = alt.Color(
         "f:N",
@@ -406,6 +407,7 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
     words = []
     for move in moved[:MAX_LANDMARKS]:
         named = f"{move['new_leader']} for {move['partition']}, leader epoch {move['leader_epoch']}"
+        # The controller elects the leader. Without its messages, it has no line for the text.
         if controllers and move["decided_us"] is not None:
             words.append(Word(controllers[0], move["decided_us"], f"elects {named}", rank=0))
         if move["active_us"] is not None:

@@ -205,7 +205,8 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     times, counts = [], []
     for time_us in sorted(changes):
         for index, change in changes[time_us]:
-            # None: the partition does not count yet, not even as one without an owner.
+            # None: the partition had no owner so far. It does not count yet as a partition without
+            # an owner.
             before = owners.get(index)
             after = owners[index] = (before or 0) + change
             # A partition leaves the count of its former number of owners, and joins the new count.

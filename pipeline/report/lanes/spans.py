@@ -126,6 +126,7 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     parts = max(1, limit // kept_per_part)
     indexes_of_parts: dict[int, list[int]] = {}
     for index, time_us in enumerate(steps.times_us):
+        # `min` puts the last time into the last part; it would begin a part of its own.
         part = min(parts - 1, (time_us - begin) * parts // max(1, end - begin))
         indexes_of_parts.setdefault(part, []).append(index)
 

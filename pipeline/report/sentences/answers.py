@@ -159,7 +159,7 @@ def for_how_long(run: ReportInput) -> Markup:
         # With several intervals, no single number is right for the members of all groups.
         commit_interval_us=int(intervals_ms.pop()) * 1_000 if len(intervals_ms) == 1 else None,
         hit_itself=None if commits is None else _hit_itself(commits, run),
-        # A group that kept its coordinator has a time of 0 without one.
+        # A group that kept its coordinator has a time of 0 without a coordinator.
         service=service if service is not None and service.longest_us else None,
         group=groups[0] if len(groups) == 1 else "A group",
         reading=find_worst(summary, "processing gap"),

@@ -180,8 +180,11 @@ def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield the beginning and the assignment of the rebalance with the second owners."""
     for row in tables.rebalances:
+        # Only a rebalance by the second coordinator, in the leader epoch in which it assigned the
+        # partitions to the second owners.
         if (row["broker"], row["leader_epoch"]) != episode.second or row["group"] != episode.group:
             continue
+        # And only if it led to the generation in which they got the partitions.
         if row["new_generation"] not in episode.generations("second") or row["joined_us"] is None:
             continue
         has_expiry = RemovalCause.SESSION_EXPIRY in row["removed_because"]

@@ -3,8 +3,9 @@
 A processing gap is a time in which no member worked on a record of the partition. A consumer can
 fetch a record only below the high watermark: the offset below which every replica in the ISR (the
 in-sync replicas of the partition) has the records. So a broker that is paused or cut off blocks two
-sorts of partitions: those that it leads, and those that it follows. It blocks the latter until the
-controller fences the broker (takes its roles away) and so removes the broker from their ISR.
+sorts of partitions: those that it leads, and those that it follows. A partition that it follows
+stays blocked until the controller fences the broker (takes its roles away), and so removes the
+broker from the partition's ISR.
 """
 
 from collections.abc import Sequence

@@ -170,6 +170,7 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
     - `lane`, `top`, `bottom`: positions in pixels;
     - `says`: its tooltip.
     """
+    # If neither group was settled, the axis ends as if both had been settled after a second.
     ends = [other.settled_us for other in pair if other.settled_us is not None]
     to_s = max(ends, default=_SECOND) / _SECOND + _AFTER_S
 
