@@ -276,6 +276,7 @@ class Administration(Checker):
         detail = detail_of(order.row)
         (group_id,) = detail["groups"]
         states = (order.state, self._state(group_id))
+        # While something is broken, only the errors that are never right are misfits.
         misfits = [
             error
             for error in detail_of(refused).get("errors", ())

@@ -59,6 +59,6 @@ def needs_rows_of(nodes: Iterable[NodeName], kinds: frozenset[TraceKind]) -> tup
         if node_kinds.isdisjoint(schemas):
             continue
         if section not in _ROLE_OF_SECTION:
-            return tuple(nodes)
+            return tuple(nodes)  # nodes of every role write these rows
         roles.add(_ROLE_OF_SECTION[section])
     return tuple(node for node in nodes if node.partition("-")[0] in roles)

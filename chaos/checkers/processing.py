@@ -356,10 +356,12 @@ class Processing(Checker):
         judged = gaps = 0
         for (group, partition), known in self._partitions.items():
             begin = known.first_commit or known.first_position
+            # Clients from outside write no rows. What their groups have processed is not known.
             if begin is None or begin.offset is None or not self.context.is_seen(group):
                 continue
             committed = known.last_commit.offset if known.last_commit is not None else None
             end = max(known.processed.end or 0, committed or 0)
+            # `end` is smaller if the group has done nothing since its first position.
             judged += max(0, end - begin.offset)
             for gap in known.processed.missing(begin.offset, end):
                 gaps += 1

@@ -88,6 +88,7 @@ class Actions:
         try:
             match step.action:
                 case "kill_broker":
+                    # A later `wait_new_coordinator` is about the groups of this broker.
                     self._killed = _broker(step, "broker")
                     await self._runtime.crash(broker_name(self._killed))
                 case "restart_broker":

@@ -344,6 +344,7 @@ def _difference(
     step = played.step
     if played.not_implemented is not None:
         return Difference(what=NOT_IMPLEMENTED, field=played.not_implemented)
+    # Both are None, or neither: `read_transcript` has checked it.
     if step.response is None or step.answered_ms is None:
         return _without_answer(played, rules.tolerance_ms)
     if played.response is None:

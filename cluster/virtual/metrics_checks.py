@@ -97,6 +97,7 @@ class MetricsChecks:
     def _check(self, row: TraceRow, life: _Life) -> None:
         """Check a sample of a coordinator or a controller; a sample of replicas is not checked."""
         values = _detail_of(row)
+        # The names in a sample show what it is about.
         if "offset-commit-count" in values:
             expected: dict[str, float] = {
                 "offset-commit-count": len(life.commits),

@@ -93,7 +93,7 @@ class AcknowledgedRecords:
             case TraceKind.TOPIC_DELETED:
                 topic = detail_of(row).get("topic")
                 self._deleted_topics[str(topic)] = None
-                for partition in list(self._ends):
+                for partition in list(self._ends):  # a copy: the loop removes entries
                     if _topic_of(partition) == topic:
                         del self._ends[partition]
                         self._newest_epochs.pop(partition, None)
