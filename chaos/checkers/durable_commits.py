@@ -676,6 +676,7 @@ def _is_of_an_earlier_load(newest: TraceRow, known: Sequence[TraceRow]) -> bool:
     """Return True if another broker led after the leader's last load.
 
     The leader then still answers from this load, which is older than its present leadership.
+
     - `newest`: the row of the present leadership, or of its load.
     - `known`: all rows of leaderships and loads of the partition until now.
     """

@@ -290,7 +290,7 @@ class Generations(Checker):
         """Report a generation number that decreases, or a generation that begins twice."""
         if before is None or row.generation is None:
             return
-        # A loaded generation may begin again (see `_inherit`). A generation that began here may not.
+        # A loaded generation may begin again (see `_inherit`), but not one that began here.
         begun_again = (
             row.kind == TraceKind.GENERATION_STARTED
             and row.generation == before.generation

@@ -187,7 +187,7 @@ class OneOwnerProcesses(_Unpromised):
     def _count(self, overlap: _Overlap, ended_us: int) -> None:
         """Add an overlap that has ended to the figures, if both owners processed records in it."""
         if overlap.both_us is None:
-            return  # at most one of the owners processed records, so none was processed twice
+            return  # at most one owner processed records, so no record was processed by both
         # The overlap begins with the later of the two assignments. The times come from the clocks
         # of two nodes, which can differ, so `older` may have the later time.
         length_us = ended_us - max(overlap.newer.time_us, overlap.older.time_us)
