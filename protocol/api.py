@@ -130,8 +130,8 @@ class Api(IntEnum):
         (12, 12),
         discovery.MetadataRequest,
         discovery.MetadataResponse,
-        # Errors of partitions are left out: a partition that has no leader is no failure of the
-        # request.
+        # Errors of partitions are left out, because a partition that has no leader is no failure of
+        # the request.
         errors=("topics.error_code",),
     )
     OFFSET_COMMIT = _Row(
@@ -511,8 +511,8 @@ def error_of(response: AnyResponse) -> str:
 
 def _first_error_at(*path: str) -> _FirstError:
     """Return a function that reads the first error at one path, or NONE."""
-    # Each API gets a function of its own, built once at import: splitting the path anew for every
-    # answer would be one of the larger costs of tracing.
+    # Each API gets a function of its own, built once at import, because splitting the path anew for
+    # every answer would be one of the larger costs of tracing.
     head: Callable[[object], ErrorCode] = attrgetter(path[0])
     if len(path) == 1:
         return head

@@ -87,8 +87,8 @@ class VerifyTransaction:
 class TransactionVerified:
     """The outcome of a VerifyTransaction: a later input of the core.
 
-    `guard` must be passed on to the Append: the log accepts the transaction's first batch only with
-    it. It is None with an error, and if the log has batches of the transaction already.
+    `guard` must be passed on to the Append, because the log accepts the transaction's first batch
+    only with it. It is None with an error, and if the log has batches of the transaction already.
     """
 
     verification_id: int

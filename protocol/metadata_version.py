@@ -72,7 +72,8 @@ def metadata_version(name: str) -> MetadataVersion:
 
 def _pattern() -> str:
     """Return a regular expression: each release, perhaps followed by one of its -IV numbers."""
-    # `[0-{count - 1}]` matches one digit, which is enough: no release has more than ten versions.
+    # `[0-{count - 1}]` matches one digit, which is enough, because no release has more than ten
+    # versions.
     names = "|".join(
         release.replace(".", r"\.") + (f"(-IV[0-{count - 1}])?" if count else "")
         for release, count in _INTERNAL_VERSIONS.items()

@@ -2,9 +2,9 @@
 
 An actor is an object in a process of its own, which Ray starts and calls. The actors' behaviour is
 in `cluster.realtime.services`. A handle wraps each actor in typed calls, so that no other module
-needs Ray's ObjectRef, the future of a call. Ray restarts and retries nothing: the runtime restarts
-nodes itself. Nodes exchange their messages over TCP. Only the driver's calls (the control plane)
-and copies of files go through the actors. The driver is the process that conducts the run.
+needs Ray's ObjectRef, the future of a call. Ray restarts and retries nothing, because the runtime
+restarts nodes itself. Nodes exchange their messages over TCP. Only the driver's calls (the control
+plane) and copies of files go through the actors. The driver is the process that conducts the run.
 """
 
 import asyncio
@@ -169,7 +169,7 @@ def _keep_sigterm_handler() -> Iterator[None]:
 def disconnect_ray() -> None:
     """Leave Ray; a Ray that this process started ends with all its processes and its folder."""
     own_session = _own_sessions.pop() if _own_sessions else None
-    # The guard still runs during the shutdown: if this process is killed meanwhile, the guard kills
+    # The guard still runs during the shutdown. If this process is killed meanwhile, the guard kills
     # the rest of Ray.
     ray.shutdown()
     if own_session is not None:

@@ -31,7 +31,8 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 10.0
 """Limit of a call to a process."""
 STATUS_TIMEOUT_S = 2.0
-"""Limit of a status query. It is short: a run queries often, and does not need each answer."""
+"""Limit of a status query. It is short, because a run queries often and does not need each answer.
+"""
 
 
 @dataclass(slots=True)

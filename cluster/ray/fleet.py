@@ -297,7 +297,7 @@ class Fleet:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()
-        # Processes of silent machines are not waited for: they may never answer.
+        # Processes of silent machines are not waited for, because they may never answer.
         for process in self.processes:
             if process.is_up and process.line.is_silent:
                 self.give_up(process)
@@ -475,7 +475,7 @@ class Fleet:
                 return
             known_failures += len(new_failures)
             for failure in new_failures:
-                # Only the first sentence is kept: later ones usually have the same cause.
+                # Only the first sentence is kept: later sentences usually have the same cause.
                 self.disk_trouble = self.disk_trouble or failure.disk_trouble
                 self._on_failure(failure.text)
 

@@ -134,8 +134,8 @@ def place(
 def starts_with_the_cluster(plan: ProcessPlan) -> bool:
     """Return False for a process whose only node starts later.
 
-    A shared process starts with the cluster even if all of its nodes start later: a late consumer
-    then needs no new process.
+    A shared process starts with the cluster even if all of its nodes start later, so that a late
+    consumer needs no new process.
     """
     # A process for a single node has the node's name; a shared one is named `clients-<number>`.
     is_alone = len(plan.nodes) == 1 and plan.nodes[0].name == plan.name

@@ -53,6 +53,7 @@ def remove_session(folder: Path) -> None:
     """Remove the folder of an ended session, and the link `session_latest` to it."""
     shutil.rmtree(folder, ignore_errors=True)
     latest = folder.parent / "session_latest"
-    # The link is removed only if it points nowhere: it can lead to a newer session's folder.
+    # The link is removed only if it points nowhere, because it can lead to a newer session's
+    # folder.
     if latest.is_symlink() and not latest.exists():
         latest.unlink(missing_ok=True)

@@ -135,7 +135,7 @@ class RayLives(NodeLives[RayLife]):
             await self._start_in_process(life)
 
     async def start_node(self, node: NodeName) -> None:
-        """Start a node whose spec says `starts_later`; first its process, if that is not up."""
+        """Start a node whose spec says `starts_later`, and its process if that is not up."""
         await self._bring_up(self._begin(node, LifeAct.START))
 
     async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
@@ -199,7 +199,7 @@ class RayLives(NodeLives[RayLife]):
         """
         life = self._begin(node, LifeAct.PAUSE)
         hit = life.hit()
-        # This comes before the wait: if a Ctrl-C interrupts the wait, `resume` is still legal and
+        # This comes before the wait. So if a Ctrl-C interrupts the wait, `resume` is legal and
         # undoes the pause.
         life.is_paused = True
         try:
@@ -349,7 +349,7 @@ class RayLives(NodeLives[RayLife]):
                         incarnation,
                         run_id=self._fleet.run_id,
                         default_host=process.listening.address.host,
-                        # A restart keeps the former port, so that Kafka clients find the broker.
+                        # A restart keeps the earlier port, so that Kafka clients find the broker.
                         port=None if life.end_point is None else life.end_point.port,
                     ),
                     timeout_s=START_TIMEOUT_S,

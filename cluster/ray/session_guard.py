@@ -49,7 +49,7 @@ class SessionGuard:
         )
 
     def close(self) -> None:
-        """End the guard without killing processes: the driver has ended its Ray itself."""
+        """End the guard without killing processes, because the driver has ended its Ray itself."""
         try:
             self._process.communicate(_CLOSED)
         except BrokenPipeError:  # the guard has ended already
@@ -92,7 +92,7 @@ def end_session(folder: Path) -> None:
     """Kill the processes of a session and remove its folder; give up after ten seconds."""
     deadline = time.monotonic() + _PATIENCE_S
     # The loop looks again, because a killed process exists for a moment, and Ray may just be
-    # starting another one.
+    # starting another process.
     while (left := processes_of(folder)) and time.monotonic() < deadline:
         for pid in left:
             try:

@@ -75,7 +75,7 @@ def own_process() -> ProcessRef:
 
 
 def is_alive(process: ProcessRef) -> bool:
-    """Return True if the process still exists and its pid was not given to another one."""
+    """Return True if the process still exists and its pid was not given to another."""
     return start_ticks(process.pid) == process.start_ticks
 
 

@@ -368,8 +368,8 @@ class NodeProcess:
     def _send_frame(self, frame: Frame) -> None:
         """Send a frame of a node of this process; frames of one pair of nodes stay in order."""
         if frame.destination in self._hosts:
-            # The frame is delivered in a later call of the loop: a host must not be called back
-            # before its own call has returned.
+            # The frame is delivered in a later call of the loop, because a host must not be called
+            # back before its own call has returned.
             self._loop.call_soon(self._deliver, frame)
             return
         if is_kafka_client(frame.destination):

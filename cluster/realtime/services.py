@@ -240,7 +240,7 @@ class AgentService:
         return str(self._machine_dir)
 
     async def beat(self) -> None:
-        """Do nothing: the answer to this call shows that the machine is alive."""
+        """Do nothing. The answer to this call shows that the machine is alive."""
 
     async def read_clock(self) -> ClockReading:
         """Return a reading of the machine's clock."""

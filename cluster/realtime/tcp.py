@@ -317,7 +317,7 @@ class _OutgoingLink(asyncio.Protocol):
             self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Ignore the bytes: the peer sends on the link that it dialed itself."""
+        """Ignore the bytes, because a peer sends only on the link that it dialed itself."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report the end of the link, by EOF or reset."""

@@ -122,7 +122,7 @@ class WireConnection(asyncio.Protocol):
         return True  # asyncio must not close the transport: answers are still to be sent
 
     def pause_writing(self) -> None:
-        """Stop serving requests: the client does not read its answers fast enough."""
+        """Stop serving requests, because the client does not read its answers fast enough."""
         self._is_sending = True
 
     def resume_writing(self) -> None:

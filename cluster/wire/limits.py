@@ -70,8 +70,8 @@ class ConnectionLimits:
 
     def idle(self, now_us: int) -> Iterator[WireConnection]:
         """Yield the connections that have been idle for connections.max.idle.ms or longer."""
-        # The iteration needs a copy: the caller closes each connection, and `forget` then removes
-        # it.
+        # The iteration needs a copy, because the caller closes each connection, and `forget` then
+        # removes it.
         for connection, last_us in list(self._last_bytes_us.items()):
             if now_us - last_us < self._idle_max_us:
                 return  # all further connections have been idle for a shorter time

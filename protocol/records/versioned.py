@@ -161,9 +161,9 @@ def _layout(
 ) -> type[msgspec.Struct]:
     """Return a struct class with exactly the fields of one version, to decode its bodies.
 
-    Elements after the last known field are ignored: they are fields of a newer format, like Kafka's
-    tagged fields of version 4. A struct without a list of structs cannot be part of a cycle of
-    references, so the garbage collector need not visit it (`gc`).
+    Elements after the last known field are ignored, because they are fields of a newer format, like
+    Kafka's tagged fields of version 4. A struct without a list of structs cannot be part of a cycle
+    of references, so the garbage collector need not visit it (`gc`).
     """
     present = [field for field in fields if field.is_in(version)]
     return msgspec.defstruct(
