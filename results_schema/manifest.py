@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     - `config`: the experiment as plain data, with the keys of its file.
     - `time_scale`: speed of the run's clock as a multiple of real time.
     - `clock_error_us`: largest difference between the clocks of two nodes.
-    - `digest`: a hash over all rows of the trace; None if none was computed.
+    - `digest`: a hash over all rows of the trace; None if no hash was computed.
     - `pid`, `host`: process and machine that conduct the run.
     - `losses`: sentences on missing parts of the trace.
     - `replay`: the command that plays the run again.

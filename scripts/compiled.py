@@ -51,7 +51,7 @@ def find_compiler() -> str | None:
 
 
 def missing_for_build() -> str | None:
-    """Describe the first missing tool of a build and how to get it; None if none is missing."""
+    """Describe the first missing tool of a build and how to get it; None if the tools are there."""
     if find_compiler() is None:
         return "no C compiler on the PATH (Debian: apt-get install gcc)"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():

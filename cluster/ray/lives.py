@@ -371,7 +371,7 @@ class RayLives(NodeLives[RayLife]):
         await self._fleet.publish(directory)
 
     def _process_named(self, name: str) -> FleetProcess | None:
-        """Return the live process of the plan `name`; None if there is none, or the run ends it."""
+        """Return the process of the plan `name`; None if it is not up or the run ends it."""
         return next(
             (
                 p

@@ -154,7 +154,7 @@ class RayWorkers:
         started.call = started.actor.do.remote(items)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Return the events so far; if there is none, wait for one, `timeout_s` at most.
+        """Return the events so far. Without an event, wait for the first, `timeout_s` at most.
 
         Raises: WorkersFailed.
         """

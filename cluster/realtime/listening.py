@@ -30,7 +30,7 @@ def listener_binding(
 ) -> ListenerBinding | None:
     """Return the binding of one incarnation of a node; None if the node has no such listener.
 
-    `port` is the port of the node's earlier incarnation; None if there was none.
+    `port` is the port of the node's earlier incarnation; None for the first incarnation.
     """
     listener = cluster.listener
     if listener is None or not isinstance(spec, BrokerSpec):

@@ -279,7 +279,7 @@ class NodeProcess:
         return status
 
     def listener_address(self, name: NodeName) -> BrokerEndpoint | None:
-        """Return the address of a broker's listener for Kafka clients; None if it has none."""
+        """Return the address of a broker's listener for Kafka clients; None without a listener."""
         listener = self._listeners.get(name)
         return None if listener is None else listener.end_point
 
@@ -456,7 +456,7 @@ class NodeProcess:
                 host.peer_lost(name)
 
     def _report_refusal(self, caller: str, reason: str) -> None:
-        """Log and trace a refused link at the process's first node, if it has any."""
+        """Log and trace a refused link at the process's first node, if there is a node."""
         # Only nodes have a log and a trace; the process itself has neither.
         for host in self._hosts.values():
             host.log(f"refused the link from {caller}: {reason}")

@@ -346,8 +346,8 @@ def _getter(field: WireField) -> Callable[[Any], Any]:
     """Return a function that reads a field of a Struct, with a default if the Struct may lack it.
 
     A Struct may lack a field that is nullable, or to which the table gives an `absent` value. The
-    default is this value, or None if there is none. A default makes the read slower, so other
-    fields are read without a default.
+    default is this value, or None if the table gives no value. A default makes the read slower, so
+    other fields are read without a default.
     """
     get, absent, name = attrgetter(field.name), field.absent, field.name
     if absent is None and not field.is_nullable:

@@ -93,7 +93,7 @@ def _values(field: StructField, entry: Schema) -> str:
 
 
 def _default(entry: Schema) -> str:
-    """Return the default of a key as text; "" if it has none, "none" if it is an empty list."""
+    """Return the default of a key as text: "" for no default, "none" for an empty list."""
     if "default" not in entry:
         return ""
     return f"`{shown(entry['default'])}`" if entry["default"] not in ((), []) else "none"

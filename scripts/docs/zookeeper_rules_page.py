@@ -94,7 +94,7 @@ def read_rules() -> Mapping[str, Rule]:
     rules = {}
     for match in _RULE.finditer(text):
         rule_id, rule_text = match.groups()
-        # The last heading before the rule; "" if there is none.
+        # The last heading before the rule; "" before the first heading.
         section = next((title for start, title in reversed(headings) if start < match.start()), "")
         rules[rule_id] = Rule(id=rule_id, section=section, text=rule_text)
     return rules
