@@ -1,4 +1,4 @@
-"""The command line and the wiring of everything.
+"""The command line, which connects all other packages.
 
 Reading order: `cli` (the list of commands), `program` (the program's name, exit codes), `options`
 and `parameters` (options and types that several commands share), `standing_options` (options of the

@@ -223,6 +223,7 @@ def _fault_line(fault: FaultSummary) -> str:
         if figures is not None
     ]
     texts.append(f"rebalances {fault.rebalance_count}")
+    # Without members in the affected groups, the number of those that were kept says nothing.
     texts += [f"kept {fault.members_kept} of {fault.members}"] if fault.members else []
     return f"{clock_seconds(fault.injected_us)} {fault.node or '-'}: {', '.join(texts)}"
 

@@ -206,7 +206,7 @@ async def reset_group_offsets(
         problems |= dict.fromkeys(error.partitions, "nothing is committed to shift from")
         planned = ()
 
-    errors: Mapping[TopicPartition, ErrorCode] = {}
+    errors: Mapping[TopicPartition, ErrorCode] = {}  # stays empty if nothing is committed
     executes = execute and bool(planned) and not problems
     if executes:
         try:
@@ -254,7 +254,7 @@ async def _chosen(
 ) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, str]]:
     """Return the chosen partitions that exist, and an error for each one that does not."""
     replicas = await admin.describe_topics(tuple(dict.fromkeys(topic.topic for topic in topics)))
-    existing: dict[TopicPartition, None] = {}
+    existing: dict[TopicPartition, None] = {}  # an ordered set: a partition can be named twice
     errors: dict[TopicPartition, str] = {}
     for chosen in topics:
         described = replicas.get(chosen.topic, {})

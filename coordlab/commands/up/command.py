@@ -241,6 +241,7 @@ def _stand(
             replay=_command_line(options),
             experiment_file=None if definition.path is None else str(definition.path),
         )
+        # Without addresses yet. `announce` publishes them when the brokers serve.
         claimed.publish(run_directory=directory.path)
         # The fields that are the same in all answers to `status`. The run fills in the others.
         # `stage` and `time_us` are among those, but have no defaults, so they need a value here.
@@ -300,7 +301,7 @@ def _conclude(
     console: Console,
 ) -> int:
     """Print the verdict, write the report, and answer the commands `down` that wait for them."""
-    # Imported here, because the import takes longer than the start of the cluster.
+    # Imported only now, because the import takes longer than the start of the cluster.
     from coordlab.commands.run.conclusion import conclude_run  # noqa: PLC0415
 
     results = stood.results
