@@ -632,7 +632,7 @@ def _group_unloaded(turn: Turn, group: Group) -> None:
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 answer_parked_sync(turn, group, member, SyncGroupResponse(error_code=error))
             case GroupState.EMPTY | GroupState.DEAD:
-                pass
+                pass  # no member, so no parked request
     cancel_all(turn, group)
 
 

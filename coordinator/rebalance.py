@@ -272,7 +272,7 @@ def remove_member(
     # `cause` reads as words in a text below: "session expiry of the last member ...".
     match group.state:
         case GroupState.DEAD | GroupState.EMPTY:
-            pass
+            pass  # not reached, since no member is removed in these states; listed as in Kafka
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             maybe_prepare_rebalance(turn, group, reason)
         case GroupState.PREPARING_REBALANCE:

@@ -50,7 +50,7 @@ def join_response(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        leader=leader_id or "",
+        leader=leader_id or "",  # the format has no null here
         skip_assignment=skip_assignment,
         member_id=member_id,
         members=members,

@@ -84,7 +84,7 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         or not group.pending_sync_members
     ):
         return
-    silent = tuple(group.pending_sync_members)
+    silent = tuple(group.pending_sync_members)  # a copy: `drop_member` removes ids
     for member_id in silent:
         # An id without a member is the old id of a replaced static member: no member is removed.
         member = group.members.get(member_id)

@@ -171,7 +171,8 @@ def cleaned_batch(
 ) -> RecordBatch:
     """Return `batch` after a cleaning: its header with `records`, which may be empty.
 
-    `cleaned` has one offset delta for each record. The compression stays.
+    `cleaned` has one offset delta for each record. The compression stays. A batch without records
+    has no max timestamp (-1).
     Raises: SimulationError if the numbers of deltas and records differ.
     """
     if len(cleaned.offset_deltas) != len(records):

@@ -57,7 +57,7 @@ def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
-        protocol_type=group.protocol_type or "",
+        protocol_type=group.protocol_type or "",  # a simple group has no type
         protocol_data=protocol_name or "",
         members=_members(group, protocol_name),
     )

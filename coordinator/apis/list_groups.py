@@ -54,7 +54,7 @@ def _folded(names: tuple[str, ...]) -> frozenset[str]:
 def _listed(group: Group) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
-        protocol_type=group.protocol_type or "",
+        protocol_type=group.protocol_type or "",  # a simple group has no type
         group_state=group.state.value,
         group_type=CLASSIC,
     )

@@ -158,7 +158,7 @@ def _committed(turn: Turn, commit: WrittenCommit) -> None:
 def _drop(turn: Turn, append: OffsetsAppend, completed: AppendCompleted) -> None:
     """Forget a commit whose append has failed."""
     if append.group.state is GroupState.DEAD:
-        return
+        return  # deleted or unloaded since: nobody will read its offsets
     for partition, value in append.values.items():
         if turn.java.commits_apply_on_append:
             append.group.offsets.write_failed(partition, completed.append_id)

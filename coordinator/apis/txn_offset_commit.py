@@ -129,7 +129,7 @@ def transactional_offsets_stored(
         elif not is_dead:
             group.offsets.transactional_append_failed(append.producer_id, partition)
         if error is not ErrorCode.NONE:
-            continue
+            continue  # the row stands for an acknowledged commit
         turn.trace(
             TraceEvent(
                 kind=TraceKind.TXN_COMMIT_PENDING,

@@ -30,7 +30,7 @@ def values_to_store(
     for topic in topics:
         for entry in topic.partitions:
             partition = TopicPartition(topic.name, entry.partition_index)
-            metadata = entry.committed_metadata or ""
+            metadata = entry.committed_metadata or ""  # a client may send null
             is_too_large = _java_length(metadata) > metadata_max
             too_large[partition] = is_too_large
             if is_too_large:

@@ -69,7 +69,7 @@ def _metadata(transactional_id: str, value: TransactionLogValue) -> TransactionM
         state=STATES_BY_ID[value.transaction_status],
         topic_partitions=tuple(
             TopicPartition(each.topic, index)
-            for each in value.transaction_partitions or ()
+            for each in value.transaction_partitions or ()  # null in the state Empty
             for index in each.partition_ids
         ),
         txn_start_timestamp_ms=value.transaction_start_timestamp_ms,
