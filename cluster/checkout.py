@@ -1,7 +1,7 @@
 """Location of this project's packages: the checkout, or site-packages.
 
-`coordlab.own_packages` finds the location without this module: it runs before any package of the
-project may be imported.
+`coordlab.own_packages` finds the location without this module, because it runs before any package
+of the project may be imported.
 """
 
 from pathlib import Path

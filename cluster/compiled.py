@@ -89,7 +89,7 @@ class _Library:
         sys.modules[LIBRARY] = self._library
         loader.exec_module(self._library)
         self._unpicklable = set(names)  # modules whose classes pickle cannot handle yet
-        # Number of bodies that run now: the body of a module may import another module.
+        # Number of bodies that run now. It can exceed 1, because a body may import another module.
         self._running = 0
 
     def run_body(self, name: str) -> ModuleType:

@@ -107,7 +107,10 @@ class NodeLives(Generic[L]):
         return {name: life.state for name, life in self._lives.items()}
 
     def _status(self) -> ClusterStatus:
-        """Return a status that has only the states of the nodes; the nodes add the rest."""
+        """Return a status that has only the states of the nodes.
+
+        The nodes then add what they know (`Node.report`).
+        """
         states = self.states()
         dead = (NodeState.DOWN, NodeState.NOT_STARTED)
         return ClusterStatus(

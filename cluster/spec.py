@@ -288,7 +288,7 @@ class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Each broker's listener for Kafka clients, which speaks Kafka's wire protocol in PLAINTEXT.
 
     Only runtimes in real time open it. Broker i listens on port `first_port` + i, or on a free port
-    if `first_port` is 0. A restarted broker listens on its former port.
+    if `first_port` is 0. A restarted broker listens on the same port as before.
     """
 
     host: str | None = None

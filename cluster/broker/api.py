@@ -1,9 +1,9 @@
 """BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
-Owns the checks of Kafka's API layer, which come before the coordinator's own checks. The host is
-the broker's only way to the outside: it delivers requests, and its `reply` takes the answers, at
-once or later. An envelope is a request with its version, client id and listener. The cache is the
-broker's copy of the metadata. A static member is a group member with a configured
+It also makes the checks of Kafka's API layer, which come before the coordinator's own checks. The
+host is the broker's only way to the outside. It delivers requests, and its `reply` takes the
+answers, at once or later. An envelope is a request with its version, client id and listener. The
+cache is the broker's copy of the metadata. A static member is a group member with a configured
 `group.instance.id`.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """

@@ -47,7 +47,7 @@ class ControllerChannel:
         self._connection: Connection | None = None
 
     def connection(self) -> Connection:
-        """Return the open or opening connection; open one if there is none."""
+        """Return the connection, which is open or opening; open a new one if it has ended."""
         if self._connection is not None and self._connection.is_closed:
             self.try_next_controller()  # the controller of a closed connection may be dead
         if self._connection is None:

@@ -182,8 +182,10 @@ class BrokerNode:
             raise SimulationError(f"{self._host.name} is shutting down already")
         self._on_stopped = on_done
         self._host.log("controlled shutdown begins")
-        # This must come before the heartbeat that asks for the shutdown: after that heartbeat, the
-        # controller removes this broker from the ISRs, and the replicas must expect the removal.
+        # The replicas must know of the shutdown before the heartbeat that asks for it:
+        # 1. The heartbeat reaches the controller, which removes this broker from the ISRs.
+        # 2. This broker reads the removals in its metadata.
+        # 3. The replicas stop following, because the controller would not readmit this broker.
         self._replicas.begin_controlled_shutdown()
         self._shutdown_limit = self._host.after(
             CONTROLLED_SHUTDOWN_TIMEOUT_US, self._give_up_controlled_shutdown

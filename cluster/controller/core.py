@@ -1,4 +1,4 @@
-"""The controller as a pure state machine: a request or a timer in, one Result out.
+"""The controller as a pure state machine: it takes a request or a timer, and returns one Result.
 
 The controller decides about the cluster's metadata: its brokers, topics, partition leaders and
 in-sync replicas (ISR).

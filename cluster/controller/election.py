@@ -29,8 +29,8 @@ def change_partition(
     `unclean`, the first replica that may lead becomes the leader and the only member of the ISR.
     """
     isr = target_isr or partition.isr
-    # Elect from `target_isr`, not from `isr`: a member that stays in the ISR only because it is
-    # the last one must not lead.
+    # The election uses `target_isr`, not `isr`, because a member that stays in the ISR only as the
+    # last one must not lead.
     leader = _elect(partition, target_isr, is_acceptable_leader)
     if leader == NO_LEADER and unclean:
         leader = next(filter(is_acceptable_leader, partition.replicas), BrokerId(NO_LEADER))

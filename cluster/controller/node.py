@@ -64,8 +64,8 @@ class ControllerNode:
         image = self._core.image
         for broker in image.brokers.values():
             status.brokers_fenced[broker.broker_id] = broker.fenced
-        # Built only after a change: a run queries the status several times a second, and the
-        # metadata rarely changes.
+        # The partitions are built only after a change, because a run queries the status several
+        # times a second, and the metadata rarely changes.
         if self._partitions_as_of != image.end_offset:
             self._partitions_as_of = image.end_offset
             self._partitions = {

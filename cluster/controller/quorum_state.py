@@ -13,7 +13,7 @@ from protocol.ids import BrokerId, LeaderEpoch
 
 QUORUM_STATE = "quorum-state"
 FIRST_CONTROLLER_EPOCH = LeaderEpoch(1)
-"""In KRaft, epoch 0 is the one before the first election."""
+"""In KRaft, epoch 0 precedes the first election."""
 
 
 class QuorumState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -30,7 +30,7 @@ def begin_controller_epoch(
     content = storage.read_checkpoint(QUORUM_STATE)
     # The file is missing at the first start.
     known = -1 if content is None else msgspec.json.decode(content, type=QuorumState).leader_epoch
-    # Both the file and the log count: after a power loss of the real machine the file may be lost.
+    # The log counts, too, because after a power loss of the real machine the file may be lost.
     epoch = next_controller_epoch(log, known)
     state = QuorumState(leader_id=controller_id, leader_epoch=epoch)
     storage.write_checkpoint(QUORUM_STATE, msgspec.json.encode(state))

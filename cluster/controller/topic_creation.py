@@ -223,8 +223,9 @@ def _assigned_by_hand(image: MetadataImage, topic: CreatableTopic) -> list[tuple
 def _check_replicas(
     image: MetadataImage, index: int, replicas: Sequence[int], first: Sequence[int] | None
 ) -> None:
-    """Check the replicas of one partition; `first` are those of the first assignment, if any.
+    """Check the replicas of one partition.
 
+    `first` has the replicas of the first partition in the request; None for that partition itself.
     Raises: _Refusal. The messages are Kafka's.
     """
     if not replicas:
@@ -294,7 +295,7 @@ def _spread(
     partitions: list[tuple[int, ...]] = []
     for index in range(num_partitions):
         # The list of active brokers is rotated, so that leaderships are spread over them. The other
-        # brokers come last: one of them gets a replica only if there are too few active brokers.
+        # brokers come last, so that they get replicas only if there are too few active brokers.
         shift = (start + index) % len(active)
         partitions.append((*active[shift:], *active[:shift], *others)[:replication_factor])
     return partitions

@@ -205,7 +205,7 @@ class BaseHost(Host):
         self.endpoint.hang_up(connection)
 
     def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope, bool]]:
-        """Yield the requests without an answer; True: the connection is alive."""
+        """Yield the requests without an answer; the bool is True if the connection is alive."""
         return self.endpoint.unanswered()
 
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:

@@ -83,7 +83,7 @@ class Endpoint:
         self.check_answer: Callable[[AnyRequest, AnyResponse], None] | None = None
         """Check of each answer against its request before it is sent; None: no check."""
         self.before_request: Callable[[AnyRequest], None] | None = None
-        """Called with each request before the handler gets it; None: no call."""
+        """Gets each request before the handler does; None: no call."""
         # The incarnation in the high bits makes the ids of different incarnations distinct. So a
         # late frame for an earlier incarnation finds no connection, instead of a wrong one.
         self._next_connection_id = host.incarnation << _INCARNATION_SHIFT
@@ -237,9 +237,10 @@ class Endpoint:
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
         """End all connections to and from `peer`, whose process died.
 
-        `incarnation` is the one that died; None means that the TCP link broke. With None, all
-        connections end, even those that are still connecting. With an incarnation, a connection
-        ends only if this end knows that it belongs to that incarnation or an earlier one.
+        `incarnation` is the peer's incarnation that died; None means that the TCP link broke. With
+        None, all connections end, even those that are still connecting. With an incarnation, a
+        connection ends only if this end knows that it belongs to that incarnation or to an earlier
+        incarnation.
         """
         for close in self.close_frames_of_lost_peer(peer, incarnation):
             self.deliver(close)

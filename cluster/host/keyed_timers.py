@@ -1,4 +1,4 @@
-"""Timers named by a key: a new timer replaces the one with the same key.
+"""Timers named by a key: a new timer replaces the pending timer with the same key.
 
 The cores of nodes are pure state machines, such as the group coordinator. They request timers by
 the effects SetTimer and CancelTimer.

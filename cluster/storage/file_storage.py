@@ -179,7 +179,7 @@ class FileLogStorage(LogStorage):
     def write_back(self) -> None:
         """Move the flush mark to the end, without a sync.
 
-        Called when a kernel would have written the page cache to the disk.
+        The caller calls this when a kernel would have written the page cache to the disk.
         Raises: OSError.
         DEVIATION from a real disk: a process cannot see what the kernel has written back, so
         `LogFlusher` computes it with the cluster's StorageModel. Only simulated power losses use
@@ -224,7 +224,7 @@ class FileStorage(Storage):
             self.log(_partition_of(path))
 
     def log(self, partition: TopicPartition) -> FileLogStorage:
-        """Return the log of `partition`, created empty if there is none. Raises: OSError."""
+        """Return the log of `partition`; create an empty log if it has none. Raises: OSError."""
         log = self._logs.get(partition)
         if log is None:
             self.directory.mkdir(parents=True, exist_ok=True)

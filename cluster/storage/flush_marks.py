@@ -86,12 +86,12 @@ class FlushMark:
 
 
 def read_flush_mark(path: Path) -> int:
-    """Return the mark in a file, 0 if there is none."""
+    """Return the mark in a file, 0 without a valid mark."""
     return _read_newest_mark(path)[1]
 
 
 def _read_newest_mark(path: Path) -> tuple[int, int, int]:
-    """Return sequence number, position and slot of the valid mark, _NO_MARK if there is none."""
+    """Return sequence number, position and slot of the newest valid mark, else _NO_MARK."""
     content = path.read_bytes() if path.exists() else b""
     newest = _NO_MARK
     for slot in _SLOTS:

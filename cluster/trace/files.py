@@ -152,6 +152,6 @@ def read_frames(path: Path) -> FrameFile:
 def merge_rows(sources: Sequence[Iterable[TraceRow]]) -> Iterator[TraceRow]:
     """Merge traces, each in its own order, by (`time_us`, `node`, `incarnation`, `seq`).
 
-    Holds one row of each source in memory, so that runs of any size can be merged.
+    Only one row of each source is in memory, so that runs of any size can be merged.
     """
     return heapq.merge(*sources, key=_sort_key)

@@ -51,7 +51,7 @@ class TraceTail:
     """Follows the trace files of one directory, including files that appear later.
 
     Units: `lag_us` is run time. If the run's clock is k times faster than real time, the lag is k
-    times shorter in real time. So such a run, or one on a loaded machine, needs a longer lag.
+    times shorter in real time. So a fast run needs a longer lag, as does a run on a loaded machine.
     Memory: the rows of about the last `lag_us`, of all files.
     """
 

@@ -84,7 +84,7 @@ class MetadataCache:
 
         Deleted partitions are included, although the image no longer has them.
         """
-        # An ordered set: its values are None.
+        # A dict as an ordered set, so that the order of the result is the same in every run.
         changed: dict[TopicPartition, None] = {}
         for record in records:
             if isinstance(record, RemoveTopicRecord):
@@ -203,7 +203,7 @@ class MetadataCache:
 
         kind = CoordinatorType(key_type)
         # Share groups have no topic here, and so no coordinator. A cluster without transactions has
-        # no topic for them, either: then `live_leader` returns None.
+        # no topic for transactions, so `live_leader` returns None.
         leader_id = (
             None
             if kind is CoordinatorType.SHARE

@@ -1,8 +1,9 @@
 """The broker's znode in ZooKeeper, for old consumers, which rebalance through ZooKeeper.
 
-Owns the session and the znode (node of ZooKeeper's tree) `/brokers/ids/[b]`. The znode is
-ephemeral: it is deleted with its session, so the broker creates it again in each new session. No
-other part of the broker uses ZooKeeper: the broker's main registration is with the controller.
+This module owns the broker's session and its znode (node of ZooKeeper's tree) `/brokers/ids/[b]`.
+The znode is ephemeral: it is deleted with its session, so the broker creates it again in each new
+session. No other part of the broker uses ZooKeeper. The broker's main registration is with the
+controller.
 Source: Kafka 1.1 `KafkaHealthcheck`, `ZkUtils.registerBrokerInZk`; docs/kafka, ZK-40.
 DEVIATION: a broker whose earlier session still has the znode waits for that session's end. In
 Kafka such a broker ends with an error, and its process manager starts it again.

@@ -65,8 +65,8 @@ class GroupCoordination:
         self._appends = CoordinatorAppends(host, cluster, replicas, self._feed)
         self._verifier = TransactionVerifier(host, replicas, cache, self._feed)
         self._timers = KeyedTimers(host, self._timer_fired)
-        # A guard is a check of Kafka that an experiment may switch off. This guard: a record counts
-        # as committed only when the high watermark has passed it.
+        # A guard is a check of Kafka that an experiment may switch off. With this guard, a record
+        # counts as committed only when the high watermark has passed it.
         self._has_gate = cluster.guards.high_watermark_gate
         self._outcomes: deque[_Outcome] = deque()
         self._is_busy = False

@@ -39,8 +39,8 @@ async def read_log(
 ) -> LogRead:
     """Pass the whole log to `take`, `turn_bytes` per turn; return the amounts read.
 
-    As in Kafka, the log is read to its end, beyond the high watermark: the last records may not be
-    on every in-sync replica yet. Reading ends early once this broker is no longer the leader. A
+    As in Kafka, the log is read to its end, beyond the high watermark. So the last records may not
+    be on every in-sync replica yet. Reading ends early once this broker is no longer the leader. A
     follower's log grows and is truncated as its leader demands, so it has no end to read to.
     """
     if host.simulates_costs:

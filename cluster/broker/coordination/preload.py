@@ -60,11 +60,12 @@ def preloaded_batches(
 ) -> tuple[RecordBatch, ...]:
     """Return the batches of `spec`: its groups commit in turn, with rising offsets.
 
-    Cached: in virtual time the brokers of one process share the same immutable batches.
+    The result is cached, because in virtual time several brokers of one process need these
+    immutable batches.
     """
     keys = _keys(spec, num_partitions)
     batches = []
-    # Record i has key i modulo the number of keys, so each round overwrites the one before.
+    # Record i has key i modulo the number of keys, so each round overwrites the previous round.
     for base_offset in range(0, spec.commit_records, spec.records_per_batch):
         end = min(base_offset + spec.records_per_batch, spec.commit_records)
         records = tuple(

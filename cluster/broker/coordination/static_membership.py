@@ -37,7 +37,7 @@ def static_member_refusal(envelope: RequestEnvelope) -> AnyResponse | None:
         case HeartbeatRequest(group_instance_id=str()):
             return HeartbeatResponse(error_code=_ERROR)
         case OffsetCommitRequest(group_instance_id=str()) as request:
-            # OffsetCommit has no error for the whole request: each partition gets the error.
+            # OffsetCommit has no error for the whole request, so each partition gets the error.
             return OffsetCommitResponse(
                 topics=tuple(
                     OffsetCommitResponseTopic(

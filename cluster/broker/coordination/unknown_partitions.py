@@ -51,7 +51,8 @@ def without_unknown(
     `contains` returns True if a topic has a partition with this index. A topic without an existing
     partition is left out, so the returned request may have no topics.
     """
-    # The usual case returns the request itself: a copy of it would cost time at every commit.
+    # In the usual case the request itself is returned, because a copy would cost time at every
+    # commit.
     if all(
         contains(topic.name, partition.partition_index)
         for topic in request.topics
@@ -87,7 +88,8 @@ def _keep(topic: Topic, contains: Callable[[str, int], bool]) -> Topic:
 def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyResponse:
     """Return the answer with UNKNOWN_TOPIC_OR_PARTITION for each of `unknown` in front.
 
-    An answer with an error for the whole group stays unchanged; only OffsetDelete has one.
+    An answer with an error for the whole group stays unchanged. Only OffsetDelete has such an
+    error.
     """
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     match response:

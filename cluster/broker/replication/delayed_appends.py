@@ -47,7 +47,7 @@ class DelayedAppends:
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
         # The waiting appends are sorted by offset, and mostly the new one is the last. The
-        # exception is a batch that its producer sends again: it waits for the offset of its first
+        # exception is a batch that its producer sends again. It waits for the offset of its first
         # append, so appends with higher offsets may be waiting already.
         place = len(waiting)
         while place and waiting[place - 1].required_offset > required_offset:

@@ -1,4 +1,4 @@
-"""ListOffsets: an offset of a log, mainly for consumers without a committed offset.
+"""ListOffsets: returns an offset of a log, mainly for consumers without a committed offset.
 
 A request asks for the first offset, for the end as consumers see it, or for the first record since
 a time in milliseconds. The end is the high watermark: the offset below which every in-sync replica

@@ -57,7 +57,7 @@ class LogCleaner:
         self._first_dirty: dict[TopicPartition, Offset] = {}
         """By log: the offset at which the last cleaning ended, and the dirty part begins."""
         self._segments: dict[TopicPartition, Segments] = {}
-        """The segments into which Kafka would divide each log: a cleaning takes whole segments."""
+        """The segments into which Kafka would divide each log. A cleaning takes whole segments."""
 
     def start(self, logs: Iterable[PartitionLog]) -> None:
         """Read the checkpoint with the ends of the last cleanings, and start the periodic check.
@@ -76,8 +76,8 @@ class LogCleaner:
     def end_moved_back(self, log: PartitionLog) -> None:
         """Note that `log` lost its end: records that are appended later are dirty.
 
-        This must be noted at once: after the log has grown beyond the old offset again, nothing
-        shows that it had lost its end.
+        This must be noted at once, because nothing shows the loss any more after the log has grown
+        beyond the old offset again.
         Source: Kafka `LogManager.truncateTo`, `LogCleanerManager.maybeTruncateCheckpoint`.
         """
         name = log.topic_partition

@@ -122,7 +122,7 @@ class LogFlusher:
         known. The time of the check that sees the flush counts instead.
         """
         last = self._last_flushes.get(log.topic_partition)
-        # `configure` was not called for this log, so nothing is kept: the log counts as flushed at
+        # Without a call of `configure`, nothing is kept for the log. It then counts as flushed at
         # the start of this broker.
         if last is None:
             return _LastFlush(recovery_point=log.recovery_point, at_us=self._started_at_us)
@@ -150,8 +150,8 @@ class LogFlusher:
                 self._dirty.pop(name, None)
                 continue
             dirty = self._dirty.get(name)
-            # The log has become dirty since the last check, or a flush has moved its mark: the time
-            # of `_Dirty` begins anew.
+            # The time of `_Dirty` begins anew if the log has become dirty since the last check, or
+            # if a flush has moved its mark.
             if dirty is None or dirty.flushed_length != flushed_length:
                 self._dirty[name] = _Dirty(flushed_length=flushed_length, since_us=now_us)
             elif now_us - dirty.since_us >= self._model.write_back_ms * 1_000:

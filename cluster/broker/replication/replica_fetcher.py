@@ -185,7 +185,7 @@ class ReplicaFetcher:
             max_wait_ms=config.replica_fetch_wait_max_ms,
             topics=topics,
         )
-        # Connecting needs no backoff: after a failure `_delay_all` has delayed the partitions.
+        # Connecting needs no backoff, because after a failure `_delay_all` delays the partitions.
         if self._connection is None or self._connection.is_closed:
             self._connection = self._host.connect(
                 broker_name(self._source), REPLICA_FETCHER, setup_timeout_us=SETUP_TIMEOUT_US
@@ -268,8 +268,8 @@ class ReplicaFetcher:
                     continue  # another object, and still nothing new
                 news.append(index)
                 if data.diverging_epoch is not None:
-                    # Build the position anew even if no batch will be truncated: the epoch that it
-                    # names may change. (This broker may have led in an epoch without an append.)
+                    # Build the position anew even if no batch will be truncated, because the epoch
+                    # in it may change. (This broker may have led in an epoch without an append.)
                     self._ask_anew(topic)
                 self._take(partition, position, partition.handle_fetch_response(position, data))
             self._remember(topic, all_data, news)

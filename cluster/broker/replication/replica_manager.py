@@ -471,9 +471,9 @@ class ReplicaManager:
     def complete_delayed(self) -> None:
         """Complete delayed appends and fetches, until none is ready.
 
-        Called at the end of an input: earlier, an answer could show only a part of the input's
-        effects. A completion may cause a further input, which calls this method again. The inner
-        call returns immediately, because the loop of the outer call does its work.
+        This is called at the end of an input, because an earlier answer could show only a part of
+        the input's effects. A completion may cause a further input, which calls this method again.
+        The inner call returns immediately, because the loop of the outer call does its work.
         """
         if self._is_completing:
             return

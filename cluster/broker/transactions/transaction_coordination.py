@@ -79,7 +79,7 @@ class TransactionCoordination:
         if was_busy:
             return  # a `carry_out` further up the call stack handles the queue
         while self._inputs:
-            # Take a function from the queue and call it: it returns the Result of its input.
+            # The function from the queue passes its input to the coordinator, only now.
             self._carry_out_one(self._inputs.popleft()())
         self._is_busy = False
 
