@@ -200,6 +200,7 @@ class RebalanceLog:
             case TraceKind.GENERATION_STARTED:
                 if latest is not None and latest.joined is None:
                     latest.joined = row
+                # The join phase has ended, and rows without a rebalance are dropped (rule 3).
                 coordinator.joining, coordinator.early = None, []
             case TraceKind.ASSIGNMENT_STORED:
                 if latest is not None and latest.stable is None:

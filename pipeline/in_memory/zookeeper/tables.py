@@ -163,6 +163,7 @@ def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
                 # `during` is what the consumer was doing when it gave up. Only the first time
                 # counts.
                 attempt["gave_up"] = attempt["gave_up"] or detail_of(row)["during"]
+            # What a consumer loses after an attempt, with its session for example, is no step.
             elif attempt is not None and attempt["ended_us"] is None:
                 _add_step(attempt, row)
     return table

@@ -174,6 +174,7 @@ def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     if with_pause:
         names = in_number_order({interval["consumer"] for interval in with_pause})
         longest_us = max(interval["paused_us"] for interval in with_pause)
+        # The table has the length of a pause but not its moment: the step has the episode's.
         yield _step(episode.from_us, OWNERSHIP, "stopped", names, longest_us)
 
 
@@ -275,6 +276,7 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     for row in episode.rows:
         for side in ("first", "second"):
             for owned in owned_by(row, tables, side):
+                # The overlap ended because this owner's interval ended.
                 if owned["to_us"] == row["to_us"]:
                     ended.setdefault(owned["ended_by"], []).append(owned["consumer"])
 
@@ -285,7 +287,10 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 
 
 def owned_by(overlap: Row, tables: OverlapTables, side: str) -> list[Row]:
-    """Return the rows of `ownership` for one side of an overlap."""
+    """Return the intervals of one side of an overlap, which contain the overlap's beginning.
+
+    They are rows of `ownership`. `side` is `first` or `second`.
+    """
     return [
         row
         for row in tables.ownership.get((overlap["group"], overlap["partition"]), ())
