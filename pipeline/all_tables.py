@@ -5,7 +5,7 @@ entry of STEPS names a transform, and after it its inputs. The result of a step 
 kinds:
 - a `table` is written into the directory of every run, under the transform's name;
 - a `shared` result is kept for the steps that read it;
-- a `view` is not kept: each reader filters the view's input again.
+- a `view` is not kept, so each reader filters the view's input again.
 
 Bad rows are events that cannot be used. The telling rows are those that most tables read, about a
 third of all rows. The few tables that count all events or all requests read `all_events`.

@@ -45,7 +45,7 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
     """
     paths = [spark_path(path) for run in runs for path in run.events]
     names = {run.run for run in runs if run.events}
-    if not paths:  # Spark cannot read an empty list of files: make no rows, with all columns
+    if not paths:  # Spark cannot read an empty list of files, so make no rows, with all columns
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in EVENT_SCHEMA]
         rows = spark.range(0).select(*nulls)
     else:

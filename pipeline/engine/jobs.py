@@ -18,8 +18,8 @@ LOOK_AGAIN_S = 0.1
 def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:
     """Cancel the jobs with `tag` again and again, until all tasks in `running` have ended.
 
-    Each task waits for jobs in a thread. One cancellation is not enough: a thread that still plans
-    its next job can start the job afterwards.
+    Each task waits for jobs in a thread. One cancellation is not enough, because a thread that
+    still plans its next job can start the job afterwards.
     """
     for future in running:
         future.cancel()  # has an effect only on a task that no thread has begun

@@ -21,11 +21,11 @@ def mark_as_owned(folder: Path) -> None:
 def remove_abandoned(parent: Path, pattern: str) -> None:
     """Remove the folders in `parent` whose owner was a process of this machine that has ended.
 
-    `pattern` selects the folders by name. A folder without OWNER_FILE stays: another program may
-    have made it, or its owner may be about to write the file.
+    `pattern` selects the folders by name. A folder without OWNER_FILE stays, because another
+    program may have made it, or its owner may be about to write the file.
     """
     for folder in sorted(parent.glob(pattern)):
-        # Any user can put a link into a temporary directory: its target is not ours to remove.
+        # Any user can put a link into a temporary directory. Its target must not be removed.
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
             # Another session may remove the same folder at the same time, hence `ignore_errors`.
             shutil.rmtree(folder, ignore_errors=True)

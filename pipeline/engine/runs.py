@@ -31,8 +31,8 @@ def runs(events: DataFrame) -> DataFrame:
         F.col("kind") == TraceKind.RUN_STAGE.value,
         detail("stage", of=RunStageDetail).getField("stage"),
     )
-    # Group by node first: counts and extremes per node are far cheaper than collecting the set of
-    # all the nodes' names per run.
+    # Group by node first, because counts and extremes per node are far cheaper than collecting the
+    # set of all the nodes' names per run.
     by_node = (
         events.withColumn("stage", stage)
         .groupBy("run", "node")

@@ -32,7 +32,7 @@ TEMP_PREFIX = "coordlab-spark-"
 """Prefix of the names of sessions' temporary folders."""
 LOCAL_SHUFFLE_PARTITIONS = 2
 """Shuffle partitions (the parts into which Spark redistributes rows) of a local session. The trace
-of one run has some 100,000 rows: more partitions would only cost their scheduling.
+of one run has some 100,000 rows, so more partitions would only cost their scheduling.
 """
 _JVM_EXIT_S = 20
 """Time in which the JVM must exit by itself. After this time it is killed."""
@@ -50,9 +50,9 @@ _SHORT_WORK = {
 }
 """Settings for inputs of a few 100,000 rows.
 
-Code generation and new planning between stages (`adaptive`) are off: together they would take half
-the time of an analysis of this size (measured on two cores). Cached columns are kept in small
-batches, so that a reader skips the batches that hold none of its rows.
+Code generation and new planning between stages (`adaptive`) are off, because together they would
+take half the time of an analysis of this size (measured on two cores). Cached columns are kept in
+small batches, so that a reader skips the batches that hold none of its rows.
 """
 LONG_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -163,8 +163,9 @@ def spark_session(
 def _preserve_sigint() -> Iterator[None]:
     """Restore the process's handler of SIGINT, which the start of Spark replaces.
 
-    Spark's handler cancels all jobs. It is not needed: on a KeyboardInterrupt, the code that waits
-    for jobs (`table_graph.compute`) cancels them, and `spark_session` then ends the session.
+    Spark's handler cancels all jobs. It is not needed, because on a KeyboardInterrupt
+    `table_graph.compute`, which waits for the jobs, cancels them, and `spark_session` then ends the
+    session.
     """
     before = signal.getsignal(signal.SIGINT)
     try:

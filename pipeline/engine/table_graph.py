@@ -60,13 +60,13 @@ def compute(
                     running[pool.submit(run, step, inputs)] = step
                 waiting = [step for step in waiting if step not in ready]
 
-                # Some step is running: `_check_inputs` refuses steps that would wait forever.
+                # Some step is running: `_check_inputs` has refused steps that could never start.
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     done[running.pop(future).name] = future.result()
         except BaseException:
-            # A KeyboardInterrupt must stop the jobs, too: the pool waits for its threads before the
-            # exception goes on, and a job can take minutes.
+            # A KeyboardInterrupt must stop the jobs, too. Otherwise the exception would be delayed
+            # by minutes: the pool waits for its threads, and these wait for their jobs.
             stop_jobs(running, context, tag)
             raise
     return done

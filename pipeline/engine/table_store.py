@@ -43,7 +43,7 @@ class TableStore(Protocol):
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
         """Store the result of a step; return the DataFrame that later steps read.
 
-        A view is not stored: its readers compute it.
+        A view is not stored, because each of its readers computes it.
         """
         ...
 
@@ -87,7 +87,7 @@ class MemoryStore:
             self._cached.append(stored)
             return stored
         # Unlike `persist` above, `localCheckpoint` makes later steps forget this step's plan.
-        # It need not be eager: the first reader computes the rows.
+        # It is not eager, because the first reader computes the rows anyway.
         stored = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
             table_rows = [row.asDict() for row in stored.collect()]

@@ -95,7 +95,7 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
             # The open gap, which is the last one. A member that missed nothing had no reason to
             # commit, so this gap is no outage.
             return gap if gap.missed_us is not None else None
-        # The start is compared, too, because the old coordinator can be elected again: what it
+        # The start is compared, too, because the old coordinator can be elected again. What it
         # acknowledged before its new tenure is no recovery.
         ended_by_later_coordinator = any(
             broker == gap.back_at and start_us <= gap.after_us
@@ -135,7 +135,7 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
     if gap.missed_us is None:
         return 0
     # `missed_us` is before `before_us` if a record was produced during the work on the last batch.
-    # `before_us` can be after the run's end: nodes still write rows while they stop.
+    # `before_us` can be after the run's end, because nodes still write rows while they stop.
     return max(0, trace.end_us - max(gap.missed_us, gap.before_us))
 
 

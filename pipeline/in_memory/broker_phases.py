@@ -2,7 +2,7 @@
 
 A failover is the move of an offsets partition (a partition of `__consumer_offsets`) to a new
 leader. The leader is the coordinator of the partition's groups, so the coordinator moves, too. A
-leader epoch is the number of a partition's leadership: each election increases it.
+leader epoch is the number of a partition's leadership; each election increases it.
 `pipeline.tables.broker_phases` computes the same with Spark. Four phases follow one another:
 
 1. detect: from the fault to the election of a new leader;

@@ -34,10 +34,10 @@ _LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
 """Kinds of rows that end a lookup, the search for the group's coordinator (FindCoordinator)."""
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
 """Kinds of rows that a consumer writes only while it is a member, with its current member id.
-RECORDS_CONSUMED is left out: the consumer may have fetched these records under another member id.
+RECORDS_CONSUMED is left out, because the consumer may have fetched the records under another id.
 """
 _WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Kinds of rows with the current member id. Only those in _MEMBERSHIP prove membership: a consumer
+"""Kinds of rows with the current member id. Only those in _MEMBERSHIP prove membership; a consumer
 can write the others before it is a member.
 """
 

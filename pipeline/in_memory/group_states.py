@@ -109,7 +109,7 @@ class _BrokerLife:
             "cause": row.explanation,
             "from_us": row.time_us,
         }
-        if state == "Dead":  # the broker has forgotten the group: an interval without length
+        if state == "Dead":  # the broker has forgotten the group, so the interval has no length
             self._close(group, row.time_us)
 
     def _close(self, group: str, at_us: int | None) -> None:

@@ -1,8 +1,8 @@
 """The table `messages` in plain Python: requests and answers around each fault.
 
-An exchange is a request and its answer. A trace has up to four rows about an exchange. Two are the
-client's: it sent the request; the answer came, or the request failed. Two are the server's: it
-received the request; it answered.
+An exchange is a request and its answer. A trace has up to four rows about an exchange. The client
+writes one when it sends the request, and one when the answer comes or the request fails. The server
+writes one when it receives the request, and one when it answers.
 
 The table lists exchanges about coordination and control. It has none of Produce, and of Fetch only
 those with a controller, from which brokers fetch metadata. Equal exchanges that follow one another
@@ -42,8 +42,7 @@ _LISTED = (
 )
 """APIs whose exchanges the table lists."""
 _NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
-"""APIs whose successful requests have a row each, even if they are equal: each changes the group.
-"""
+"""APIs whose successes change the group. So each success has a row, even if several are equal."""
 _MAX_ROWS = 400
 """Limit of the rows of one fault: enough for a failover of some 30 members."""
 _SECOND_US = 1_000_000
@@ -183,8 +182,8 @@ class _Pairing:
             TraceKind.REQUEST_FAILED,
             TraceKind.COORDINATOR_FOUND,
         )
-        # Exchanges by the identity of the row that began them: a row is the same object in every
-        # list of the trace.
+        # Exchanges by the identity of the row that began them. This works because a row is the same
+        # object in every list of the trace.
         by_sent_row = {id(exchange.sent): exchange for exchange in self._all()}
         for _, rows in self._trace.lives(*kinds):
             last_by_request: dict[tuple[object, ...], _Exchange] = {}
@@ -252,7 +251,7 @@ class _Row:
         """The sort key of the row: by time; the other elements make the order certain."""
         first = self.exchanges[0]
         return (
-            # `or 0` only satisfies the type checker: `messages_of` drops exchanges without a begin.
+            # `or 0` only satisfies the type checker. `messages_of` drops exchanges without a begin.
             first.begin_us or 0,
             first.client,
             first.server,

@@ -1,8 +1,8 @@
 """The table `ownership` in plain Python: each interval in which a member owned a partition.
 
 An interval begins when a member gets its assignment, and ends when the member gives the partition
-up, or dies. The intervals come from the members' own rows, so a member may be wrong: it owns a
-partition here as long as it believes that it does. `pipeline.tables.ownership` computes the same
+up, or dies. The intervals come from the members' own rows. So a member owns a partition here as
+long as it believes that it does, even if it is wrong. `pipeline.tables.ownership` computes the same
 with Spark.
 
 A tenure is the time in which a broker is the active coordinator of an offsets partition (a
@@ -75,8 +75,8 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
                 synced_with[group] = row.peer
         elif row.kind == TraceKind.PARTITIONS_ASSIGNED:
             for partition in detail_of(row)["partitions"]:
-                # The old interval ends even if the member keeps the partition: the new assignment
-                # has another generation.
+                # The old interval ends even if the member keeps the partition, because the new
+                # assignment has another generation.
                 _give_up(open_intervals, (group, partition), row.time_us, "reassigned")
                 open_intervals[group, partition] = {
                     "group": group,

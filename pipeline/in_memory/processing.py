@@ -54,7 +54,7 @@ def begun_us(row: TraceRow) -> int:
 def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     """Return the offsets that two members processed while both owned the partition.
 
-    The keys are group, partition and the node of one of the owners: the offsets are stored under
+    The keys are group, partition and the node of one of the owners. The offsets are stored under
     both owners.
     """
     shared: dict[tuple[str, str, str], set[int]] = {}

@@ -230,8 +230,8 @@ class RebalanceLog:
 
     def _process_death(self, row: TraceRow) -> None:
         """Process the end of a node: it cuts short the rebalances that the node coordinated."""
-        # A node itself writes NODE_STOPPED. It cannot write NODE_KILLED: the run's driver (the
-        # process that conducts the run) does, with the node as `peer`.
+        # A node itself writes NODE_STOPPED. A killed node can write nothing, so the run's driver
+        # (the process that conducts the run) writes NODE_KILLED, with the node as `peer`.
         is_killed = row.kind == TraceKind.NODE_KILLED
         name = row.peer if is_killed else row.node
         end = f"{name} {'was killed' if is_killed else 'stopped'}"

@@ -1,7 +1,7 @@
 """The summary of one run without Spark: from its event files, or from rows that are in memory.
 
-The figures are equal to those of Spark's tables (`pipeline.run.analyze`): both ways call
-`summary.summary`, and tests compare them. To summarize many runs at the same time, use a process
+The figures are equal to those of Spark's tables (`pipeline.run.analyze`), because both ways call
+`summary.summary`. Tests compare them. To summarize many runs at the same time, use a process
 for each: `summarize_rows` where the rows are in memory, else `summarize_directory`.
 
 A bad row lacks a required cell or has an unknown kind. The summary counts bad rows, and otherwise

@@ -206,8 +206,8 @@ class Trace:
     def pauses(self, node: str) -> list[Span]:
         """Return the times in which a node was paused: until it resumed, died or started again.
 
-        NODE_STOPPED is ignored: a paused process can stop in an orderly way only at the run's end,
-        where every pause ends anyway.
+        NODE_STOPPED is ignored, because a paused process can stop in an orderly way only at the
+        run's end, where every pause ends anyway.
         """
         spans: list[Span] = []
         paused_since_us: int | None = None
@@ -234,7 +234,7 @@ class Trace:
     def cuts(self, node: str, faults: Sequence[TableRow]) -> list[Span]:
         """Return the times in which a node was cut off from others, according to `faults`.
 
-        Only the faults `cut` and `clog` count: they hold all messages on links until the healing.
+        Only the faults `cut` and `clog` count, which hold all messages on links until the healing.
         """
         spans = []
         for fault in faults:

@@ -122,7 +122,7 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     # two members work at the same time, the one that finishes later can have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun = F.min("begun_us").over(later)
-    # The condition is needed because `greatest` ignores nulls: after the last batch, it would
+    # The condition is needed because `greatest` ignores nulls. After the last batch, it would
     # return `before_us`.
     after = F.when(next_begun.isNotNull(), F.greatest("before_us", next_begun))
     moments = consumed.groupBy(*key, "before_us").agg(F.min("begun_us").alias("begun_us"))

@@ -20,7 +20,7 @@ MEMBER_KINDS = (
 )
 """Kinds of rows that prove that a node was a member of a group.
 
-COORDINATOR_FOUND proves nothing: administrators find coordinators, too, and join no group.
+COORDINATOR_FOUND proves nothing, because administrators also find coordinators, and join no group.
 """
 
 _PARTITION_KINDS = (

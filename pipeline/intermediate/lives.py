@@ -60,7 +60,7 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
     in_order = Window.partitionBy("run", "node", "impairment").orderBy("from_us", "to_us")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    # Before the first interval of a node the comparison is null: this interval begins an island.
+    # For the first interval of a node the comparison is null, and the interval begins an island.
     begins = F.coalesce(F.col("from_us") > F.max("to_us").over(before), F.lit(True))
     # The number of an island is the count of beginnings so far.
     return (
@@ -137,7 +137,7 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
     interval. Nulls: these moments if `paused_us` or `cut_us` is 0.
     """
     # Several intervals can have the same key, such as partitions that a member owned for the same
-    # time. `distinct` keeps one: the others would multiply the rows of the join below.
+    # time. `distinct` keeps one, because the others would multiply the rows of the join below.
     key = ["run", node, "from_us", "to_us"]
     # The time that an interval and an impairment have in common.
     shared = F.least("to_us", "impaired_to_us") - F.greatest("from_us", "impaired_from_us")

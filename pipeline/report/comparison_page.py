@@ -129,7 +129,7 @@ def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
     The caller appends the number of runs that broke a promise.
     """
     figures, columns = len(comparison.rows), len(comparison.columns)
-    if columns == 1:  # all runs have the same settings: there is nothing to compare with
+    if columns == 1:  # all runs have the same settings, so there is nothing to compare with
         return f"{counted(len(facts), 'run')}, {figures} figures;"
     different = sum(row.differs for row in comparison.rows)
     return f"{len(facts)} runs in {columns} columns. {different} of {figures} figures differ;"

@@ -1,4 +1,4 @@
-"""One HTML page from sections. The page works offline: it contains style, scripts, Vega and data.
+"""One HTML page from sections. It contains style, scripts, Vega and data, so it works offline.
 
 Vega is the JavaScript library that draws the charts. A pick is a choice above a chart; the payload
 of a chart is its Vega specification with its data.

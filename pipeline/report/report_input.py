@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 class NotAnalysed(Exception):
-    """A run lacks tables: it was not analysed, or an older version analysed it."""
+    """A run lacks tables, because it was not analysed, or because an older version analysed it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pipeline.summary.figures import MARK, RunSummary, duration_text
 from pipeline.summary.story import counted
 
 FELT_US = 1_000_000
-"""Shortest time that is a caveat: users do not notice shorter ones."""
+"""Shortest time that is a caveat. Users do not notice shorter ones."""
 _UNOWNED = "without an owner"
 _REPEATED = "records processed again"
 """Names of two felt figures, as in `felt.FELT_MEASURES`: keys of `FeltGroup.spreads`."""
@@ -46,15 +46,15 @@ def pass_text(word: str, caveats: Sequence[str]) -> str:
 
 def _two_owners(summary: RunSummary) -> list[str]:
     """Describe the longest time in which two members owned a partition; empty if all were short."""
-    # A time shorter than the error between clocks does not count: the clocks alone can cause it.
+    # A time below the error between clocks does not count, because the clocks alone can cause it.
     least_us = max(FELT_US, summary.clock_error_us)
     overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
     if not overlaps:
         return []
     worst = max(overlaps, key=lambda owners: owners.longest_us)
     other_groups = len({owners.group for owners in overlaps}) - 1
-    # Of several overlaps of the group, the largest one counts: they can be of the same partitions,
-    # so a sum would count these twice.
+    # Of several overlaps of the group, the one with most partitions counts. A sum would be wrong,
+    # because two overlaps can be of the same partitions.
     partitions = max(owners.partitions for owners in overlaps if owners.group == worst.group)
 
     length = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"

@@ -153,7 +153,7 @@ def compare_runs(
 
     table = _Table(summaries, tuple(map(tuple, indexes_by_title.values())), in_full)
     all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
-    # A cell without a value is None: a row needs at least one other cell.
+    # A cell without a value is None. A row is shown if it has at least one other cell.
     rows_with_values = tuple(row for row in all_rows if any(row.cells))
     return Comparison(columns=columns, rows=rows_with_values)
 
@@ -215,8 +215,8 @@ class _Table:
     ) -> Iterator[ComparisonRow]:
         """Yield the rows of one measure, one for each statistic (percentile or maximum)."""
         # `is_about` leaves out a measure that says nothing about the fault, often because it is 0
-        # for all subjects. `if_zero` keeps such zeros: a full comparison needs them beside a run
-        # in which the measure says something.
+        # for all subjects. `if_zero` keeps such zeros, because a full comparison needs them beside
+        # a run in which the measure says something.
         is_shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
         if_zero = self.in_full and is_shown
         # For each run, the measure's distributions: one for each of the run's matched faults.

@@ -154,5 +154,5 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     if unit == "us" and high - low < max(NOTABLE_US, *(cell.bound_us for cell in known)):
         return False
     # Then two of the ranges must not overlap: one begins above the end of the other. `or 0` only
-    # satisfies the type checker: a cell with a median has both ends.
+    # satisfies the type checker, because a cell with a median has both ends.
     return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)

@@ -272,7 +272,7 @@ class FaultSummary:
 
 
 _ONLY_IF_NEEDED = frozenset({"join", "sync", "longest wait", "heartbeats at old"})
-"""Measures that are not printed if no subject has a value: no member needed the step."""
+"""Measures that are not printed if no subject has a value, because no member needed the step."""
 _ONLY_IF_ANY = frozenset(
     {"load wait", "old named itself", "timeouts at old", "heartbeats at old", "no coordinator"}
 )

@@ -148,5 +148,5 @@ def _in_order(rows: Sequence[AggregateRow], *columns: str) -> list[AggregateRow]
 
 def _nulls_first(value: str | int | None) -> tuple[bool, str | int]:
     """Return a sort key by which None comes first."""
-    # The 0 is never compared with a value: the first elements differ already.
+    # The 0 is never compared with a value, because the first elements differ already.
     return (value is not None, 0 if value is None else value)

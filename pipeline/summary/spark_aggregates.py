@@ -61,7 +61,7 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
     - `timeouts`: how many commits of a member had timed out when it noticed the fault; null for
       members that kept their coordinator.
     """
-    # Unknown ids and generations are null: the comparison is null, and `count_if` leaves it out.
+    # Unknown ids and generations are null. Then the comparison is null, and `count_if` skips it.
     kept_id = F.col("member_id") == F.col("member_id_after")
     kept_generation = F.col("generation") == F.col("generation_after")
     has_left_coordinator = F.col("unknown_us").isNotNull()

@@ -55,10 +55,10 @@ def write_summary(summary: RunSummary) -> None:
         event_files=_event_files(summary.directory),
         tables=tuple(sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())),
     )
-    # The hook writes a Path as text: msgspec knows all other types.
+    # The hook writes a Path as text. msgspec itself writes all other types.
     document = msgspec.to_builtins(summary, enc_hook=str)
     document["made_from"] = msgspec.to_builtins(made_from)
-    # A reader sees the whole file or none: `replace` is one step.
+    # A reader sees the whole file or none, because `replace` is one step.
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     temporary.replace(path)
@@ -69,7 +69,7 @@ def read_summary(directory: Path) -> RunSummary | None:
 
     Returns None without a summary, or if the summary has another version than TABLES_VERSION.
 
-    The summary's `directory` is the argument, not the stored one: a run can have been moved.
+    The summary's `directory` is the argument, not the stored one, because a run can be moved.
     """
     if _made_from(directory) is None:
         return None

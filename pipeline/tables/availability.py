@@ -85,8 +85,8 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     """Return one row per fault, group and consumer, with its gap between commits."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
     # The old coordinator can still acknowledge commits that were in flight when it lost the
-    # partition. This is no recovery: the gap must end at a later coordinator. If the old one is
-    # elected again, it counts as a later coordinator from its new start on.
+    # partition. This is no recovery, so the gap must end at a later coordinator. If the old
+    # coordinator is elected again, it counts as a later coordinator from its new start on.
     at_later = F.exists(
         "later",
         lambda tenure: (

@@ -75,8 +75,8 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
 
 def _elections(events: DataFrame) -> DataFrame:
     """One row per election of an offsets partition, with the last leader before it."""
-    # An election that found no leader has an empty `peer`. It hides no earlier leader
-    # (`ignorenulls`): the next election is still due to the fault that hit this leader.
+    # An election that found no leader has an empty `peer`. It does not hide the leader before it
+    # (`ignorenulls`), because the next election is still due to the fault that hit this leader.
     leader = F.nullif("peer", F.lit(""))
     before = (
         Window.partitionBy("run", "partition")

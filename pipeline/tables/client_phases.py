@@ -238,7 +238,7 @@ def _names_coordinator() -> Column:
     If the old leader was elected again, only answers after its election count, because earlier
     answers meant its old epoch. If another broker was elected, every answer that names it counts,
     because no broker could name it before the election. Here a comparison of times could even be
-    wrong: the clocks of two machines differ.
+    wrong, because the clocks of two machines differ.
     """
     elected_again = F.col("coordinator").eqNullSafe(F.col("old_leader"))
     before_election = elected_again & (F.col("at_us") < F.col("decided_us"))

@@ -67,7 +67,7 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     )
     # `impaired_us` expects these names of the two columns.
     intervals = spans.withColumns({"from_us": F.col("start_us"), "to_us": F.col("end_us")})
-    # Left joins: a tenure without overlaps or without commits has a row, too.
+    # The joins are left joins, because a tenure without overlaps or commits has a row, too.
     return (
         impaired_us(intervals, impairments, node="broker")
         .join(overlaps, list(_KEY), "left")

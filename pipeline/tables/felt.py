@@ -340,7 +340,7 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
             F.col("time_us").alias("at_us"),
             F.struct("node", "incarnation", "seq").alias("row"),
         )
-        # Members without a row of their own drop out: nobody knows whether their processes ran.
+        # Members without a row of their own drop out, since nobody knows whether they ran.
         .join(lives, ["run", "group", "member"])
     )
     # A death has a `successor` if the start of a new process shows it. Then it is the death of the

@@ -137,7 +137,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
        on the same connection.
     2. A server's row does not name the connection. It belongs to the last request with its
        correlation id that was sent to the server before the row. If there is none, it belongs to
-       the first request after the row: the clocks of the two nodes can differ.
+       the first request after the row, because the clocks of the two nodes can differ.
     3. If a request has several rows of one kind, the first counts.
     Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """
@@ -146,7 +146,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     # - `exchange` is the number of the request that the row is about; 0 if it is a client's row and
     #   no request came before it.
     connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
-    # Of rows at the same time, the client's come first: it sent before the server received.
+    # Of rows at the same time, the client's come first, because it sent before the server received.
     pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
     is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")
     sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(pair))
@@ -247,7 +247,7 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
     # which a row of the table begins; the sum of `new` numbers the rows.
     equal = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
     has_own_row = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
-    # Before the first exchange of a route, `lag` is null: `eqNullSafe` is false, and a row begins.
+    # For the first exchange of a route, `lag` is null. So `eqNullSafe` is false, and a row begins.
     new = (has_own_row | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
     first = F.min(
         F.struct(

@@ -143,8 +143,8 @@ def _answers(events: DataFrame) -> DataFrame:
         .where((F.col("api") == Api.HEARTBEAT.label) & (F.col("error") == "NONE"))
         .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
     )
-    # A commit of several partitions has a row for each, all with the same time: `distinct` keeps
-    # one.
+    # A commit of several partitions has a row for each, all with the same time. `distinct` keeps
+    # one of them.
     commits = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
         .select("run", "group", "peer", "node", answered_us)

@@ -20,7 +20,7 @@ from pipeline.summary.summary_file import TABLES_VERSION
 from pipeline.whole_runs.write import analyze_whole
 
 LARGE_ROWS = 500_000
-"""A run with more rows is large: its task takes up to 2 GB of memory."""
+"""A run with more rows is large. Its task takes up to 2 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def analyze_by_run(
     """
     tag = f"coordlab-{uuid.uuid4()}"
 
-    # At most half of the processors work on large runs: a laptop's memory suffices for two of them.
+    # At most half of the processors work on large runs. A laptop's memory suffices for two of them.
     small = [run for run in runs if run.rows <= LARGE_ROWS]
     large = [run for run in runs if run.rows > LARGE_ROWS]
 
@@ -122,7 +122,7 @@ def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
 
 def _count_done_tasks(context: SparkContext, group: str) -> int:
     """Return how many tasks of the job group have ended so far."""
-    # Spark's tracker forgets old jobs and stages: it returns None for them.
+    # Spark's tracker forgets old jobs and stages, and returns None for them.
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]

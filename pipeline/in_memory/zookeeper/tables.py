@@ -1,7 +1,7 @@
 """The tables of ZooKeeper, and `offset_rewinds`, in plain Python.
 
-A consumer on ZooKeeper has no coordinator: it gets its partitions by attempts. In an attempt it
-takes four steps:
+A consumer on ZooKeeper has no coordinator. It gets its partitions in attempts. An attempt has four
+steps:
 
 1. It gives its partitions up.
 2. It reads a *view*: the members of its group.

@@ -20,7 +20,7 @@ from pipeline.report.charts.chart import INK, LINE, MUTED, SERIES, Chart
 Spec = dict[str, Any]  # Any: Vega's JSON
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
-"""Fonts of the system, as in the page's style: the page loads no font."""
+"""Fonts of the system, as in the page's style, because the page loads no font."""
 LABELS_WIDE, LABELS_NARROW, NARROW_BELOW = 188, 92, 560
 """Pixels for the labels to the left of a lane: LABELS_NARROW if the page is narrower than
 NARROW_BELOW pixels (a phone), else LABELS_WIDE. All lanes of a page have the same width of labels,

@@ -1,11 +1,11 @@
 """Strips: the distribution of one measure over its subjects, as rows of a chart.
 
-One strip is one measure of one fault over its subjects: such as `detect` over offsets partitions,
-or `accept` over members. Each subject has a dot. If there are many subjects, bars count them
+One strip is one measure of one fault over its subjects, such as `detect` over offsets partitions or
+`accept` over members. Each subject has a dot. If there are many subjects, bars count them
 instead, so that the data of a strip is bounded. All strips of a section share one logarithmic axis,
 on which 20 us and 8 s are both visible. Lengths are microseconds. `bound_us` is the largest
-difference between the clocks of the run's machines, the clocks' error (0 on one machine). A
-measured length below this error can truly be anything up to the error.
+difference between the clocks of the run's machines (0 on one machine), called the clocks' error. If
+a measured length is below this error, the true length can be anything up to the error.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -82,7 +82,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     if not injected:
         return None
-    # Here and below, `or 0` only satisfies the type checker: all these faults have the time.
+    # Here and below, `or 0` only satisfies the type checker. All these faults have the time.
     injected.sort(key=lambda fault: (fault.injected_at_us or 0, fault.fault_id))
     shown = injected[:MAX_FAULTS]
     rows = _rows(shown, run.end_us)

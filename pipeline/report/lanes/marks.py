@@ -232,9 +232,9 @@ def named_without(name: str, prefix: str) -> str:
 def _row_label(without: str) -> str:
     """Return the Vega expression for the label of a row, without the prefix `without`.
 
-    A long name is shown without its middle: its beginning names the subject, and its end
-    distinguishes it from other names. A phone shows only the end. Of a name by `row_name` with a
-    slot above 0, only the `label` is shown.
+    A long name is shown without its middle, because its beginning names the subject, and its end
+    distinguishes it from other names. A phone shows only the end. If `row_name` made the name, with
+    a slot above 0, only its `label` is shown.
     """
     name = named_without("datum.label", without)
     short = (

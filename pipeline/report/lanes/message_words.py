@@ -17,7 +17,7 @@ SUCCESS = "NONE"
 EXPECTED = frozenset(
     {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"}
 )
-"""Errors that are steps of the protocol in normal operation: nothing failed."""
+"""Errors that are steps of the protocol in normal operation. They do not count as failures."""
 EXPELLED = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"})
 """Errors by which a member learns that its group goes on without it."""
 _NOT_ANSWERED = {

@@ -243,7 +243,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
-    # A legend needs at least one entry: without any line, it has all families.
+    # A legend needs at least one entry. If no line is drawn, it has all families.
     families = [family for family in _COLOURS if family in drawn_families] or list(_COLOURS)
     colour = alt.Color(
         "f:N",
@@ -343,7 +343,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
             "stroke": None,
         }
         source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
-        # `h` is set if there was no free row: the label would lie on the label of another bar.
+        # `h` is set if there was no free row. The label would then lie on that of another bar.
         with_label = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
         tick: MarkProperties = {
             "clip": True,

@@ -58,7 +58,7 @@ MAX_SHOWN = 900
 MAX_PICKED = 8_000
 """Most intervals in the page if the reader picks partitions: of all partitions to pick from."""
 MAX_LEGEND = 6
-"""Most fills in a legend: a reader cannot distinguish more."""
+"""Most fills in a legend, because a reader cannot distinguish more."""
 ROW_PX = 18
 
 ONCE, NO_OWNER, TWICE = "one owner", "no owner", "two owners or more"

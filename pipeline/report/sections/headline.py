@@ -107,7 +107,7 @@ def _expected(run: ReportInput) -> Markup:
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     """Return the verdict in one or two words, and its tone.
 
-    An interrupted or killed run can still have proven a violation: then this is shown. But if the
+    An interrupted or killed run can still have proven a violation, which is then shown. But if the
     tool itself failed, even a violation says nothing about Kafka, so the status is shown.
     """
     if facts.status in _WORD_OF_STATUS and (

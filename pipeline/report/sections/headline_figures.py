@@ -41,7 +41,7 @@ _DISTURBED = "a machine was away by accident then"
 """The note of a figure that proves nothing about Kafka, because the accident may be its cause. A
 notice on the same screen explains the accident."""
 _FELT_US = 1_000_000
-"""A gap of this length or more has a warning colour: it is longer than a steady commit interval."""
+"""A gap of this length or more has a warning colour, as it is longer than a commit interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
         worst = find_worst(run.summary, measure)
         if worst is not None:
             yield _gap(worst, label, subject, run)
-            break  # one gap is enough: the second measure replaces a first one without values
+            break  # one gap is enough; the second measure replaces a first one without values
     # A group that kept its coordinator has a time of 0 without a coordinator.
     service = find_worst(run.summary, "no coordinator")
     if service is not None and service.longest_us:
@@ -176,7 +176,7 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
     # `missing` in the distribution counts the subjects whose gap has not ended.
     spread = worst.distribution
     subjects = counted(spread.samples + spread.missing, subject)
-    if not spread.samples:  # no gap has ended: a length is not known
+    if not spread.samples:  # no gap has ended, so that no length is known
         since_us = run.end_us - worst.fault.injected_us
         return Figure(
             value=f"{spread.missing:,}",

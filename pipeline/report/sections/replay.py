@@ -57,8 +57,8 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
     if facts.experiment_yaml:
         yield Paragraph(html=render_block("replay", "file", manifest, facts.experiment_yaml))
     if facts.links:
-        # The links come from the experiment's file: a link of the scheme `javascript` would run
-        # code.
+        # The links come from the experiment's file, and a link of the scheme `javascript` would
+        # run code.
         safe = [
             (name, url) for name, url in facts.links if urlsplit(url).scheme in {"http", "https"}
         ]

@@ -42,7 +42,8 @@ _CAPTION = (
 def two_at_once_section(run: ReportInput) -> Section | None:
     """Return the section; None if nothing had two owners or coordinators at the same time."""
     measured = episodes(run.tables.rows("ownership_overlaps"))
-    # The clocks alone can cause an overlap that is shorter than their error: it does not count.
+    # An overlap that is shorter than the clocks' error does not count, because the clocks alone can
+    # cause it.
     clock_error_us = run.summary.clock_error_us
     certain = [episode for episode in measured if episode.longest_us >= clock_error_us]
     coordinators = run.summary.coordinators

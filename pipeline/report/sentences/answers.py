@@ -253,7 +253,7 @@ def no_member_commits(facts: RunFacts) -> bool:
         return False
     by_application = list(_values_in_groups(facts, "commit_interval_ms"))
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
-    # A run without recorded settings proves nothing, but `all` of nothing is true: hence `bool`.
+    # `bool`, because `all` of nothing is true, but a run without recorded settings proves nothing.
     return bool(by_application) and all(
         value in {_NOT_SET, _OFF} for value in (*by_application, *automatic)
     )

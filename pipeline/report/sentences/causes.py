@@ -103,8 +103,8 @@ class NoSuccessor:
 class BegunBy:
     """The rebalances that one coordinator began in one leader epoch.
 
-    Rebalances of two coordinators are not added up: if both serve at the same time, each numbers
-    its generations separately. `not_stored` is the number of rebalances whose assignment the log
+    Rebalances of two coordinators are not added up, because two that serve at the same time number
+    their generations separately. `not_stored` is the number of rebalances whose assignment the log
     did not take; `errors` are the log's errors.
     """
 

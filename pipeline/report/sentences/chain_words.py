@@ -51,7 +51,7 @@ _SILENT = frozenset(
         "machine_cut",
     }
 )
-"""Kinds of faults about which the controller gets no message: it only misses heartbeats."""
+"""Kinds of faults about which the controller gets no message. It only misses heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)

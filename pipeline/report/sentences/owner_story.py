@@ -174,7 +174,8 @@ def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     if with_pause:
         names = in_number_order({interval["consumer"] for interval in with_pause})
         longest_us = max(interval["paused_us"] for interval in with_pause)
-        # The table has the length of a pause but not its moment: the step has the episode's.
+        # The table has the length of a pause but not its moment, so the step is at the beginning of
+        # the episode.
         yield _step(episode.from_us, OWNERSHIP, "stopped", names, longest_us)
 
 
@@ -191,7 +192,7 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         has_expiry = RemovalCause.SESSION_EXPIRY in row["removed_because"]
         setting = "session.timeout.ms"
         timeout = tables.settings.of_group(row["group"], setting) if has_expiry else None
-        # "" is no number, so that `_loaded_us` finds no load: no session decided this rebalance.
+        # "" is no number, so `_loaded_us` finds no load. Then no session decided this rebalance.
         loaded_us = _loaded_us(row, timeout or "", tables)
         yield _step(row["started_us"], _GROUPS, "began", row, has_expiry)
         yield _step(row["joined_us"], _GROUPS, "assigned", row, episode, timeout, loaded_us)

@@ -48,7 +48,7 @@ class ComparedFigure:
     @property
     def is_changed(self) -> bool:
         """True if the values differ by FACTOR or more."""
-        # If one value is 0, the other one always differs: a figure that is 0 twice is left out.
+        # If one value is 0, the other one differs. A figure that is 0 in both designs is left out.
         low, high = sorted(self.values)
         return high >= FACTOR * low
 

@@ -27,7 +27,7 @@ def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
     """Return the picture; None if no group owned a partition."""
     shown = sides[:MAX_SIDES]
     every_strip = {name: list(_strips(shown, column)) for name, column in _MEASURES.items()}
-    # A time that no partition has cannot be picked: its picture would be empty.
+    # A time that no partition has cannot be picked, because its picture would be empty.
     strips = {
         name: of_measure
         for name, of_measure in every_strip.items()

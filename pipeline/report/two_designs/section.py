@@ -146,7 +146,7 @@ def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
     """
     blocks: list[list[Cost]] = []
     for cost in costs:
-        # A block of two is full: on a phone it is a table with two columns.
+        # A block of two is full. On a phone it is a table with two columns.
         before = blocks[-1][0] if blocks and len(blocks[-1]) == 1 else None
         if (
             before is not None

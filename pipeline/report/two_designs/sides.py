@@ -143,7 +143,7 @@ class GroupSide:
             gone = len(hit_members) if row["kind"] in _ENDS_MEMBERS else 0
             kind: ChangeKind = "death" if gone == 1 else "other"
             yield row["injected_us"], kind, _fault_label(row, hit_members), -gone
-            # The run heals all faults when it ends: such a healing is no change of the group.
+            # The run heals all faults when it ends. Such a healing is no change of the group.
             if row["healed_us"] is not None and row["healed_us"] < self.end_us:
                 end_kind: ChangeKind = "return" if gone == 1 else "other"
                 label = "the member is back" if gone == 1 else f"{row['kind']} ends"

@@ -36,7 +36,7 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
 
     Nulls: `group` if the client never began to rebalance.
     """
-    # The effect is null for an API of no list: such a request went to Kafka, not to ZooKeeper.
+    # The effect is null for an API of no list. Such a request went to Kafka, not to ZooKeeper.
     effect = F.coalesce(
         *(
             F.when(F.col("api").isin([api.label for api in apis]), name)
