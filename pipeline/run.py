@@ -177,7 +177,7 @@ def _read_whole(
 ) -> dict[str, RunSummary | None]:
     """Analyse each run by one task; return summaries by run.
 
-    A summary is None if the task could not read the run, so that the transforms must analyse it.
+    A summary is None if the task could not read the run. The transforms must then analyse it.
     """
     if not runs:
         return {}

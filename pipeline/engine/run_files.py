@@ -24,7 +24,7 @@ use."""
 
 
 class RunNameClash(Exception):
-    """Two run directories have the same last two parts, so that both runs have the same name."""
+    """Two run directories have the same last two parts, which would be the name of both runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     for row in ownership_of(trace):
         owners.setdefault((row["group"], row["partition"]), []).append(row)
     for group_and_partition, intervals in owners.items():
-        # `permutations` has each pair in both orders, so that `interval` is each owner once.
+        # `permutations` has each pair in both orders. So `interval` is each of the two owners once.
         for interval, other in permutations(intervals, 2):
             if interval["consumer"] == other["consumer"]:
                 continue  # two intervals of one member do not make two owners

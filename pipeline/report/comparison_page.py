@@ -239,7 +239,7 @@ def _differing(
 def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """Return the settings in which the first runs of the columns differ.
 
-    All runs of a column have the same settings, so that the first one is enough.
+    All runs of a column have the same settings, so the first one is enough.
     """
     manifests = [run.manifest for run in _first_runs(runs, comparison)]
     differing = _differing(runs, comparison)

@@ -69,7 +69,7 @@ class ReportInput:
 
     @property
     def cut_off(self) -> bool:
-        """True if the run did not complete, so that a missing event could still have come."""
+        """True if the run did not complete. An event that is missing could still have come then."""
         return self.facts.status != "completed" or not self.summary.completed
 
     @property

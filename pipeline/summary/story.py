@@ -38,8 +38,8 @@ _LONG_WAIT_US = 1_000_000
 # From the sixth on, the ordinal has digits: `6th`, `7th`.
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _NAMES_REMOVED = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
-"""Reasons of rebalances whose headline already names the removed member, so that no line "removed"
-must follow."""
+"""Reasons of rebalances whose headline already names the removed member. No line "removed" follows
+such a headline."""
 _MAX_ERRORS = 8
 """Most errors of commits that a sentence names; of the others it has the sum."""
 _PRINTED_IF_ZERO = frozenset(

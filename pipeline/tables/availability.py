@@ -172,8 +172,8 @@ def _around_the_fault() -> Column:
 def _length(condition: Column) -> Column:
     """Return the length by which gaps are ranked.
 
-    An open gap counts from the moment at which the subject first missed something. The length is
-    null if `condition` is false, so that the gap is not chosen.
+    An open gap counts from the moment at which the subject first missed something. If `condition`
+    is false, the length is null, and the gap is not chosen.
     """
     closed = F.col("after_us") - F.col("before_us")
     since_us = F.greatest("pending_us", "before_us")

@@ -76,7 +76,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
                 "deleted": 0,
                 "deleted_of_others": 0,
             }
-        # None if the session began before the trace did, so that the trace lacks its opening.
+        # None if the session began before the trace, which therefore lacks the session's opening.
         writer = sessions.get(session)
         match txn["op"]:
             case "closeSession" if writer is not None and writer["ended_us"] is None:

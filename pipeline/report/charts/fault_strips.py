@@ -1,7 +1,7 @@
 """The measures of one fault as strips: one dot for each subject (partition, member, group).
 
 The dots come from the tables `broker_phases`, `client_phases` and `availability`. The figures come
-from the run's summary, so that page and terminal print the same numbers.
+from the run's summary, as those on the terminal do, so both print the same numbers.
 
 A strip is one measure of one fault. Each measure belongs to a chain:
 

@@ -176,7 +176,7 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
     # `missing` in the distribution counts the subjects whose gap has not ended.
     spread = worst.distribution
     subjects = counted(spread.samples + spread.missing, subject)
-    if not spread.samples:  # no gap has ended, so that no length is known
+    if not spread.samples:  # no gap has ended, and no length is known
         since_us = run.end_us - worst.fault.injected_us
         return Figure(
             value=f"{spread.missing:,}",

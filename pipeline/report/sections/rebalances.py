@@ -51,7 +51,7 @@ def rebalances_section(run: ReportInput) -> Section | None:
         parts.append(Paragraph(html=render_line("rebalances", "no_rebalance")))
     elif after:
         grouped = len(after) > MAX_ONE_BY_ONE
-        # A fault without members affected no group, so that it has nothing to say here.
+        # A fault without members affected no group, and needs no line here.
         shown = [fault for fault in run.summary.faults if fault.rebalances or fault.members]
         lines = [(fault, list(_lines(fault, grouped=grouped))) for fault in shown[:MAX_FAULTS]]
         parts.append(Paragraph(html=render_line("rebalances", "after_faults", lines)))
