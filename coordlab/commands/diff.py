@@ -150,13 +150,16 @@ def diff_command(options: DiffOptions) -> int:
         raise click.UsageError("expected two runs, or one with --against-passing")
     console = Console()
     with terminate_as_ctrl_c():
-        sides = _sides(options)
-        if sides is None:
+        one, other = _sides(options)
+    if other is None:
+        if options.json:
+            print_document(console, _lone_document(one), indented=True)
+        else:
             console.print("no run that passes was found near it: nothing to hold it against")
-            return EXIT_UNKNOWN
+        return EXIT_UNKNOWN
     # At least one row from the first difference on is needed. It decides whether the difference
     # shows a cause (`by_itself`), and the output has its time.
-    difference = compare_sides(*sides, before=options.before, after=max(options.after, 1))
+    difference = compare_sides(one, other, before=options.before, after=max(options.after, 1))
     if options.json:
         print_document(console, _document(difference), indented=True)
     else:
@@ -173,8 +176,8 @@ def compare_sides(one: Side, other: Side, *, before: int, after: int) -> TraceDi
     return TraceDifference(one=one, other=other, parts=parts, by_itself=by_itself, story=story)
 
 
-def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
-    """Return the two traces to compare; None if no passing run was found."""
+def _sides(options: DiffOptions) -> tuple[Side, Side | None]:
+    """Return the two traces to compare; the second is None if no passing run was found."""
     if options.other is not None:
         return _side(options.one, options), _side(options.other, options)
     if _is_run(options.one):
@@ -191,7 +194,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
         trying=lambda how: errors.print(f"trying {how}", highlight=False),
     )
     if neighbour is None:
-        return None
+        return side, None
     # `change` is a phrase such as `network seed 7` or `without crash-1`. The second would give
     # "with without".
     _, other = _played(
@@ -297,6 +300,12 @@ def _document(difference: TraceDifference) -> dict[str, object]:
         if difference.story is None
         else {"before": _rows(difference.story.before), "nodes": _nodes(difference.story.nodes)},
     }
+
+
+def _lone_document(one: Side) -> dict[str, object]:
+    """Return the JSON document if there is no second run: it has the keys of `_document`."""
+    keys = ("other", "equal", "rows_alike", "parts", "by_itself", "story")
+    return {"one": _side_document(one), **dict.fromkeys(keys)}
 
 
 def _side_document(side: Side) -> dict[str, object]:

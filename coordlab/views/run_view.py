@@ -100,7 +100,7 @@ class RunLines:
                 injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
                 hit = f"hit {fault.hit}; " if injected else ""
                 change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
-            yield timed(at_us or progress.time_us, change)
+            yield timed(progress.time_us if at_us is None else at_us, change)
 
         for finding in progress.findings[self._yielded_findings :]:
             yield timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")

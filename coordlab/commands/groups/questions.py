@@ -204,7 +204,9 @@ async def reset_group_offsets(
         planned = plan_reset(target, bounds, committed)
     except CannotShift as error:
         problems |= dict.fromkeys(error.partitions, "nothing is committed to shift from")
-        planned = ()
+        # The plan of the other partitions is shown, although a problem prevents the whole reset.
+        shiftable = {name: log for name, log in bounds.items() if name not in error.partitions}
+        planned = plan_reset(target, shiftable, committed)
 
     errors: Mapping[TopicPartition, ErrorCode] = {}  # stays empty if nothing is committed
     executes = execute and bool(planned) and not problems

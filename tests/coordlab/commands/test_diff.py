@@ -154,6 +154,10 @@ def test_without_a_passing_run_nothing_is_compared(
     assert run_cli(["diff", "failing.yaml", "--against-passing"]) == EXIT_UNKNOWN
     assert "no run that passes was found" in capsys.readouterr().out
 
+    assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_UNKNOWN
+    document = json.loads(capsys.readouterr().out)
+    assert (document["one"]["result"], document["other"]) == ("violated", None)
+
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(

@@ -185,6 +185,17 @@ def test_terminal_without_cursor_movement_gets_lines(
     assert shown.file.getvalue() == "  100.000 s  steady\n  100.000 s  faults\n"
 
 
+def test_line_of_a_fault_at_the_beginning_of_the_clock_has_its_own_time() -> None:
+    """A fault at 0 us has the time 0, and not the time of the progress that shows it."""
+    shown = Console(file=io.StringIO(), width=80)
+    with run_view(shown, "small", "virtual") as view:
+        view(progress(stage="faults", faults=(fault(0, FaultOutcome.HIT, fired_at_us=0),)))
+    assert isinstance(shown.file, io.StringIO)
+    (fault_line, stage_line) = shown.file.getvalue().splitlines()
+    assert fault_line.startswith("    0.000 s  ")
+    assert stage_line == "  100.000 s  faults"
+
+
 def test_names_with_brackets_are_printed_as_they_are() -> None:
     """Rich takes [x] for markup, but a target or an error may contain such a text."""
     shown = Console(file=io.StringIO(), width=80)
