@@ -76,7 +76,7 @@ class Replicas:
     def __init__(self) -> None:
         self._partitions: dict[str, SeenPartition] = {}
         self._may_lead: dict[str, int] = {}  # broker -> time of its unfencing, in microseconds
-        self._stopping: set[str] = set()
+        self._stopping: set[str] = set()  # brokers; nothing iterates over this set
 
     @property
     def partitions(self) -> Mapping[str, SeenPartition]:

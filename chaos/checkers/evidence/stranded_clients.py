@@ -55,7 +55,8 @@ class StrandedClients:
         # An ordered set of every set of brokers that an answer to Metadata may have listed: all
         # brokers that were unfenced at some time.
         self._listed: dict[frozenset[str], None] = {}
-        self._down: set[str] = set()  # nodes that ended and did not start again
+        # Nodes that ended and did not start again. Nothing iterates over this set.
+        self._down: set[str] = set()
         self._failures: dict[str, _Failures] = {}  # by consumer
 
     def lost_brokers(self, consumer: str, *, since_us: int, until_us: int) -> frozenset[str]:

@@ -175,6 +175,8 @@ class TransactionEnds:
         producer_id = detail["producer_id"]
         if row.kind == TraceKind.TRANSACTION_STATE:
             self._note_markers(row, producer_id)
+            # Decisions and ends are matched by producer id. So an id must be valid, and belong to
+            # one transactional id only.
             first = self._given.setdefault(producer_id, row)
             if first is row and producer_id < 0:
                 yield WrongEnd(
