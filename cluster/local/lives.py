@@ -204,6 +204,7 @@ class LocalLives(NodeLives[LocalLife]):
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         try:
+            # Clients have no disk. They get a storage in memory, which stays empty.
             if has_disk(life.spec):
                 life.disk = LocalDisk(self._disk_of(life.name), f"{life.name}-{incarnation}")
             self._hosting().start_node(

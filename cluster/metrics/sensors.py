@@ -103,7 +103,7 @@ class Meter:
         Units: `Count` is the number of events so far, the rates are events per second.
         """
         self._tick(now_ms)
-        elapsed_ms = now_ms - self._start_ms
+        elapsed_ms = now_ms - self._start_ms  # 0 at the moment of the meter's creation
         mean = self.count * 1_000 / elapsed_ms if elapsed_ms > 0 else 0.0
         rates = {"MeanRate": mean, **self._rates}
         rounded_rates = {f"{name}.{rate}": round(value, DECIMALS) for rate, value in rates.items()}

@@ -89,6 +89,8 @@ class ZooKeeperNode:
     def report(self, status: ClusterStatus) -> None:
         """Write this server's role, epoch, newest zxid and number of sessions into `status`."""
         core = self._core
+        # The log keeps the epoch of the last leader, so this epoch counts only while the server
+        # serves.
         status.zookeepers[self._host.name] = ZooKeeperStatus(
             state=core.state.value,
             is_serving=core.is_serving,

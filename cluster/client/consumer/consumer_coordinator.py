@@ -106,6 +106,7 @@ class GroupSubscriber:
             )
             for member in response.members
         )
+        # Sorted, because the order of a set of strings differs between runs.
         topics = tuple(sorted({topic for member in members for topic in member.topics}))
 
         # Called immediately, or by `metadata_updated` if a partition count is not known yet.

@@ -163,6 +163,7 @@ class ConsumerMember:
             return
         self.state = target
         generation = self.generation if traced_as is None else traced_as
+        # In a trace row, a member without an id and a reason without a text are None.
         self._host.trace(
             TraceEvent(
                 kind=TraceKind.MEMBER_STATE,

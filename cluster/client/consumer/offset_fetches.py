@@ -119,7 +119,7 @@ class OffsetFetches:
                     group=self._group_id,
                     member=self._member_id() or None,
                     partition=str(partition),
-                    offset=-1 if position is None else position.offset,
+                    offset=-1 if position is None else position.offset,  # -1 as in Kafka's answer
                     peer=peer,
                     cause=self._cause,
                 )

@@ -235,7 +235,7 @@ class Positions:
             TraceEvent(
                 kind=TraceKind.POSITION_RESET,
                 group=self._member.group_id,
-                member=self._member.member_id or None,
+                member=self._member.member_id or None,  # "" before the member has an id
                 partition=str(state.partition),
                 offset=position.offset,
                 cause=cause,

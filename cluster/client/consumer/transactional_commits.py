@@ -145,7 +145,7 @@ class TransactionalCommits:
                 TraceEvent(
                     kind=kind,
                     group=self._membership.member.group_id,
-                    member=sent.member_id or None,
+                    member=sent.member_id or None,  # "" before the member has an id
                     generation=sent.generation_id,
                     partition=str(partition),
                     offset=position.offset,

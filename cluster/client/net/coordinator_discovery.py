@@ -267,7 +267,7 @@ class CoordinatorDiscovery:
             TraceEvent(
                 kind=kind,
                 group=self._group_id,
-                member=self._member_id() or None,
+                member=self._member_id() or None,  # "" before the member has an id
                 peer=peer,
                 cause=cause,
                 error=error,

@@ -126,6 +126,7 @@ class ProducerNode:
 
         While the topic is unknown or the buffer full, this waits, as Kafka's `send` blocks.
         """
+        # At least 1 us, the unit of the host's clock.
         interval_us = max(1, round(_SECOND_US / self._spec.records_per_second))
         number = 0
         due_us = self._host.now_us()

@@ -199,7 +199,7 @@ class _Fetcher:
             if missing:
                 await self._reset(missing)
             elif not await self._fetch() and not self._interrupt.is_set:
-                self._give_back(list(self._infos.values()))
+                self._give_back(list(self._infos.values()))  # a copy: `_give_back` shrinks `_infos`
         self._channel.close()
         self._has_ended = True
         self._ended.set()

@@ -240,6 +240,7 @@ class Rebalancer:
         streams: dict[str, dict[str, int]] = {}
         for consumer_id in await zk.children(paths.ids):
             streams[consumer_id] = await self._read_streams(consumer_id)
+        # Sorted, because the order of a set of strings differs between runs.
         topics = sorted({topic for each in streams.values() for topic in each})
         partitions = {
             topic: partitions_in_znode(topic, (await zk.read(topic_path(topic))).data)
