@@ -99,6 +99,7 @@ def describe(schema: _Schema) -> str:
         return f"{schema['description']}{f', such as {examples}' if examples else ''}"
     if "enum" in schema:
         return one_of(_yaml_word(choice) for choice in schema["enum"])
+    # Equal bounds allow a single number, such as the version of the format.
     if "minimum" in schema and schema["minimum"] == schema.get("maximum"):
         return str(schema["minimum"])
     bounds = " and ".join(f"{sign} {schema[key]}" for sign, key in _BOUNDS if key in schema)

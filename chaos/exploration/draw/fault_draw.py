@@ -129,6 +129,7 @@ class FaultDraw:
         offsets = internal[CONSUMER_OFFSETS][0]
         # In half of the draws, or always if there is no other topic.
         drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
+        # `sizes` lacks `__consumer_offsets`, because it has a share of its own (above).
         return f"{drawn}-{rng.randrange(sizes.get(drawn, offsets))}"
 
     def target(self, roles: Sequence[str], purpose: str = "target") -> str | None:

@@ -93,6 +93,7 @@ def _far_fewer_faults(current: Experiment) -> Steps:
 def _fewer_faults(current: Experiment) -> Steps:
     """Leave out faults, and repetitions of the faults that remain."""
     current = yield from fewer(current, current.faults, _with_faults)
+    # Here and below: `current` is replaced within the loop, but its faults keep their indexes.
     for index, fault in enumerate(current.faults):
         if fault.repeat is None or fault.repeat == 1:
             continue
