@@ -263,9 +263,12 @@ def _sent_away(trace: Trace) -> list[str]:
     """Return the group of each removal of a member whose process ran and could be reached."""
     # For each member id of a group: the node and its last incarnation that wrote rows with this id.
     lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
+    # For each of these lives: the time of its first row with the member id.
+    first_us: dict[tuple[str, int, str | None, str | None], int] = {}
     for row in trace.of(*MEMBER_KINDS):
         member, life = (row.group, row.member), (row.node, row.incarnation)
         lives[member] = max(life, lives.get(member, life))
+        first_us.setdefault((*life, *member), row.time_us)
 
     faults, start_us = faults_of(trace), _start_us(trace)
     groups = []
@@ -273,21 +276,16 @@ def _sent_away(trace: Trace) -> list[str]:
         if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
             continue
         # Without a row of the member itself, nobody knows whether its process ran.
-        last_life = lives.get((row.group, row.member))
-        if last_life is None or _is_dead(trace, *last_life, row.time_us):
+        member = (row.group, row.member)
+        last_life = lives.get(member)
+        if last_life is None:
+            continue
+        # An end before the life's first row is the end of an earlier life of the same node.
+        death = trace.death(*last_life, since_us=first_us[*last_life, *member])
+        if death is not None and death.at_us <= row.time_us:
             continue
         node, _ = last_life
         impaired = [*trace.pauses(node), *trace.cuts(node, faults)]
         if not any(span.from_us <= row.time_us < span.to_us for span in impaired):
             groups.append(str(row.group))
     return groups
-
-
-def _is_dead(trace: Trace, node: str, incarnation: int, at_us: int) -> bool:
-    """Return whether this incarnation of a node had ended by a moment."""
-    return any(
-        death.node == node
-        and death.at_us <= at_us
-        and (death.before_incarnation is None or death.before_incarnation > incarnation)
-        for death in trace.deaths()
-    )

@@ -320,13 +320,15 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per removal of a member whose process ran and could be reached."""
     # The process of each member id: the node, and its last incarnation (number of its process) that
-    # wrote rows with this id.
+    # wrote rows with this id. `first_us` is the time of this life's first row with the id.
     lives = (
         of_kind(events, *MEMBER_KINDS)
         .where(F.col("group").isNotNull() & F.col("member").isNotNull())
+        .groupBy("run", "group", "member", "node", "incarnation")
+        .agg(F.min("time_us").alias("first_us"))
         .groupBy("run", "group", "member")
-        .agg(F.max(F.struct("node", "incarnation")).alias("life"))
-        .select("run", "group", "member", "life.node", "life.incarnation")
+        .agg(F.max(F.struct("node", "incarnation", "first_us")).alias("life"))
+        .select("run", "group", "member", "life.node", "life.incarnation", "life.first_us")
     )
     removed = (
         of_kind(events, TraceKind.MEMBER_REMOVED)
@@ -343,10 +345,11 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
         # Members without a row of their own drop out, since nobody knows whether they ran.
         .join(lives, ["run", "group", "member"])
     )
-    # A death has a `successor` if the start of a new process shows it. Then it is the death of the
-    # member's process only if this new process is later than the member's.
+    # An end before the life's first row is the end of an earlier process of the node. A death has a
+    # `successor` if the start of a new process shows it. Then it is the death of the member's
+    # process only if this new process is later than the member's.
     dead = removed.join(deaths(events), ["run", "node"]).where(
-        (F.col("died_us") <= F.col("at_us"))
+        F.col("died_us").between(F.col("first_us"), F.col("at_us"))
         & (F.col("successor").isNull() | (F.col("successor") > F.col("incarnation")))
     )
     out_of_reach = removed.join(F.broadcast(impairments), ["run", "node"]).where(

@@ -187,6 +187,12 @@ def test_partition_that_its_owner_is_assigned_again_did_not_move() -> None:
     assert (figures["moved"], figures["came_back"]) == (0, 0)
 
 
+SECOND_LIFE = """
+6 run node_killed peer=consumer-a
+7 consumer-a/1 node_started
+8 consumer-a/1 partitions_assigned group=g member=a-2 generation=2 partitions=t-0,
+"""
+"""consumer-a is killed; its second process, the member a-2, runs to the end."""
 REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
 
 
@@ -203,8 +209,12 @@ REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
             0,
         ),
         ("8 consumer-a/1 node_started", f'{REMOVED} cause="session expiry"', 0),
+        (SECOND_LIFE, f'{REMOVED} cause="session expiry"'.replace("a-1", "a-2"), 1),
     ],
-    ids=["running and reachable", "left", "dead", "paused", "cut off", "of a former life"],
+    ids=[
+        *("running and reachable", "left", "dead", "paused", "cut off", "of a former life"),
+        "of a life after a kill",
+    ],
 )
 def test_member_is_removed_needlessly_only_if_it_ran_and_could_be_reached(
     before: str, removal: str, sent_away: int
