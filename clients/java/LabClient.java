@@ -118,8 +118,10 @@ public final class LabClient {
         while (!stop.get() && !(until > 0 && total >= until)) {
             try {
                 for (ConsumerRecord<String, String> record : consumer.poll(POLL)) {
+                    // Records of other producers may have no value.
+                    String value = record.value() == null ? "" : record.value();
                     waiting.add("[" + record.partition() + "," + record.offset() + ","
-                            + quoted(record.value().stripTrailing()) + "]");
+                            + quoted(value.stripTrailing()) + "]");
                     total++;
                     uncommitted = true;
                 }
