@@ -19,7 +19,7 @@ def test_this_process_works_item_by_item() -> None:
         assert me == name_of_this_process()
         workers.give(me, (3, 4))
         assert workers.idle() == ()
-        # Each wait does at most one item. The third one finds no more work.
+        # Each wait does at most one item. The third wait finds no more work.
         answers = [event for _ in range(3) for event in workers.wait(1.0)]
         assert workers.idle() == (me,)
     assert [(type(event), event.items) for event in answers] == [(Finished, (3,)), (Finished, (4,))]

@@ -61,6 +61,6 @@ def test_every_node_of_a_cluster_is_on_one_machine() -> None:
 
 
 def test_file_without_machines_has_no_layout() -> None:
-    """The cluster, too, then has no machines."""
+    """The cluster that is built from such a file has no machines either."""
     assert machine_layout(experiment()) is None
     assert to_cluster_spec(experiment()).machines == ()

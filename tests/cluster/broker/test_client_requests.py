@@ -39,7 +39,10 @@ LOG_END = -1
 async def offset_of(
     lab: BrokerLab, broker_id: int, timestamp: int, *, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
-    """Ask for the offset of the first record of orders-0 at or after a time, or for LOG_END."""
+    """Ask for the offset of the first record of orders-0 at or after a time, or for LOG_END.
+
+    `leader_epoch` is the leader epoch in the client's metadata; the broker does not check -1.
+    """
     answer = await lab.client.call(
         broker_id,
         ListOffsetsRequest(
@@ -148,6 +151,7 @@ def test_unknown_fetch_session_is_not_found() -> None:
     """
 
     async def story(lab: BrokerLab) -> None:
+        # An epoch above 0 continues a session. Epoch 0 would ask for a new one.
         answer = await lab.client.call(
             0, FetchRequest(max_wait_ms=0, topics=(), session_id=7, session_epoch=3)
         )
@@ -177,6 +181,7 @@ def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
         assert await metadata(may_create=False) == unknown
         assert await metadata(may_create=True) == unknown
         await lab.seconds(1)
+        # By default (num.partitions) a new topic has one partition.
         assert await metadata(may_create=False) == (ErrorCode.NONE, 1)
 
     BrokerLab(broker_cluster()).run(story)
@@ -196,6 +201,7 @@ def test_creation_is_forwarded_until_the_controller_returns() -> None:
             request = CreateTopicsRequest(
                 topics=(CreatableTopic(name=CREATED, replication_factor=3),)
             )
+            # The client waits longer than the 60 s of the broker.
             answers.append(await lab.client.call(2, request, timeout_us=70_000_000))
 
         lab.client.host.spawn(ask(), name="ask")

@@ -119,7 +119,7 @@ def test_broker_that_exits_without_flushing_is_found(monkeypatch: pytest.MonkeyP
     lab = BrokerLab(broker_cluster())
 
     async def story(lab: BrokerLab) -> None:
-        await lab.client.commit(OLD, GROUP, 5)
+        await lab.client.commit(OLD, GROUP, 5)  # a record that no flush has written to the disk
         lab.runtime._checks_invariants = True  # each node is then checked before its process exits
         await shut_down(lab)
         await lab.until(is_down)

@@ -31,7 +31,7 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
         BrokerIdentity(broker_id=BrokerId(0)),
         BrokerSpec(broker_id=0),
         BrokerConfig(broker_session_timeout_ms=1_000),
-        lambda: 0,
+        lambda: 0,  # the metadata offset that heartbeats would report
         on_caught_up,
     )
     attempts: list[int] = []  # the time of each attempt to connect, exact to 10 ms

@@ -67,6 +67,7 @@ FETCH = FetchRequest(
         (WriteTxnMarkersRequest(markers=()), WriteTxnMarkersResponse),
         (DeleteTopicsRequest(topic_names=("none",)), DeleteTopicsResponse),
     ],
+    # The class of the answer would only repeat the name of the request.
     ids=lambda value: type(value).__name__ if not isinstance(value, type) else "",
 )
 def test_lost_answer_of_a_broker_is_a_violation(

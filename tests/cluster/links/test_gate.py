@@ -263,7 +263,7 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     lab.gate.set_rules([])
     assert lab.order == []
     lab.gate.send(request(6, connection=2))  # must wait behind the held frames of connection 2
-    lab.gate.send(request(7, connection=9))  # connection 9 has none, so it passes
+    lab.gate.send(request(7, connection=9))  # passes: connection 9 has no held frames
     assert lab.transmitted == [request(7, connection=9)]
 
     lab.run_for()

@@ -17,7 +17,7 @@ PARTITION = offsets_partition(0)
 def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
     """A write by an ended incarnation (life of a node) must raise, and must not reach the disk.
 
-    The number of its closed file descriptor may already belong to another file.
+    The system may have given the number of a closed file descriptor to another file.
     """
     disk = LocalDisk(tmp_path, "broker-0-0")
     log = disk.storage.log(PARTITION)

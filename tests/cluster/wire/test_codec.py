@@ -277,7 +277,8 @@ def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> No
     assert consumer.JoinGroupResponse.decode(bytes(out), version=5).protocol_name == ""
 
 
-# The request has about 30 bytes. A longer cut removes only its last byte.
+# `cut` is the number of bytes that remain. The request has about 30 bytes. With a larger `cut` only
+# its last byte is missing.
 @pytest.mark.parametrize("cut", range(4, 40, 3))
 def test_truncated_request_is_malformed(cut: int) -> None:
     """A request that ends too early is malformed, wherever it ends."""

@@ -221,6 +221,7 @@ def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
         connection.send_request(0, 8, produce_request("missing", "a", acks=0))
         assert await connection.ended()
 
+    # Without this setting the broker would create the topic "missing".
     ListeningCluster(tmp_path, auto_create_topics_enable=False).play(story)
 
 
@@ -353,7 +354,7 @@ def test_idle_connection_and_half_a_frame_end_after_connections_max_idle_ms(
 
     async def story(cluster: ListeningCluster) -> None:
         half = await cluster.connect()
-        half.send(b"\x00\x00\x00\x0a\x00\x12")
+        half.send(b"\x00\x00\x00\x0a\x00\x12")  # the size of the frame, 10 bytes, and 2 of them
         assert await half.ended()
         assert await (await cluster.connect()).ask(18, 0)
 
@@ -374,7 +375,7 @@ def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
 
     cluster = ListeningCluster(tmp_path)
     cluster.play(story)
-    assert len(cluster.requests(Api.API_VERSIONS)) == 2
+    assert len(cluster.requests(Api.API_VERSIONS)) == 2  # those of the two clients that asked
 
 
 def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_port(

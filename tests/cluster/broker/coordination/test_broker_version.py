@@ -36,7 +36,7 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
-    """Each handler first looks for a group.instance.id; only LeaveGroup's does not (BEHAVIOUR 2.0).
+    """Each handler except that of LeaveGroup first looks for a group.instance.id (BEHAVIOUR 2.0).
 
     `static_member_refusal` returns the refusal of a request, or None if it is not refused.
     """

@@ -206,6 +206,7 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
 
     completed = lab.row(TraceKind.LOAD_COMPLETED)
     detail = json.loads(completed.detail or "{}")
+    # By default the commits of a preload are those of 20 groups.
     assert (detail["records"], detail["groups"], completed.offset) == (20_000, 20, 20_000)
 
     costs = CostModel()
@@ -368,6 +369,7 @@ def test_java_coordinator_does_not_repeat_a_failed_load_in_the_same_epoch() -> N
     ]
     failed = lab.row(TraceKind.LOAD_FAILED)
     assert "without key" in (failed.cause_text or "")
+    # The load has read 1,000 commits and the record without a key.
     assert json.loads(failed.detail or "{}")["records"] == 1_001
     assert not lab.coordinator.is_owned(0)
 
@@ -382,7 +384,8 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
     lab.lead(0, epoch=1)
     lab.lab.run_for(6_000)  # the load has begun to read
     assert lab.coordinator.is_loading(0)
-    # Clean the log now, in the middle of the load.
+    # Clean the log now, in the middle of the load. Only records below the high watermark can be
+    # cleaned.
     log.update_high_watermark(log.log_end_offset)
     compaction = Compaction(
         log,

@@ -74,7 +74,7 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
 
 
 def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
-    """The request goes to another broker, which does not answer NOT_COORDINATOR."""
+    """The request goes to a follower, whose coordinator would answer NOT_COORDINATOR."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(FOLLOWERS[0], GROUP, 7, partitions=(8, 9))

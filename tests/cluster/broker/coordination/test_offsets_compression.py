@@ -50,7 +50,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         offsets_topic_compression_codec=codec,
         offsets_topic_segment_bytes=1_500,
         log_cleaner_backoff_ms=500,
-        group_initial_rebalance_delay_ms=0,
+        group_initial_rebalance_delay_ms=0,  # the member joins without a wait
     )
     base = broker_cluster(config=config)
     cluster = msgspec.structs.replace(

@@ -76,6 +76,7 @@ def test_preload_writes_only_to_an_empty_disk_of_a_replica() -> None:
     preload(storage, BrokerId(0), cluster)
     assert len(storage.log(offsets_partition(1))) == length
 
+    # The cluster has the brokers 0, 1 and 2, so broker 9 has no replica.
     other_disk = MemoryStorage()
     preload(other_disk, BrokerId(9), cluster)
     assert len(other_disk.log(offsets_partition(1))) == 0

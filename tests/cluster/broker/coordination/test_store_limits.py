@@ -139,12 +139,12 @@ def test_periodic_expiry_traces_only_expired_offsets() -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_unreadable_record_ends_every_load_of_its_partition(refuses: bool) -> None:
-    """The load ends early, with the record as its cause; no group is loaded.
+    """The load ends early, at the unreadable record, and no group is loaded.
 
-    The Scala coordinator takes the load for completed, and serves the partition as one without
-    groups. The Java coordinator (`refuses`) takes it for failed, and refuses every request
-    (docs/kafka, BEHAVIOUR 6.6). FindCoordinator names the leader in both cases. The next leader
-    finds the same record.
+    For the Scala coordinator the load is completed. It serves the partition without any groups. For
+    the Java coordinator (`refuses`) the load has failed. It refuses every request (docs/kafka,
+    BEHAVIOUR 6.6). FindCoordinator names the leader in both cases. The next leader finds the same
+    record.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
     cluster = msgspec.structs.replace(

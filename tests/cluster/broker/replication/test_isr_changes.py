@@ -242,7 +242,7 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
 
 @pytest.mark.parametrize("where", ["_pending", "_sent"])
 def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
-    """Planted bug: the leader loses a proposal, so that its partition would wait for ever.
+    """Planted bug: the leader loses a proposal. Its partition would wait for the answer for ever.
 
     `_isr_changes` keeps a proposal in `_pending` until it is sent, and in `_sent` until its answer.
     """

@@ -139,7 +139,8 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
-        # The load reads what the cleaning left of the 60 commits. The bound has room for two more.
+        # The load reads the commits that the first cleaning did not remove. The bound has room for
+        # two more records.
         assert loaded(lab, NEXT)["records"] < 60 - counts["removed_records"] + 2
         assert await committed(lab, NEXT) == 60
 

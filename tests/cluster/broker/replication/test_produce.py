@@ -139,7 +139,7 @@ def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: boo
 
 @pytest.mark.parametrize("topic", INTERNAL_TOPICS)
 def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
-    """A client that could write here could forge groups.
+    """A client that could write to an internal topic could forge groups.
 
     Source: ReplicaManager.appendToLocalLog.
     """

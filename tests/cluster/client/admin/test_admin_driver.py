@@ -132,7 +132,7 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
     lab = make_lab(2)
     places = coordinators({GROUP: 0, OTHER: 1})
     for broker in lab.brokers:
-        broker.answer(FindCoordinatorRequest, *[places] * 3)
+        broker.answer(FindCoordinatorRequest, *[places] * 3)  # enough for all lookups
     lab.brokers[0].answer(DescribeGroupsRequest, *[None] * 9)  # more than fit into 3 s
     loading = answer(OTHER, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[1].answer(DescribeGroupsRequest, loading, answer(OTHER))

@@ -37,7 +37,7 @@ BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest
 def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: list[int]) -> None:
     """A target such as the log end is a different offset in each partition.
 
-    P1 has no committed offset. Like Kafka, `ToCurrent` then takes the log end.
+    P1 has no committed offset. For such a partition `ToCurrent` plans the log end, as in Kafka.
     """
     plan = plan_reset(target, BOUNDS, {P0: 7})
     assert [(row.partition, row.current, row.new) for row in plan] == [

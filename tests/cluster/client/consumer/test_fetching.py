@@ -210,7 +210,7 @@ def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -
 def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
     """After an unclean election the committed offset may be beyond the log end.
 
-    The position is then decided by auto.offset.reset.
+    In this case auto.offset.reset decides the position.
     """
     lab = make_lab(1, partitions=1)
     lab.committed = {0: 100}

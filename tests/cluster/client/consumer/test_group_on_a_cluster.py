@@ -1,8 +1,8 @@
 """Groups of real consumers on real brokers in virtual time: a killed coordinator, a killed member.
 
-The bounds come from measurements of a real cluster (docs/kafka/MEASURED_FAILOVER.md). Both clusters
-have three brokers and the topic `t`, with 12 partitions of three replicas. A broker without
-heartbeats is fenced (counted as dead) after 9 s. "BEHAVIOUR 3.6" is a section of
+The bounds come from measurements of a real cluster (docs/kafka/MEASURED_FAILOVER.md). Like that
+cluster, ours has three brokers and the topic `t`, with 12 partitions of three replicas. A broker
+without heartbeats is fenced (counted as dead) after 9 s. "BEHAVIOUR 3.6" is a section of
 docs/kafka/BEHAVIOUR.md. A generation is the number of a group's rebalance.
 """
 

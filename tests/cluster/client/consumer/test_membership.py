@@ -297,9 +297,9 @@ def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMak
 
 
 def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabMaker) -> None:
-    """The leader joins again when the number of partitions differs from its last assignment's.
+    """The leader joins again if a topic has more partitions than at its last assignment.
 
-    Here it refreshes its metadata every second (CL-13, BEHAVIOUR 7.7).
+    Here the leader refreshes its metadata every second (CL-13, BEHAVIOUR 7.7).
     """
     lab = make_lab(1)
     config = ConsumerConfig(

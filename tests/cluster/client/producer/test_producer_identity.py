@@ -57,7 +57,8 @@ def test_each_partition_has_its_own_sequences() -> None:
     assert identity.identify(P0, 3) == BatchIdentity(5, 0, 0)
     assert identity.identify(P1, 1) == BatchIdentity(5, 0, 0)
     assert identity.identify(P0, 1) == BatchIdentity(5, 0, 3)
-    assert identity.identify(P0, 2**31 - 4) == BatchIdentity(5, 0, 4)  # its last is 2**31 - 1
+    # The last record of this batch has the number 2**31 - 1.
+    assert identity.identify(P0, 2**31 - 4) == BatchIdentity(5, 0, 4)
     assert identity.identify(P0, 1) == BatchIdentity(5, 0, 0)
 
 

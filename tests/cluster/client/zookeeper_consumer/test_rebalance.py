@@ -43,7 +43,7 @@ from tests.support.harness.zookeeper_group import (
 Scenario = Callable[[GroupLab], Awaitable[None]]
 FIDELITY = Path(__file__).parents[4] / "docs" / "FIDELITY.md"
 LARGE = 17
-"""The smallest group whose join takes a test more than a second."""
+"""A test of a join in a group of this size or more takes more than a second."""
 
 
 def newcomer_that_waits(members: int) -> Scenario:
@@ -72,7 +72,7 @@ def rows_of_fidelity() -> list[Any]:
     text = FIDELITY.read_text(encoding="utf-8")
     rows = text.split("| C | T | B | P | reads | notifications |\n")[1].split("\n\n")[0]
     params = []
-    for line in rows.splitlines()[1:]:
+    for line in rows.splitlines()[1:]:  # the first line is the rule below the names of the columns
         cells = [int(cell.replace(",", "")) for cell in line.strip("| ").split("|")]
         marks = [pytest.mark.slow] if cells[0] >= LARGE else []
         params.append(pytest.param(*cells, marks=marks, id="-".join(map(str, cells[:4]))))
@@ -588,6 +588,7 @@ def test_sync_time_is_only_the_default_of_the_back_off() -> None:
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(5 * SECOND)
 
+    # With several servers `sync` would have an effect: it brings a member's server up to date.
     lab = GroupLab(members=2, partitions=4, late_from=1, servers=3).run(scenario)
     sent_by_members = {
         str(row.api)

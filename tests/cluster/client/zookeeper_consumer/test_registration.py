@@ -160,7 +160,7 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
     """R9's "equal content is mine" compares the text only, not the session (ZK-46).
 
     1. A claim of a dead predecessor, which had the same fixed consumer id, still exists.
-    2. A consumer starts with this id, and takes the claim for its own.
+    2. A consumer starts with this id, and regards the claim as its own.
     3. The claim vanishes with the predecessor's session, without an event. The consumer then owns a
        partition that no znode names.
     """
