@@ -335,7 +335,7 @@ def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None
 
 @pytest.mark.parametrize("error", ["NONE", "UNKNOWN_SERVER_ERROR"])
 def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> None:
-    """Planted bug: the administrator takes NONE, the code of a good answer, for an error."""
+    """Planted bug: the administrator reports NONE, the code of a good answer, as an error."""
     rows = group_in("Empty")
     another_fault(rows, 15)
     order_group(rows, 20, "reset_offsets")
@@ -348,7 +348,7 @@ def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> N
 
 @pytest.mark.parametrize("is_healed", [False, True])
 def test_order_that_is_carried_out_without_an_effect_is_found(*, is_healed: bool) -> None:
-    """The order ends before the next fault, or before the stage in which all faults are healed."""
+    """An order must have its effect before the next fault, and before all faults are healed."""
     rows = group_in("Empty")
     order_group(rows, 20, "delete_group")
     if is_healed:
@@ -419,7 +419,7 @@ def topic_deleted(rows: Rows, time_s: float) -> None:
 
 
 def test_deletion_of_a_topic_that_is_refused_while_nothing_is_broken_is_found() -> None:
-    """Planted bug: the controller takes a topic that exists for an unknown one."""
+    """Planted bug: the controller reports a topic that exists as unknown."""
     rows = steady_cluster()
     delete_topic(rows, 20)
     refused(rows, 21, "delete_topic")

@@ -172,7 +172,7 @@ def test_every_consumer_of_the_cluster_is_expected() -> None:
 
     names = tuple(consumer.name for consumer in to_cluster_spec(with_readers).consumers)
     assert readers.consumers == names
-    assert readers.late == ()
+    assert readers.late == ()  # the experiment starts no member during the run
 
 
 def test_bound_of_the_start_applies_only_in_virtual_time() -> None:

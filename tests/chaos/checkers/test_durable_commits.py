@@ -3,7 +3,7 @@
 In most tests the consumer C0 commits 100 and then 200 for partition t-0, acknowledged at 2 s and
 3 s. Later a consumer, or the verification at the end of the run, fetches the committed offset. The
 checker judges whether the fetch may return the offset that it returns. "Planted bug" in a docstring
-names a bug that the test would find. Citations name files of docs/kafka.
+names a bug that the test would find. Citations name a file of docs/kafka and a section.
 
 Terms:
 
@@ -57,7 +57,11 @@ def two_commits() -> Rows:
 
 
 def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> None:
-    """Let the run's last stage fetch the committed offset; `peer` answers with `offset`."""
+    """Let the run's last stage fetch the committed offset; `peer` answers with `offset`.
+
+    By default broker-1 answers, because answers of a replaced coordinator may be excused, and no
+    broker replaces broker-1.
+    """
     rows.stage(time_s, "verifying")
     rows.fetched(time_s + 0.1, "admin-0", offset=offset, peer=peer, cause="verification")
 
@@ -124,6 +128,7 @@ def test_offset_whose_commit_becomes_known_later_passes() -> None:
     rows.fetched(1.2, C1, offset=17)
     rows.commit_failed(2, C0, offset=17, error="REQUEST_TIMED_OUT")
 
+    # Without an acknowledged commit nothing is judged, so the outcome is not PASS either.
     assert check(rows).outcome is not CheckOutcome.VIOLATED
 
 
@@ -205,11 +210,11 @@ def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
 def test_deletion_removes_acknowledged_offsets_that_wait_for_their_marker(
     is_transactional: bool, is_stored: bool, is_found: bool
 ) -> None:
-    """A deletion also removes offsets that wait for their transaction's marker, without a row.
+    """A deletion removes offsets that wait for their transaction's marker, but writes no row of it.
 
-    The only row of the deletion is about t-1. It excuses the loss of t-0's offset only if that
-    offset was pending, which needs a transactional group. The removal of a stored offset would have
-    a row of its own.
+    The only row of the deletion is about t-1. This row excuses the loss of t-0's offset only if
+    that offset was pending, which needs a transactional group. The removal of a stored offset would
+    have a row of its own.
     """
     rows = two_commits()
     if is_stored:
@@ -705,7 +710,7 @@ def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
 
 
 def test_commit_stored_while_its_member_died_may_be_returned() -> None:
-    """The coordinator stored 300, but the trace has no row of a client about this commit."""
+    """The coordinator stored 300, but member `m` died before it wrote a row about the answer."""
     rows = two_commits()
     rows.add(
         4, "broker-0", TraceKind.COMMIT_STORED, group="g", partition="t-0", offset=300, member="m"

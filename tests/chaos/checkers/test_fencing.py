@@ -156,7 +156,10 @@ def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
 
 
 def test_attempt_within_the_clocks_error_is_not_counted() -> None:
-    """The append begins 4 ms after the election: uncertain if clocks may differ by 5 ms."""
+    """The append begins 4 ms after the election.
+
+    If clocks differ by 5 ms, the append may have begun before the election.
+    """
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-1", epoch=1)
@@ -217,9 +220,10 @@ def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> Non
 
 
 def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
-    """In the first trace the append is below the cut, so its records are kept.
+    """The records of the append have the offsets 12 and 13.
 
-    In the second trace its records are truncated, and it fails with an error, as it must.
+    In the first trace the log is truncated to 14, so the records are kept. In the second trace the
+    records are truncated, and the append fails with an error, as it must.
     """
     kept, waiting = append_overtaken_by_another_leader(cut_to=14)
     kept.leads(11, "broker-0", leader_epoch=2, log_end=15)
@@ -353,9 +357,10 @@ def test_two_leaders_of_one_epoch_are_found() -> None:
 
 
 def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
-    """A zombie's append that timed out may vanish: it was never acknowledged.
+    """A zombie's append that timed out may vanish, because it was never acknowledged.
 
-    A real cluster does so: section two-lineages of docs/kafka/MEASURED_FAILOVER.md.
+    Such appends vanished in a real cluster: section two-lineages of
+    docs/kafka/MEASURED_FAILOVER.md.
     """
     rows = Rows()
     failover(rows, log_end=12)

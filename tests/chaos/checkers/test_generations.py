@@ -63,7 +63,10 @@ def test_commits_of_current_members_pass() -> None:
 
 
 def test_commit_of_an_older_generation_is_found() -> None:
-    """Planted bug: with `generation_check` off a member that missed a rebalance may commit."""
+    """Planted bug: the guard `generation_check` is off (a check that Kafka makes).
+
+    So a member that missed a rebalance may commit.
+    """
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
     commit(rows, 11, M0, generation=1)
@@ -235,14 +238,15 @@ def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
 def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     """Each coordinator counts its own generations of the group, so both have a generation 2.
 
-    Kafka does so, too: for 27 s one coordinator had 14 generations and the other 2 (section
-    two-lineages of docs/kafka/MEASURED_FAILOVER.md).
+    In a real cluster one coordinator reached generation 14 while the other one was in generation 2
+    (section two-lineages of docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = stable_group()
     # The old coordinator, broker-0, goes on with the generations 2 to 7.
     for number in range(2, 8):
         rows.generation_started(10 + number, "broker-0", generation=number, members=(M0, M1))
-    # The new one, broker-1, loads generation 1, expires both members, and starts generation 2.
+    # The new one, broker-1, loads generation 1, expires both members after a session (18 s + 45 s),
+    # and starts generation 2.
     rows.load_started(17.9, "broker-1", leader_epoch=1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
     rows.member_removed(63, "broker-1", M0)
@@ -381,7 +385,7 @@ def test_partitions_of_the_joined_generation_pass() -> None:
 def test_assignment_under_another_identity_than_the_joined_one_is_found(
     member: str, generation: int
 ) -> None:
-    """Planted bug: a member keeps the identity of an earlier join, or takes none.
+    """Planted bug: a member has the identity of an earlier join, or no identity.
 
     C0 has joined generation 2 as M0.
     """

@@ -23,6 +23,7 @@ GROUP = {
     "members": 2,
     "topics": ["orders"],
     "commit_interval_ms": 200,
+    # The session is shorter than the faults of members (10 s), so the coordinator removes them.
     "config": {"enable.auto.commit": False, "session.timeout.ms": 6_000},
 }
 FAULTS: dict[str, list[dict[str, object]]] = {

@@ -270,6 +270,7 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
 
         # broker-2 must remove the silent member `old` by 87 s: 37 s, its session of 45 s, and 5 s.
+        # The watch ends before, because a missing removal would be another finding.
         report = check(finish(rows, verifying_s=85 if lost else 101))
 
         assert (report.outcome is CheckOutcome.PASS) is lost, report.note
@@ -405,7 +406,8 @@ def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> Non
 def short_isr(*, unfenced_s: float) -> CheckReport:
     """Return the report of a group whose offsets partition has one replica in sync from 30 s on.
 
-    broker-2 has the other replica, and is alive since `unfenced_s`. The watch ends at 200 s.
+    broker-2 has the other replica, and is alive since `unfenced_s`. The watch ends at 200 s. A
+    living replica must return to the ISR within 120 s (the default of `isr_recovery_us`).
     """
     rows = healed_group()
     elect(rows, 1, OFFSETS_0, leader="broker-1", isr=[1, 2])
@@ -418,7 +420,7 @@ def short_isr(*, unfenced_s: float) -> CheckReport:
 def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> None:
     """Planted bug: a leader that never expands its ISR.
 
-    From the healing to the end of the watch broker-2 has 160 s, enough time to return to the ISR.
+    From the healing to the end of the watch broker-2 has 160 s to return to the ISR.
     """
     report = short_isr(unfenced_s=35)
 
@@ -427,7 +429,7 @@ def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> N
 
 
 def test_isr_is_an_excuse_until_its_broker_has_lived_long_enough() -> None:
-    """broker-2 has lived for 110 s only, and must first copy the records that it lacks."""
+    """broker-2 has lived for 110 s, and may still be copying the records that it lacks."""
     report = short_isr(unfenced_s=90)
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
@@ -657,6 +659,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
     rows.committed(41, C0, offset=1)
     rows.committed(41, C1, offset=1)
 
+    # A group that need not commit is live as soon as it is Stable, here at the healing (40 s).
     report = check(finish(rows, verifying_s=110), commits=False)
 
     assert report.outcome is CheckOutcome.PASS
@@ -791,10 +794,10 @@ def test_session_counts_only_while_member_and_broker_are_undisturbed(
 
 @pytest.mark.parametrize("heard", ["JoinGroup", "Heartbeat"])
 def test_member_whose_request_is_parked_is_expired_only_after_its_answer(heard: str) -> None:
-    """A session does not end in a join phase: a member may wait for the answer to its JoinGroup.
+    """A session does not end in a join phase, because a member may wait for its JoinGroup's answer.
 
-    When the phase ends at 210 s, a new session of 45 s begins. After it the silent member must be
-    removed.
+    When the phase ends at 210 s, a new session of 45 s begins. When this session has ended, the
+    silent member must be removed.
     """
     rows = Rows()
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance")
@@ -860,10 +863,11 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
     change_isr(rows, 1, OFFSETS_0, isr=[0, 1, 2])
     change_isr(rows, 30, OFFSETS_0, isr=[1])
     change_isr(rows, 1, TRANSACTIONS, isr=[0, 1, 2])
-    change_isr(rows, 30, TRANSACTIONS, isr=[0, 1, 2])
+    change_isr(rows, 30, TRANSACTIONS, isr=[0, 1, 2])  # complete, so the finding leaves it out
     for broker in ("broker-0", "broker-1", "broker-2"):
         rows.add(2, "controller-100", TraceKind.BROKER_UNFENCED, peer=broker)
 
+    # At 300 s the short ISR is no excuse any more: its brokers have lived for more than 120 s.
     (finding,) = check(finish(rows, verifying_s=300), transactions=(TRANSACTIONS,)).findings
 
     # `led_to` has the rows that led to the finding. The first three are BROKER_UNFENCED.

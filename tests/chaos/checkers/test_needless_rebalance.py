@@ -132,9 +132,10 @@ def test_member_without_its_assignment_may_join_again() -> None:
 
 
 def test_member_of_an_earlier_generation_may_join_again() -> None:
-    """Generation 2 began without C1, which does not know this: a zombie answered its heartbeats.
+    """If C1 is STABLE in generation 1, generation 2 began without it, and it must join again.
 
-    If C1 is STABLE in generation 1 only, it must join again. In generation 2 it need not.
+    C1 does not know of generation 2, because a zombie answered its heartbeats. If C1 is STABLE in
+    generation 2, it need not join again.
     """
     for generation_of_c1, outcome in (
         (2, CheckOutcome.VIOLATED),
@@ -614,7 +615,7 @@ def test_removed_member_that_the_next_coordinator_loads_may_return_as_a_new_one(
     rows.load_completed(9, "broker-1", leader_epoch=1)
     rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
     rows.fault(10, "broker-2")
-    # Its consumer joins as a new member.
+    # The consumer of the removed member joins as a new member.
     join_under_a_new_id(rows, 11, f"{C0}-5678")
 
     report = check(rows)
@@ -812,7 +813,7 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     rows.fault(6, "broker-2")
     if is_heard:
         rows.session_restarted(40, "broker-0", "member-0-1234")
-    # broker-0 expires the member, which returns. Then it hears that it leads in epoch 2.
+    # broker-0 expires the member, which returns. Then broker-0 hears that it leads in epoch 2.
     rows.member_removed(50, "broker-0", "member-0-1234")
     rows.member_added(51, "broker-0", "member-0-5678", generation=1, instance="member-0")
     rows.add(
@@ -835,9 +836,11 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
 def test_member_unknown_to_a_zombie_may_return_as_a_new_one(asked: str, api: str) -> None:
     """A broker answers C0 with UNKNOWN_MEMBER_ID, although the coordinator, broker-1, has C0.
 
-    - "a zombie": broker-2 answers, which does not know that broker-1 leads. This excuses the join.
-    - "a broker that has unloaded": broker-2 answers, after its unload for the newer epoch.
-    - "its coordinator": broker-1 answers.
+    Only the answer of a zombie excuses the join.
+
+    - "a zombie": broker-2, which does not know that broker-1 leads.
+    - "a broker that has unloaded": broker-2, after its unload for the newer epoch.
+    - "its coordinator": broker-1.
     """
     rows = Rows()
     rows.load_completed(0.6, "broker-2", leader_epoch=0)

@@ -11,7 +11,7 @@ group from the log. It removes a member of which it has not heard for a session:
 (`rows.member_removed` without another cause). A zombie is a replaced coordinator, or a removed
 member, that does not know this yet. A fenced broker is one that the controller considers dead,
 until it is unfenced. "Planted bug" in a docstring names a bug that the test would find. Citations
-name files of docs/kafka.
+name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -60,7 +60,8 @@ def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
     """Return rows of a split brain as it was measured with Kafka (MEASURED_FAILOVER two-owners).
 
     The link is healed at 80.002 s. LATE is assigned C0's partition at `assigned_s`; C0 learns that
-    it has lost the partition at `lost_s`.
+    it has lost the partition at `lost_s`. The defaults are the measured times. The other rows keep
+    their measured distance from these two.
     """
     rows = Rows()
     split(rows)
@@ -125,6 +126,7 @@ def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
     report = check(split_brain(lost_s=95))
 
     assert report.outcome is CheckOutcome.VIOLATED
+    # 95 s - 80.002 s
     assert "of which 14.998 s with nothing broken any more" in report.findings[0].summary
 
 
@@ -232,7 +234,9 @@ def test_dead_member_owns_nothing() -> None:
 def paused_member(*, expired_s: float, heard_s: float) -> Rows:
     """Return rows of C0, which is paused from 10 s to 70 s and expires at `expired_s`.
 
-    C1 gets its partition 3 s after that. At `heard_s` C0 gets an error and loses the partition.
+    C1 gets C0's partition 3 s after the expiry. At `heard_s` C0 gets an error and loses the
+    partition. C0's last heartbeat may have come up to 3 s before the pause, so the expiry is right
+    from 52 s (7 s + 45 s) on.
     """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", leader_epoch=0)

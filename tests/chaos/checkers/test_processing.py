@@ -24,6 +24,7 @@ CONTEXT = CheckContext(
 
 
 def check(rows: Rows, *, retention_s: int = 604_800) -> CheckReport:
+    """Return the report of a trace; offsets expire after `retention_s`, by default 7 days."""
     checker = Processing(replace(CONTEXT, offsets_retention_us=retention_s * 1_000_000))
     for row in rows.rows:
         checker.observe(row)
@@ -275,14 +276,14 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_deletion_removes_offsets_that_wait_for_their_marker(stored: bool) -> None:
-    """A deletion also removes offsets that wait for their transaction's marker, without a row.
+    """A deletion removes offsets that wait for their transaction's marker, but writes no row of it.
 
     The only row of the deletion is about t-1.
 
-    - If the commit of t-0 was not stored, the deletion may have removed it, too. So C1 may start
+    - If the commit of t-0 was not stored, the deletion may have removed the commit. So C1 may start
       at 80.
-    - If it was stored, its deletion would have a row of its own. Nothing excuses that C1 starts at
-      80, which is found.
+    - If the commit was stored, its deletion would have a row of its own. So C1 must not start at
+      80.
     """
     rows = group_that_commits()
     if stored:

@@ -34,7 +34,8 @@ def checker(
 ) -> Recovery:
     """Return the checker of a run.
 
-    balance_s: interval at which the controller moves leaders back; None: it never does.
+    balance_s: interval at which the controller moves leaderships back to the preferred leaders;
+        None: it never moves them.
     recovery_s: longest time that the run waits for parts to recover.
     """
     return Recovery(
@@ -136,7 +137,7 @@ def test_replica_that_stays_out_of_the_isr_is_found() -> None:
 
 
 def test_replica_that_returns_too_late_is_found() -> None:
-    """The bound is part of the promise: the ISR is complete at 72 s, 2 s too late."""
+    """The ISR is complete at 72 s, 2 s after the end of the bound."""
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")
@@ -146,7 +147,7 @@ def test_replica_that_returns_too_late_is_found() -> None:
 
 
 def test_run_that_ends_within_the_bound_judges_nothing() -> None:
-    """The run stops at 50 s: the ISR is not complete, but has 20 s left."""
+    """The run stops at 50 s, when the ISR has 20 s left to become complete."""
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")

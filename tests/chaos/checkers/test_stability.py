@@ -53,7 +53,7 @@ def change_isr(rows: Rows, time_s: float, isr: list[int]) -> None:
 
 
 def after_a_fault() -> Rows:
-    """Return rows of a link that is cut from 20 to 30 s: effects may last until 90 s."""
+    """Return rows of a link that is cut from 20 to 30 s. Effects may last until 30 + SETTLING_S."""
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.healed(30, "broker-0", fault="cut")
@@ -250,7 +250,7 @@ def test_replica_that_returns_is_no_loss() -> None:
 
 
 def test_timed_out_requests_are_left_to_another_check() -> None:
-    """The check *answers* judges timeouts: only that check knows how long a request may take."""
+    """The check *answers* judges timeouts, because it knows how long each request may take."""
     rows = steady_cluster()
     rows.add(15, C0, TraceKind.REQUEST_FAILED, error="TIMED_OUT", peer="broker-0")
 
@@ -282,7 +282,7 @@ def test_no_loss_is_judged_in_real_time() -> None:
 
 @pytest.mark.parametrize(("after_s", "is_right"), [(14, False), (16, True)])
 def test_replica_keeps_its_lag_time_after_an_election(after_s: int, is_right: bool) -> None:
-    """Planted bug: a new leader takes every follower for lagging. A fault does not excuse this.
+    """Planted bug: a new leader removes each follower as lagging. A fault does not excuse this.
 
     A leader must give a follower `replica.lag.time.max.ms` (30 s). Because clocks drift, the
     checker demands only half of it, 15 s. broker-2 leaves the ISR `after_s` after the election.
@@ -320,7 +320,7 @@ def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
 
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_replica_whose_broker_is_stopping_may_leave_at_once(has_ended: bool) -> None:
-    """The controller takes a stopping broker out of the ISR, also if it unfenced it in between.
+    """The controller takes a stopping broker out of the ISR, also if the broker is unfenced again.
 
     A paused controller fences the broker when it resumes, and unfences it for a heartbeat that the
     broker sent before its shutdown. If the shutdown has ended, an unfenced broker is not stopping.

@@ -28,6 +28,7 @@ def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> Chec
     checker = Processing(
         CheckContext(
             groups={},
+            # This check does not use the producers' period.
             producers=(
                 ProducerExpectation(name="producer-0", topic="t", period_us=1, acks_all=True),
                 ProducerExpectation(name="producer-1", topic="t", period_us=1),
@@ -70,7 +71,7 @@ def takeover(*, log_end: int, acknowledged_s: float = 5, producer: str = "produc
 def loss_of_the_last_replica() -> Rows:
     """Return rows of broker-1, the only replica in sync, which acknowledges records 8 and 9.
 
-    It loses power at 5 s, and is elected again at 6 s.
+    broker-1 loses power at 5 s, and is elected again at 6 s.
     """
     rows = Rows()
     elected: dict[str, object] = {"isr": [1], "reason": "test"}
@@ -86,7 +87,7 @@ def loss_of_the_last_replica() -> Rows:
 
 
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
-    """An example of such a bug: a retried batch is acknowledged before it is replicated."""
+    """For example a leader may acknowledge a retried batch before the batch is replicated."""
     (finding,) = check(takeover(log_end=11)).findings
 
     assert finding.summary == (
@@ -162,12 +163,13 @@ def acknowledged_twice(producer: str = "producer-0") -> Rows:
 
 
 def test_offset_that_is_acknowledged_twice_is_found() -> None:
-    """An example of such a bug: a batch of new records is mistaken for one that was sent twice."""
+    """For example a leader may answer a batch of new records with the offsets of an older batch."""
     (finding,) = check(acknowledged_twice()).findings
     assert finding.summary == (
         "t-0: records 9 to 10 were acknowledged to producer-0, and at the same offsets others "
         "before"
     )
+    # The first offset of each acknowledgement.
     assert [row.offset for row in finding.evidence] == [8, 9]
 
 

@@ -40,7 +40,7 @@ CONTEXT = CheckContext(
 
 
 def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) -> None:
-    """Let the controller elect `leader` among the replicas in sync; "" for none."""
+    """Let the controller elect `leader` among the replicas in sync."""
     rows.add(
         time_s,
         CONTROLLER,
@@ -147,10 +147,10 @@ def test_commits_after_the_loss_must_not_be_lost() -> None:
 
 
 def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
-    """Return rows of a transaction with offset 9, acknowledged at 7 s, which is then missing.
+    """Return rows of a transaction whose offset, 9, is acknowledged at 7 s, and then missing.
 
-    `partition` loses data at 5 s. The transaction began after the member's previous commit, which
-    is at `began_s`.
+    `partition` loses data at 5 s. The member's previous commit is at `began_s`. No row shows when
+    the transaction began, but it cannot have begun before that commit.
     """
     rows = last_replica_lost()
     # The rows have the loss in OFFSETS_0; move it to `partition`.

@@ -100,7 +100,7 @@ def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
 
 
 def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> None:
-    """An example of such a bug: a commit marker commits no offset.
+    """For example a commit marker may commit no offset.
 
     An append that failed at 9 s, before the transaction began, does not excuse the loss.
     """
@@ -110,10 +110,10 @@ def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> No
 
 
 def test_failed_append_of_another_broker_excuses_nothing() -> None:
-    """broker-0 is the coordinator; an append of broker-1 empties no slot there."""
+    """broker-0 is the coordinator, and an append of broker-1 empties no slot of broker-0."""
     assert check(lost_commit(failed_s=11, node="broker-1")).findings
 
 
 def test_commit_that_ended_in_the_group_was_not_forgotten() -> None:
-    """The group's row about the end says one offset, so the marker found the pending offset."""
+    """The row TRANSACTION_COMPLETED counts one offset, so the marker found the pending offset."""
     assert check(lost_commit(failed_s=11, is_completed=True)).findings

@@ -556,8 +556,8 @@ def test_late_end_may_come_before_the_next_decision(
 
     The next transaction is decided only after that, at 11.3 s. There is no excuse without a load
     between the first decision, at 10 s, and the end. With `is_known_since_before`, broker-1, the
-    coordinator before broker-0, had an offset of a still earlier transaction. The marker of this
-    transaction was in the log when broker-0 loaded it.
+    coordinator before broker-0, had an offset of a still earlier transaction. The log that broker-0
+    loaded had the marker of that earlier transaction.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
