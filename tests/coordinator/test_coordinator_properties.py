@@ -291,8 +291,10 @@ class Coordinator(RuleBasedStateMachine):
                 group.generation_id,
                 {member_id: b"mine"},
                 group_id=group_id,
+                # The group may have selected another protocol than the builder's default, range.
                 protocol_name=None,
             )
+            # Version 4 is the last without a mandatory protocol name.
             self.submit(body, 4)
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, instance=instances)
@@ -302,6 +304,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group_id=group_ids, pick=picks, instance=instances, by_instance=st.booleans())
     def leave(self, group_id: str, pick: int, instance: str | None, by_instance: bool) -> None:
+        # A static member may be named by its instance id alone, with an empty member id.
         member_id = "" if by_instance else self.picked_id(group_id, pick)
         identity = MemberIdentity(member_id=member_id, group_instance_id=instance)
         # The request names two members; the second one does not exist.
@@ -309,6 +312,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, offset=st.integers(0, 9))
     def commit(self, group_id: str, pick: int, generation_id: int, offset: int) -> None:
+        # A commit without generation is that of a simple consumer, which has no member id.
         member_id = "" if generation_id < 0 else self.picked_id(group_id, pick)
         partitions = {("foo", offset % 2): offset}
         self.submit(offset_commit(partitions, member_id, generation_id, group_id=group_id))

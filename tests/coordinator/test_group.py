@@ -175,14 +175,16 @@ def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
 
 
 def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
-    """The member has rejoined with another protocol, and owes no SyncGroup yet.
+    """The group selects the protocol with which the member has rejoined.
+
+    The SyncGroup that the member owed before is forgotten: the members owe one only after they have
+    got the answer to their JoinGroup.
 
     GM-29: next generation with members
     GM-58: next generation: nobody owes one yet
     """
     group = preparing(member("a", "range"))
     group.add_pending_sync_member("a")
-    # The member changes its list to another protocol.
     group.update_member(
         group.members["a"],
         protocols("roundrobin"),
@@ -388,6 +390,7 @@ def test_add_member_with_other_protocols_is_misuse_and_changes_nothing() -> None
     group = preparing(member("a", "range"))
     with pytest.raises(IllegalTransition, match="does not support"):
         group.add(member("b", "blah", instance="i"))
+    # `add` checks the protocols before it stores the instance id.
     assert (list(group.members), group.static_members) == (["a"], {})
     check_group(group)
 
@@ -528,10 +531,11 @@ def test_parked_sync_is_answered_once_and_the_method_returns_whether_it_was_park
 
 
 def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
-    """Offsets expire only in an Empty group, and only one retention after it became Empty.
+    """An offset of an Empty group expires one retention after the group became Empty.
 
     The commit is of day 0, the group is emptied on day 5, and the retention is one day, so the
-    offset expires on day 6. A group that rebalances or is Stable keeps the offset at any age.
+    offset expires on day 6. A group that rebalances keeps the offset at any age. A Stable group
+    does so while a member subscribes to the topic, as member b does here.
 
     GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
     """

@@ -82,7 +82,7 @@ class ClusterModel:
     # -- brokers --
 
     def append(self, broker_id: BrokerId) -> None:
-        """Append a record with acks=all; does nothing unless the broker takes itself for leader."""
+        """Append a record with acks=all. A broker that is no leader by its metadata refuses it."""
         broker = self.brokers.get(broker_id)  # None for NO_BROKER
         if broker is None or broker.partition is None:
             return
@@ -250,6 +250,7 @@ class ClusterModel:
     def handle_alter_partition(self, broker_id: BrokerId) -> None:
         """Deliver a leader's proposal to the controller. The answer waits for `deliver_answer`."""
         broker, state = self.brokers[broker_id], self.metadata
+        # A leader has at most one AlterPartition in flight.
         if broker.proposal is None or broker.answer is not None:
             return
         proposal, broker.proposal = broker.proposal, None
@@ -298,12 +299,14 @@ class ClusterModel:
         result = broker.partition.handle_alter_partition_response(
             proposal, answer, now_us=self.now_us
         )
+        # A newer proposal is sent instead of a retry of the old one.
         if result.retry and broker.proposal is None:
             broker.proposal = proposal
 
     def recover(self, broker_id: BrokerId) -> None:
         """Restart and unfence a broker, and apply the current metadata at it."""
         self.restart(broker_id)
+        # `restart` does nothing at a running broker, which may be fenced.
         if broker_id not in self.metadata.unfenced:
             self.unfence(broker_id)
         self.apply_metadata(broker_id)
@@ -325,7 +328,8 @@ class ClusterModel:
         for member in self.metadata.isr:
             disk = self.brokers[member].disk
             for offset, batch in self.acknowledged.items():
-                # Each batch has one record here, so the index of a batch is its offset.
+                # Each batch has one record here, so the index of a batch is its offset. The
+                # replicas share batch objects, so `is` finds an equal batch of another append.
                 if offset >= len(disk) or disk.batch(offset) is not batch:
                     raise InvariantViolation(
                         "acknowledged records are in every log of the ISR",
@@ -352,7 +356,7 @@ class ClusterModel:
         for _ in range(30):
             for broker_id in REPLICAS:
                 self.apply_metadata(broker_id)
-                self.deliver_fetch(broker_id)
+                self.deliver_fetch(broker_id)  # an answer that is still in flight
                 self.replicate(broker_id)
                 self.handle_alter_partition(broker_id)
                 self.deliver_answer(broker_id)

@@ -5,8 +5,8 @@ repeated batch. The producers here send and repeat as Kafka's client does:
 
 1. A client has up to five batches in flight on one connection. The batches arrive in order.
 2. After an error or a lost connection the client repeats the unanswered batches one at a time, the
-   oldest first. The client sends them to the broker that it takes for the leader. When all are
-   answered, the client continues with new batches.
+   oldest first. The client sends them to the broker that leads as far as the client knows. When
+   all are answered, the client continues with new batches.
 3. A request of an earlier connection may still arrive, at any time.
 4. The first batch of a client is sent alone. A leader accepts any sequence number of a producer
    that it does not know. So a second batch that arrives before the first would be accepted.
@@ -27,6 +27,7 @@ from tests.support.builders.client_batches import client_batch
 FIRST_SEQUENCE = 2**31 - 4
 """First sequence number of each producer. It is near the largest, so that the numbers wrap to 0."""
 MAX_IN_FLIGHT = 5
+"""Default of the client's setting max.in.flight.requests.per.connection."""
 
 
 @dataclass(frozen=True)

@@ -467,6 +467,7 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
     cleaned.codecs = CODECS
     result = cleaned.clean(end=6)
     assert cleaned.left() == ["0 a=1", "2 k0=v0", "4 k2=v2", "5 k1=new", "6 end=1"]
+    # The record at 6 is behind the end of the cleaning, and does not count.
     assert result.records_after == 4
 
     kept = cleaned.log.storage.batch(1)

@@ -171,6 +171,7 @@ def test_wrong_max_timestamp_is_corrected() -> None:
     append(leading, resealed(PLAIN, max_timestamp_ms=5_000))
     stored = leading.log.storage.batch(0)
     assert stored.max_timestamp_ms == 7  # the time of all records of `client_batch`
+    # The comparison includes the CRC: it is that of PLAIN, not that of the resealed batch.
     assert stored == replace(PLAIN, partition_leader_epoch=5)
 
 

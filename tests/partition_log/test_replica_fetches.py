@@ -235,7 +235,8 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
     fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=0)
     again = fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     assert (again.data.records, again.new_high_watermark, again.proposal) == ((), None, None)
-    # B is behind the new record, so the time of its last Fetch decides. C has never fetched.
+    # B is behind the new record, so the time of its last Fetch decides. The Fetch is LAG_MAX_US
+    # old, which is not too old yet. C has never fetched.
     leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
     assert proposal is not None

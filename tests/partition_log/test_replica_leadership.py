@@ -72,7 +72,7 @@ def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
 
 
 def test_make_leader_returns_whether_the_epoch_is_new() -> None:
-    """A broker loads its groups only when it leads in a new leader epoch, so it must know."""
+    """A broker loads its groups if `is_new_leader_epoch` is True, and keeps them otherwise."""
     partition = replica(partition_log=log_of_epochs(0))
     first = partition.make_leader(
         leader_epoch=3, partition_epoch=1, replicas=REPLICAS, isr=REPLICAS, now_us=0

@@ -1,11 +1,12 @@
 """The promises of every Storage.
 
 An incarnation is one life of a broker, from a start to its end. A Storage has the logs and
-checkpoints of one incarnation; a Disk remains between incarnations. A new implementation of Storage
-adds its own Disk to DISKS. Appended batches are in the
+checkpoints of one incarnation; a Disk remains between incarnations. Appended batches are in the
 page cache (memory of the operating system) until they are flushed to the disk. The flush mark of a
 log is the number of its flushed batches, which survive a power loss. A recovery is a report of the
 batches that a power loss has cut from one log.
+
+A new implementation of Storage adds its own Disk to DISKS.
 """
 
 from pathlib import Path
@@ -40,10 +41,11 @@ class MemoryDisk:
     """The disk of a broker in the virtual runtime: memory of the test's process."""
 
     def __init__(self, directory: Path) -> None:
-        del directory
+        del directory  # the fixture gives one to each kind of disk
         self._storage = MemoryStorage()
 
     def boot(self) -> Storage:
+        # A copy, because the killed incarnation must not write to the disk of the next one.
         self._storage = self._storage.copy()
         return self._storage
 
@@ -58,6 +60,7 @@ class FileDisk:
         self._directory = directory / "disk"
 
     def boot(self) -> Storage:
+        # The earlier FileStorage is not closed: a killed process closes nothing.
         return FileStorage(self._directory)
 
     def lose_power(self) -> None:

@@ -51,7 +51,7 @@ from protocol.messages.zookeeper import KeeperError
 
 
 def test_rows_and_unions_name_the_same_messages() -> None:
-    """A message without a row cannot be sent. One that is not in the unions cannot be decoded."""
+    """A message without a row cannot be sent, and a message outside of the unions not decoded."""
     assert {api.request for api in Api} == set(typing.get_args(AnyRequest))
     assert {api.response for api in Api} == set(typing.get_args(AnyResponse))
 
@@ -90,7 +90,7 @@ def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> N
 
 
 def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Yield the path of each field that holds an error, and the outer fields first.
+    """Yield the path of each field that holds an error, outer fields first, as a row lists them.
 
     A path is names with dots between them, such as `topics.partitions.error_code`.
     """

@@ -5,6 +5,7 @@ import pytest
 
 from protocol.config import KAFKA_VERSION, BrokerConfig, ConsumerConfig, ProducerConfig
 
+# 9_223_372_036_854_775_807 is Java's largest long. As a flush interval it means "never".
 DEFAULTS = {
     "group.min.session.timeout.ms": 6_000,
     "group.initial.rebalance.delay.ms": 3_000,

@@ -32,9 +32,9 @@ def test_release_without_internal_version_is_its_last() -> None:
 
 @pytest.mark.parametrize("name", ["", "2", "2.1-IV3", "2.1-IV", "2.1-IVx", "0.9.0-IV0", "4.0"])
 def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
-    """The pattern of the setting and the parser refuse the version. There is one exception.
+    """The pattern of the setting refuses each name, and so does the parser, except for `2.1-IV`.
 
-    The parser alone would read `2.1-IV` as `2.1`, but the pattern is applied first.
+    The parser would read `2.1-IV` as `2.1`, but the pattern is applied first.
     """
     assert re.search(VERSION_PATTERN, name) is None
     if name != "2.1-IV":

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from protocol.partitioner import java_string_hash, kafka_abs, partition_for
 
-# The columns are: group id, its hash in Java, its partition of 50, of 5, and of 3.
+# The columns are: group id, its hash in Java, its partition of 50, of 5, and of 3. The hash
+# -2147483648 is Java's smallest int, which has no positive counterpart.
 VECTORS = [
     ("", 0, 0, 0, 0),
     ("a", 97, 47, 2, 1),

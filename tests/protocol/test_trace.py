@@ -29,7 +29,8 @@ def test_stamp_puts_every_field_into_its_column() -> None:
         assert getattr(row, name) == number
     assert (row.time_us, row.node_time_us, row.seq, row.incarnation) == (10, 11, 12, 13)
     assert row.kind == "request_sent"
-    assert type(row.kind) is str
+    assert type(row.kind) is str  # not the enum, whose members are also equal to their texts
+    # The keys are sorted, whatever the order of the fields in the event.
     assert row.detail == '{"a":[2],"b":1}'
 
 

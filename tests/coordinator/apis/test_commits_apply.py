@@ -69,7 +69,8 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
         ErrorCode.NONE,
         ErrorCode.NONE,
     ]
-    # The first group, of partition 2, has no offsets: this coordinator does not own the partition.
+    # 6 is the offset of partition 1's group, 5 that of partition 0's. The group of partition 2 was
+    # refused, so it has no offset here.
     assert [
         p.committed_offset for g in response.groups for topic in g.topics for p in topic.partitions
     ] == [6, 5]

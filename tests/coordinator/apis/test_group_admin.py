@@ -180,7 +180,7 @@ def test_delete_distinguishes_a_missing_group_from_a_group_of_another_coordinato
 def test_group_that_is_named_twice_is_deleted_once() -> None:
     """The answer lists the group at its first place in the request (recording `delete-groups`)."""
     h = CoordinatorHarness()
-    commit(h, ("t0", 0))
+    commit(h, ("t0", 0))  # creates the group
     assert delete(h, GROUP, "missing", GROUP) == [
         (GROUP, ErrorCode.NONE),
         ("missing", ErrorCode.GROUP_ID_NOT_FOUND),
@@ -210,7 +210,7 @@ def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
         ("t0", 0): ErrorCode.NONE,
         ("t2", 0): ErrorCode.NONE,
     }
-    # A tombstone (a record without a value, which deletes its key) is in the log, too: the next
-    # coordinator has no offset of t0. -1 means no offset.
+    # The deletion also wrote a tombstone (a record without a value, which deletes its key), so the
+    # next coordinator loads no offset of t0. -1 means no offset.
     for coordinator in (h, h.failover()):
         assert (coordinator.offset("t0", 0), coordinator.offset("t1", 0)) == (-1, 5)

@@ -152,6 +152,7 @@ def test_join_to_a_dead_group_is_refused() -> None:
     for member_id in ("", ids[0]):
         # The harness is bypassed, because its invariants reject a Dead group among the loaded ones.
         request = envelope(join_group(member_id))
+        # 999 is no id that the harness has given to a request.
         (reply,) = h.coordinator.handle(RequestId(999), request, h.now_us).replies
         assert isinstance(reply.response, JoinGroupResponse)
         assert refused(reply.response, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
@@ -169,6 +170,7 @@ def test_join_of_the_leader_in_stable_rebalances() -> None:
     assert h.join_response(leader).generation_id == 2
     assert h.join_response(follower).generation_id == 2
     started = h.events(TraceKind.REBALANCE_STARTED)[-1]
+    # A rebalance starts in the generation before its own.
     assert (started.member, started.generation) == (ids[0], 1)
     assert started.cause is RebalanceCause.REJOIN
     assert started.detail == {"client_reason": "new partitions"}
@@ -214,6 +216,7 @@ def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_o
     small = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=1), log=h.log
     )
+    # The parser of subscriptions raises for these bytes.
     parked = small.submit(join_group(ids[0], offers=protocols(metadata=b"meta-c1")))
     response = small.join(join_group(ids[1]))
     assert refused(response, ErrorCode.GROUP_MAX_SIZE_REACHED, "")

@@ -44,7 +44,7 @@ def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:
 
 
 def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
-    """The topic without partitions is skipped. A commit without any topic fails no check at all."""
+    """The topic without partitions is skipped."""
     h = CoordinatorHarness()
     empty = OffsetCommitRequestTopic(name="bar", partitions=())
     body = offset_commit(ONE)

@@ -136,7 +136,7 @@ def test_verification_guard_is_passed_to_the_append() -> None:
     h.holds_appends = h.holds_verifications = True
     h.submit(txn_offset_commit({FOO_0: 1}, producer=P, epoch=3))
     (verification,) = h.verifying
-    assert verification.transactional_id == "tx-7"
+    assert verification.transactional_id == "tx-7"  # the builder makes it of the producer id
     assert (verification.producer_id, verification.producer_epoch) == (P, 3)
 
     h.verify(guard=42)

@@ -250,6 +250,7 @@ def test_load_reads_batches_in_kafkas_format() -> None:
     h.write_marker(8, is_commit=False)
     # Encode each batch in Kafka's format and read it back.
     h.log[0] = [kafkas for own in h.log[0] for kafkas in decode_batches(encode_batch(own))]
+    # Only a batch in Kafka's format has a header in `kafka`.
     assert all(batch.kafka is not None for batch in h.log[0])
     h.load()
     assert [h.offset("foo", partition) for partition in range(3)] == [23, 4, -1]
@@ -348,10 +349,7 @@ def test_load_of_an_empty_log_owns_the_partition() -> None:
 
 
 def test_load_of_a_group_over_its_limit_rebalances() -> None:
-    """All members stay and may commit until the rebalance completes.
-
-    Then the first to rejoin stay.
-    """
+    """The load keeps all members. At the end of the rebalance only the first to rejoin stay."""
     h = loaded((group(group_value("m-1", "m-2")),), max_size=1)
     assert h.state() is GroupState.PREPARING_REBALANCE
     assert h.events(TraceKind.REBALANCE_STARTED)[0].cause is RebalanceCause.GROUP_TOO_LARGE

@@ -109,7 +109,7 @@ def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
     h = loaded(record(member(0), member(1)), max_size=1)
     assert (h.state(), len(h.summary().members)) == (GroupState.PREPARING_REBALANCE, 2)
     assert h.beat("member-0", generation_id=1) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert "join-group" in h.timer_keys()
+    assert "join-group" in h.timer_keys()  # the timer that ends the join phase
 
 
 def test_group_that_is_loaded_at_its_limit_does_not_rebalance() -> None:

@@ -229,4 +229,5 @@ def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
 
     assert commit_errors(h.response(request_id)) == [ErrorCode.NONE]
     assert h.offset("foo", 0) == -1
+    # The log had the record of generation 1, so the group of the second tenure has the member.
     assert h.beat(ids[0], generation_id=1) is ErrorCode.NONE

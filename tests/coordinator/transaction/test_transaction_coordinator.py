@@ -200,7 +200,7 @@ def test_next_coordinator_knows_open_transactions() -> None:
     assert (other.state(), other.verify(0)) == (TransactionState.ONGOING, NONE)
 
     assert other.end(0) is NONE
-    # A second failover from the same log, in which the transaction is still open.
+    # `other` has ended the transaction in its own copy of the log. In the log of `h` it is open.
     another = h.failover()
     another.advance(20_000)
     assert another.state() is TransactionState.COMPLETE_ABORT

@@ -1,4 +1,4 @@
-"""The search for a Java that Spark can use, which precedes Spark's start."""
+"""`find_java` looks for a Java that Spark can use, before Spark is started."""
 
 from pathlib import Path
 
@@ -25,7 +25,10 @@ def test_parse_version_of_each_spelling_is_the_major_version(
 
 
 def _java(folder: Path, script: str) -> Path:
-    """Write a script that stands for `java`, and return its path."""
+    """Write a script that stands for `java`, and return its path.
+
+    A real `java -version` prints to stderr, so the scripts do the same.
+    """
     path = folder / "bin" / "java"
     path.parent.mkdir(parents=True)
     path.write_text(f"#!/bin/sh\n{script}\n")

@@ -174,8 +174,8 @@ try:
 except KeyboardInterrupt:
     sys.exit(7)
 """
-"""A program that analyses the run in its first argument. It prints the JVM's process id at each
-step, and exits with code 7 if it is interrupted."""
+"""A program that analyses the run in its first argument. From Spark's start on it prints the JVM's
+process id at each step. It exits with code 7 if it is interrupted."""
 
 
 @pytest.mark.slow
@@ -196,6 +196,7 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
     temp.mkdir()
     before = sorted(path.name for path in run.iterdir())
 
+    # A new session is a process group of its own, so that the signal does not reach this test.
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(run), str(whole_run_rows)],
         cwd=tmp_path,

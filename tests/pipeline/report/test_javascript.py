@@ -40,6 +40,7 @@ def test_javascript_is_bundled_once_for_all_processes(cache: Path, bundled: list
     vega_javascript.cache_clear()  # another process would begin in this way
     assert vega_javascript() == first
     assert len(bundled) == 1
+    # The script stands in a page, where this text would end the script's element.
     assert "</script>" not in first
 
 

@@ -85,6 +85,7 @@ def test_scan_refuses_what_a_full_reading_refuses(
     assert expected is not None
     assert scanned(whole, count) == expected
 
+    # Without records there is no byte to damage.
     if not payload:
         return
 
@@ -122,7 +123,7 @@ def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
     st.lists(st.builds(Record, BYTES, BYTES, st.integers(0, 2**42)), min_size=1, max_size=9).map(
         tuple
     ),
-    st.sampled_from([0, 1]),
+    st.sampled_from([0, 1]),  # no compression, and gzip
 )
 def test_kafka_python_reads_what_the_lab_writes(
     records: tuple[Record, ...], compression: int
