@@ -33,7 +33,7 @@ def test_duration_in_another_form_is_refused(text: str) -> None:
 
 
 def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
-    """The file has no topic `__consumer_offsets`: its settings are those of the brokers.
+    """The file does not list `__consumer_offsets`; the topic's settings are those of the brokers.
 
     As in Kafka, the topic is compacted.
     """
@@ -92,7 +92,7 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
 
     Kafka has two group coordinators, written in Scala and in Java. The lab's coordinator behaves
     like the Scala one; each Java switch gives it one trait of the Java one. With the switch of this
-    test it refuses the groups of a partition whose load has failed.
+    test the lab's coordinator refuses the groups of a partition whose load has failed.
     """
     spec = to_cluster_spec(
         experiment(
@@ -119,7 +119,7 @@ def test_preloaded_log_is_in_the_groups_own_partition() -> None:
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))
 
-    assert spec.preload[0].partition == partition_for("readers", 2)
+    assert spec.preload[0].partition == partition_for("readers", 2)  # of two offsets partitions
     assert (spec.preload[0].commit_records, spec.preload[0].unreadable) == (1_000, True)
 
 

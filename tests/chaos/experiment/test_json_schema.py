@@ -100,7 +100,7 @@ def test_every_key_of_the_schema_has_a_description() -> None:
 
 def test_schema_accepts_every_shipped_experiment() -> None:
     """A person begins a new experiment with a copy of a shipped one."""
-    assert len(shipped()) >= 9
+    assert len(shipped()) >= 9  # a loop over no document would prove nothing
     for document in shipped():
         assert refused(document) == [], document["name"]
 

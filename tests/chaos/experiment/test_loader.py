@@ -62,7 +62,7 @@ Write = Callable[[str], str]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write a file into an empty working directory and return its name."""
+    """Return a function that writes a file into an empty working directory and returns its name."""
     monkeypatch.chdir(tmp_path)
 
     def write_file(content: str) -> str:
@@ -116,7 +116,7 @@ def test_underscores_in_a_kafka_name_are_a_near_miss(write: Write) -> None:
 
 
 def test_missing_key_is_named_with_its_expected_value(write: Write) -> None:
-    """The topic has no partitions."""
+    """The topic lacks its key `partitions`."""
     problem = only_problem(write(VALID.replace("    partitions: 2\n    repl", "    repl")))
 
     assert problem.path == "topics.orders.partitions"
@@ -633,6 +633,7 @@ def test_name_of_a_file_in_this_folder_suggests_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`init mine` writes mine.yaml: the error for `mine` suggests that path."""
+    # The name is nearly that of a shipped experiment, which must not be suggested instead.
     (tmp_path / "graceful_mov.yaml").write_text(VALID)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExperimentError) as caught:
@@ -687,6 +688,7 @@ def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
     lines = SUGGESTION.findall(listed.path.read_text())
     assert lines
     for line in lines:
+        # Every second word is `--var`; the words between are `path=value`.
         words = shlex.split(line)
         assert words[::2] == ["--var"] * (len(words) // 2)
         assert not re.search(r"[][(){}*?~$&;|<>]", QUOTED.sub("", line)), line

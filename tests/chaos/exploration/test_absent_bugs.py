@@ -28,7 +28,9 @@ from benchmarks.planted_bugs.record import PAGE, absence_lines
 from tests.support.builders.packaged_spaces import packaged_space
 
 FAILED = "closing_commit_counts_although_it_failed"
+"""One of the bugs."""
 SHOWN_BY = ShownBy(seed=0, checks=("durable_commits",))
+"""The seed of `operations` that shows FAILED, and the check that finds it."""
 
 
 def _plant_nothing(stack: ExitStack) -> None:
@@ -54,7 +56,7 @@ def test_seed_of_the_record_shows_the_bug_although_all_are_planted() -> None:
 
 
 def test_bug_that_changes_nothing_is_refused() -> None:
-    """Each bug must have an effect. Otherwise a search that does not show it proves nothing."""
+    """No seed can show a bug without an effect, so `check_shown` raises NotShown."""
     idle = PlantedBug(
         name="idle", where="nowhere", what="", rule="", plant=_plant_nothing, space="operations"
     )

@@ -92,7 +92,7 @@ def test_shipped_spaces_are_found_by_their_names() -> None:
 
 
 def test_unknown_name_is_reported_with_a_suggestion() -> None:
-    """In commands a search of a space is called an exploration, and so in the message."""
+    """The commands call a search of a space an exploration, so the message does the same."""
     (problem,) = problems_of("standart")
 
     assert problem.message == "there is no exploration of this name"

@@ -332,6 +332,7 @@ def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
     assert results.verdict is verdict
     outcomes = {report.check: report.outcome for report in results.checks}
     assert outcomes["durable_commits"] is durable
+    # The file places these three nodes on one machine.
     assert set(results.faults[1].nodes) == {
         "broker-1",
         "consumer-readers-2",

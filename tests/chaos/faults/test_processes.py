@@ -108,7 +108,7 @@ def test_failed_power_loss_leaves_no_rule() -> None:
     ],
 )
 def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reason: str) -> None:
-    """Two faults on one process would undo each other: the second one is a miss."""
+    """Two faults on one process would undo each other, so the second one is a miss."""
     run = Injecting({"at": "1s", "fault": "crash", "target": "coordinator-of(readers)"})
     run.runtime.nodes[broker_name(0)] = state
 

@@ -1,9 +1,8 @@
 """The experiment `rolling_bounce`: its callbacks and ownership changes, for any seed.
 
 A group of twelve members reads twelve partitions. Six of the members leave and join again, one
-after the other. A callback tells a member's application which
-partitions the member was assigned, or which were revoked. A partition is handed out when it gets
-another owner.
+after the other. A callback tells a member's application which partitions the member was assigned,
+or which were revoked. A partition is handed out when it gets another owner.
 """
 
 import pytest

@@ -38,7 +38,7 @@ class Cluster:
     """Members that stop and start on request, on a clock that the test moves.
 
     `acts` has the time in seconds, the act ("term", "kill" or "start") and the index of the member.
-    Units: `stopping_takes_us` is the time from SIGTERM to the end; None: the member never ends.
+    `stopping_takes_us` is the time from SIGTERM to the end; None: the member never ends.
     """
 
     states: dict[NodeName, NodeState]
@@ -454,7 +454,10 @@ def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> Non
 
 
 def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> None:
-    """A static member keeps its assignment over a restart, so generation 1 is the only one."""
+    """A static member keeps its assignment over a restart, so generation 1 is the only one.
+
+    Without an instance id each of the two replaced members needs at least one rebalance.
+    """
     dynamic = play_virtual(experiment_with("rollout", start_up="1s"), seed=3)
     static = play_virtual(
         experiment_with("rollout", start_up="1s", instance="reader-{index}"), seed=3

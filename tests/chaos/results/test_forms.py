@@ -1,7 +1,7 @@
 """Manifests of unknown format versions are refused, and the message names the version.
 
 A form is a format version of the directory of a run or of an exploration (a search of many runs):
-the fields of its files and their meaning. The manifest is the file that says what it is.
+the fields of its files and their meaning. The manifest is the file that describes the directory.
 """
 
 import json

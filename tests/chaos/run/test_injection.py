@@ -71,14 +71,14 @@ def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_hea
 def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
     """The pipeline joins the rows by the id (`cause`).
 
-    A row has room for one peer: of a fault of links, it is the first node of `from`. The detail has
-    all nodes.
+    A row has room for one peer, which is here the first node of `from`. The detail has all nodes.
     """
     run = Injecting({**CUT, "from": ["broker(1)", "broker(0)"], "to": ["controller"]})
 
     run.inject()
     run.heal()
 
+    # The three rows: injected, in force, healed.
     assert [(row.cause, row.peer) for row in run.rows] == [("cut-0", "broker-1")] * 3
     detail = run.detail_of(TraceKind.FAULT_INJECTED)
     assert detail["from"] == ["broker-1", "broker-0"]
@@ -94,7 +94,7 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
 def test_members_survive_faults_of_servers_only(
     fault: dict[str, object], members_survive: bool
 ) -> None:
-    """While its members survive, a group needs no rebalance: a check relies on this."""
+    """While its members survive, a group needs no rebalance, and a check relies on this."""
     run = Injecting(fault)
 
     entry = run.inject()

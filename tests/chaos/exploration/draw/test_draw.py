@@ -112,7 +112,10 @@ def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_every_value_of_every_setting_is_drawn() -> None:
-    """Each value that the space lists for a setting must be tried by some seed."""
+    """Some values that the space lists stand for all: each is drawn by several seeds.
+
+    None of the texts below is in the experiment of every seed, so the seeds draw other values, too.
+    """
     texts = [msgspec.json.encode(experiment).decode() for experiment in drawn()]
     for value in (
         '"brokers":5',

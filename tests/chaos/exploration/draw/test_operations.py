@@ -56,7 +56,7 @@ def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) 
 
 
 def test_standard_space_draws_no_operation() -> None:
-    """A new kind of fault would change what each seed of this space draws; documents cite seeds."""
+    """Documents cite seeds of this space; a new kind of fault would change what each seed draws."""
     assert not {"rollout", "scale"} & set(packaged_space("standard").faults.kinds)
 
 

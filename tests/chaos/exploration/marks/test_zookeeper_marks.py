@@ -108,7 +108,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # Two consumers compute from different members.
     "views_apart": (view(1, C0, "m0", zxid=7), view(2, C1, "m0", "m1", zxid=7)),
-    # S2 notifies C0 of a change 0.2 s after S1 has applied it.
+    # S2 notifies C0 of a change 0.2 s after S1 has applied it. The kind of change does not matter.
     "heard_late": (
         txn(1, "0x1", "error", zxid=3),
         (

@@ -387,7 +387,7 @@ def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
     left = shrunk(FakePlay(fails), whole).experiment
 
     assert left.cluster.guards == Guards()
-    assert left.cluster.config.broker_session_timeout_ms == 9_000
+    assert left.cluster.config.broker_session_timeout_ms == 9_000  # Kafka's default
     assert left.groups["readers"].commit_interval_ms is None
     assert left.groups["readers"].config.session_timeout_ms == 20_000
 
