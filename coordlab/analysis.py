@@ -1,15 +1,17 @@
 """Summaries of runs, their analysis with Spark, and the writing of their pages.
 
-A summary has the figures of a run. There are two ways to it: `sum_up` computes it in memory, for a
-run that is not too large; an analysis with Spark computes it together with tables. Spark needs
-Java; if the machine has none, the run can be analysed later. Functions import PySpark, Altair and
-Vega in their bodies, because these imports take a second or two.
+A summary has the figures of a run. `sum_up` computes it in memory, if the run is not too large.
+An analysis computes it with Spark, together with tables. Spark needs Java. On a machine without
+Java, the run can be analysed later.
 
-- The driver is the process that conducts a run.
-- A PastRun is the directory of a run that is over, perhaps because its driver was killed.
-- Its events are the run's trace, merged into one file; the trace has a row for each event.
-- Its tables are current if they are complete and not older than the events.
-- The parameter `master` is Spark's master URL; None means the default one.
+While a run is played, its nodes write a trace, which has a row for each event. At the end of the
+run, the driver (the process that conducts the run) merges the trace into one file of events. The
+tables of a run are current if they are complete and not older than this file.
+
+In all functions, `master` is Spark's master URL. If it is None, Spark runs on this machine.
+
+Functions import PySpark, Altair and Vega in their bodies, because these imports take a second or
+two.
 """
 
 from collections.abc import Sequence
@@ -64,6 +66,7 @@ def salvage(past: PastRun, console: Console) -> None:
     if (past.events / EVENTS_FILE).exists():
         return
     salvaged = salvage_trace(past.path / TRACE_FOLDER, past.events / EVENTS_FILE)
+    # None: no node has written a row.
     if salvaged is None:
         return
     console.print(
@@ -81,11 +84,11 @@ def sum_up(
 ) -> RunSummary | None:
     """Return the summary of a run, computed without Spark; None if it was not computed.
 
-    It is not computed if the run was not completed. It is not computed either if the run has too
-    many rows, or if a Ctrl-C interrupts the computation; a line then says so.
+    A run that was not completed has no summary. There is no summary either if the run has too many
+    rows, or if a Ctrl-C interrupts the computation. In these two cases a message is printed.
 
-    `max_rows`: a smaller limit than the default one, for callers that will compute Spark's tables
-    anyway.
+    `max_rows`: the largest number of rows for which a summary is computed; None: the default. A
+    caller that will compute Spark's tables anyway gives a smaller limit than the default.
     """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
@@ -138,11 +141,13 @@ def analyse_if_needed(
 
     Raises: NoJava if an analysis is needed and impossible; the exceptions of pipeline.run.analyze.
     """
-    # First, because salvaging writes the file of events with which the tables are compared.
+    # `salvage` writes the file of events of a killed run. It must come before `current_summary`,
+    # which compares the age of the tables with the age of this file.
     for run in past:
         salvage(run, console)
     to_analyse = [run for run in past if current_summary(run.path) is None]
     if to_analyse:
+        # Java is missing for all runs or for none. The notice shows the command for the first run.
         notice = java_notice(to_analyse[0].path)
         if notice is not None:
             raise NoJava(notice)
@@ -153,9 +158,9 @@ def analyse_if_needed(
 
 
 def _summary(run: Path) -> RunSummary:
-    """Return the summary that an analysis has just written.
+    """Return the summary of a run that has been analysed, just now or earlier.
 
-    Raises: NotAnalysed if there is no summary.
+    Raises: NotAnalysed if the run has no summary.
     """
     summary = read_summary(run)
     if summary is None:

@@ -79,7 +79,8 @@ SUMMARIES = {
 }
 """The first sentence of each command's help; a test compares them with the commands."""
 _MARGINS = 6
-"""Columns of a line in the list of commands that are neither the name nor the summary."""
+"""Columns of a line in the list of commands that are neither the name nor the summary. click's own
+`format_commands` reserves this number of columns too."""
 
 
 class Commands(click.Group):
@@ -117,7 +118,7 @@ def load_command(name: str) -> click.Command:
 def run_cli(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; print an error that ends the command, once."""
     try:
-        # In `standalone_mode`, click would handle errors itself and exit with codes of its own.
+        # In `standalone_mode`, click would handle errors itself and exit with its own exit codes.
         code = app.main(list(arguments), prog_name=called_as(), standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -126,10 +127,11 @@ def run_cli(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        # Imported only now: `coordlab.errors` imports every layer, for the types of their errors.
+        # `coordlab.errors` imports every package of the lab, which takes time. So it is imported
+        # only here, after an error.
         exit_code: int = import_module("coordlab.errors").print_error(error)
         return exit_code
-    # A command returns its exit code. click returns None if no command ran, as after --help.
+    # A command returns its exit code. If no command ran, for instance with --help, `code` is None.
     return code if isinstance(code, int) else EXIT_PASS
 
 

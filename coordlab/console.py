@@ -1,8 +1,7 @@
 """Output of commands: lines that fit a terminal of any width, rows of a trace, JSON documents.
 
 A line that is too long is wrapped, and its rest is indented; a number stays beside its unit. The
-trace of a run is its recorded rows of events. Of a row's columns, `leader_epoch` is the number of a
-partition's leadership, and `generation` the number of a group's rebalance.
+trace of a run has a row for each event that a node recorded.
 """
 
 import re
@@ -22,27 +21,33 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH = 20
 """Least width to which lines are wrapped; a narrower terminal breaks them itself."""
 NODE_WIDTH = 20
+"""Width of the column of `row_line` that has the node."""
 KIND_WIDTH = 22
-"""Widths of two columns of `row_line`: the node, and the kind of the event."""
+"""Width of the column of `row_line` that has the kind of the event."""
 _COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
 """Columns of a row that are printed after its kind, if they have a value."""
 _COLUMN_WORDS = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
-"""Words before the values of columns with numbers, which nobody would understand alone."""
+"""Words before the values of some columns. These values are numbers, which nobody would understand
+without a word. The generation of a group grows with each rebalance, and the epoch of a partition
+with each change of its leader."""
 
 
 def clock_seconds(time_us: int | None) -> str:
-    """Return a time of the run's clock in seconds to the millisecond; "-" for None."""
+    """Return a time of the run's clock in seconds to the millisecond, for people; "-" for None."""
     return "-" if time_us is None else f"{time_us / 1e6:.3f} s"
 
 
 def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> None:
-    """Print lines; wrap a line that is too long, and indent its rest by two more columns.
+    """Print lines; wrap a line that is too long.
 
-    A line's leading spaces indent all of its parts.
+    If a line begins with spaces, all of its parts begin with these spaces. All parts but the first
+    are indented by two further columns.
     """
     for line in lines:
         text = line.lstrip()
         indent = " " * (len(line) - len(text))
+        # `wrap` does not break a line at a no-break space. Such a space between a number and its
+        # unit keeps them on one line; below, a normal space is printed in its place.
         parts = textwrap.wrap(
             _NUMBER_AND_UNIT.sub(rf"\1{_NO_BREAK}\2", text),
             max(_MIN_WIDTH, console.width - len(indent)),
@@ -90,24 +95,27 @@ def print_document(console: Console, document: object, *, indented: bool = False
 
 
 def clock(time_us: int) -> str:
-    """Return a time of the run's clock to the microsecond, as `--until` takes it."""
+    """Return a time of the run's clock to the microsecond, for pasting after `replay --until`."""
     return f"{time_us / 1e6:.6f}s"
 
 
 def row_words(row: TraceRow) -> str:
     """Return a row as text without aligned columns, for output that will be wrapped."""
-    return " ".join((clock(row.time_us), _life(row), row.kind, *_filled(row)))
+    return " ".join((clock(row.time_us), _node(row), row.kind, *_filled(row)))
 
 
 def row_line(row: TraceRow) -> str:
     """Return a row as a line with aligned columns."""
-    when, life = clock(row.time_us), _life(row)
-    line = f"{when:>13}  {life:<{NODE_WIDTH}} {row.kind:<{KIND_WIDTH}} {' '.join(_filled(row))}"
+    when, node = clock(row.time_us), _node(row)
+    line = f"{when:>13}  {node:<{NODE_WIDTH}} {row.kind:<{KIND_WIDTH}} {' '.join(_filled(row))}"
     return line.rstrip()
 
 
-def _life(row: TraceRow) -> str:
-    """Return the node's name, and its incarnation (the number of its restarts) unless that is 0."""
+def _node(row: TraceRow) -> str:
+    """Return the node's name and incarnation, such as `broker-1/2`.
+
+    The incarnation is the number of the node's restarts. It is left out if it is 0.
+    """
     return row.node if row.incarnation == 0 else f"{row.node}/{row.incarnation}"
 
 

@@ -28,8 +28,12 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 def print_error(error: Exception) -> int:
     """Print on standard error the error that ended a command, and return the exit code.
 
-    It must be called in the `except` block, because for an error of coordlab itself it prints the
-    traceback of the exception that is being handled.
+    A mistake of the user ends with EXIT_BAD_ARGUMENTS, every other error with EXIT_INTERNAL_ERROR.
+    An error that no case below names is a failure of coordlab, and is printed with its traceback.
+    So is an OSError that is not about the disk.
+
+    It must be called in the `except` block, because `format_exc` returns the traceback of the
+    exception that is being handled.
     """
     errors = Console(stderr=True)
     match error:
@@ -49,10 +53,8 @@ def print_error(error: Exception) -> int:
         ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
-        # The cases below are no mistakes of the user, so all of them return EXIT_INTERNAL_ERROR.
         case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
-        # Other errors of the operating system are failures of coordlab, and need a traceback.
         case OSError() if error.filename is not None and is_of_the_disk(error):
             message = f"{error.filename} cannot be written or read: {error.strerror}"
             errors.print(escape(message), highlight=False, soft_wrap=True)

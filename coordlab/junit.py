@@ -8,9 +8,7 @@ A run is a test suite. It has one test case for each check, and the test case `r
 - a check that had nothing to judge is skipped;
 - `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
 
-So all cases pass (or are skipped) if and only if the verdict is pass. A check reports each
-violation as a finding, whose `story` has the events that prove the violation; `led_to` has the
-events before these.
+So the verdict is pass if and only if no test case is a failure or an error.
 
 The document follows the schema that Jenkins publishes (junit-10.xsd). Some tools have stricter
 schemas, so the elements are in the order that the stricter ones demand.
@@ -30,6 +28,7 @@ from results_schema.results import CheckOutcome, CheckReport, Results, RunOutcom
 RUN_CASE = "run"
 """The test case of the run itself."""
 _SUITE = "coordlab"
+"""The name of the whole document, and the first part of the names of suites."""
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot hold, not even escaped."""
 
@@ -38,11 +37,13 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 class Case:
     """One test case.
 
-    - `kind`: the name of the XML element for the outcome: `failure`, `error` or `skipped`. None for
-      a passed case, which has no such element.
-    - `message`: the attribute of that element: one line.
-    - `story`: the text of that element.
-    - `type`: the attribute of a failure or error: a word such as `violated` or `interrupted`.
+    In JUnit's XML, an element `failure`, `error` or `skipped` inside a test case says its outcome.
+    A passed case has no such element.
+
+    - `kind`: the name of the element; None for a passed case.
+    - `message`: the attribute `message` of the element, which is one line.
+    - `story`: the text of the element.
+    - `type`: the attribute `type` of a failure or an error: a word such as `violated`.
     """
 
     name: str
@@ -59,8 +60,9 @@ class Suite:
     A search (`coordlab explore`) plays experiments that it draws from a file, the space.
 
     - `name`: the name of the experiment or of the space.
-    - `started_at`, `host`: from the manifest, the file of a run directory that says what the run
-      is. None and "" for a run that failed before it wrote one.
+    - `properties`: facts about the run, such as its seed.
+    - `started_at`, `ended_at`, `host`: values of the manifest, the file of a run directory that
+      says what the run is. A run that failed early has no manifest; its values are None and "".
     """
 
     name: str
@@ -112,7 +114,7 @@ def suite_of_run(
 ) -> Suite:
     """Return the suite of a run with results.
 
-    `name`: the suite's name; None: the experiment's.
+    `name`: the suite's name. If it is None, the suite has the name of the experiment.
     """
     properties = {
         "experiment": manifest.experiment,
@@ -129,7 +131,7 @@ def suite_of_run(
     return Suite(
         name=name or manifest.experiment,
         cases=[_case_of_run(results), *map(_case_of_check, results.checks)],
-        # Some runs lack a value, for instance a run in real time the digest.
+        # Properties without a value are left out. For instance, a run in real time has no digest.
         properties={key: value for key, value in properties.items() if value},
         started_at=manifest.started_at,
         ended_at=manifest.ended_at,
@@ -195,7 +197,11 @@ def _case_of_check(check: CheckReport) -> Case:
 
 
 def _violation_message(check: CheckReport) -> str:
-    """Return the message about a violated check: its first finding, and the number of others."""
+    """Return the message about a violated check: its first finding, and the number of others.
+
+    A finding is one violation. `findings` has only the first findings of the check, perhaps none;
+    `findings_total` is the number of all.
+    """
     if not check.findings:
         return f"violated {check.findings_total} times"
     more = check.findings_total - 1
@@ -203,10 +209,14 @@ def _violation_message(check: CheckReport) -> str:
 
 
 def _story_lines(check: CheckReport) -> Iterable[str]:
-    """Yield the lines of all findings of a check."""
+    """Yield the lines of the findings of a check.
+
+    A finding has its `summary`, and in `story` the events that prove the violation. `led_to` has
+    earlier events, which are the cause.
+    """
     for finding in check.findings:
         yield finding.summary
-        # Without earlier events there is only one list, which needs no heading.
+        # If `led_to` is empty, there is only the list of `story`, which then needs no heading.
         if finding.led_to:
             yield "  what led to it:"
             yield from (f"  {describe_row(row)}" for row in finding.led_to)
@@ -272,6 +282,7 @@ def _add_case(suite: ET.Element, case: Case, *, classname: str, run_duration: st
         outcome = ET.SubElement(element, case.kind, {"message": _clean(case.message)})
         if case.kind != "skipped":
             outcome.set("type", case.type)
+        # An element whose text is None is written as one tag, `<skipped ... />`.
         outcome.text = _clean(case.story) or None
 
 
@@ -280,7 +291,7 @@ def _seconds(suite: Suite) -> float:
     if suite.started_at is None or suite.ended_at is None:
         return 0.0
     began, ended = map(datetime.fromisoformat, (suite.started_at, suite.ended_at))
-    # If the machine's clock was set back meanwhile, the difference is negative.
+    # The difference is negative if the machine's clock was set back during the run.
     return max((ended - began).total_seconds(), 0.0)
 
 

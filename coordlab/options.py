@@ -4,9 +4,8 @@ A command that passes its options to other functions declares them as fields of 
 their types. `as_one` builds the dataclass from the values that click (the library for command
 lines) has converted.
 
-A run's name is its path below the folder of runs. A PastRun is the directory of a run, also of one
-in progress. A schedule is an experiment with its seed; the two determine a run in virtual time (a
-simulated clock). A space is a file from which `explore` draws an experiment for each seed.
+A run's name is its path below the folder of runs. A PastRun is the directory of a run that is over
+or in progress.
 """
 
 import dataclasses
@@ -30,7 +29,10 @@ from coordlab.program import called_as
 from coordlab.seed_names import seed_directories
 
 DEFAULT_SPACE = "standard"
+"""Name of the space that comes with coordlab. A space is a file from which `explore` draws an
+experiment for each seed."""
 Command = TypeVar("Command", bound=Callable[..., Any])
+"""The type of the function that a click option decorates."""
 
 runs_option = click.option(
     "--runs",
@@ -91,7 +93,10 @@ def group_with_examples(*examples: str) -> type[click.Group]:
 
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """Write a section with one line for each example, in the words of this command line."""
+    """Write a section with one line for each example.
+
+    A line begins with the program as the user has called it, so that it can be pasted.
+    """
     with formatter.section("Examples"):
         for example in examples:
             formatter.write(f"{' ' * formatter.current_indent}{called_as()} {example}\n")
@@ -111,7 +116,8 @@ def space_option(drawn: str = "a seed") -> Callable[[Command], Command]:
 def junit_option(help_end: str) -> Callable[[Command], Command]:
     """Return the option `--junit`, which names a file to write.
 
-    `help_end`: the rest of the help's sentence. It begins with its own blank or comma.
+    `help_end`: the end of the sentence "Write JUnit XML for CI" in the help text. It begins with a
+    blank or a comma.
     """
     return click.option(
         "--junit",
@@ -170,7 +176,8 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
 
     Raises: NotARun if there is no such run; the message has the most similar known name.
     """
-    # A path from the working directory, or else the name of a run, which is a path below `root`.
+    # `name` can be a path from the working directory. If there is no such run, it can be the name
+    # of a run, which is a path below `root`.
     for path in (name, root / name):
         if path.is_dir():
             return (open_run(path),)

@@ -30,9 +30,9 @@ EXIT_OUTPUT_CLOSED = 141
 """128 + 13. A shell reports this code for a process that wrote into a closed pipe: signal 13,
 SIGPIPE, ended it."""
 _CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
-"""Errors of a write to a closed pipe, socket or terminal (EIO)."""
+"""Errors of a write to a pipe, socket or terminal that is closed. A terminal's error is EIO."""
 _NAMES = {1: "standard output", 2: "standard error"}
-"""By file descriptor."""
+"""The name of each of the two file descriptors."""
 
 
 class Output:
@@ -122,7 +122,7 @@ class Output:
         )
 
     def _hang_up(self, _signal: int, _frame: FrameType | None) -> None:
-        """Handle SIGHUP as a write to the closed terminal."""
+        """Handle SIGHUP as if standard output (1) was the closed terminal, and a write failed."""
         self.lose(1, OSError(errno.EIO, os.strerror(errno.EIO)))
 
 

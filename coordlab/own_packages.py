@@ -29,7 +29,10 @@ def package_root() -> Path:
 
 
 def foreign_packages() -> tuple[str, ...]:
-    """Return an error text for each own package that is missing or would come from elsewhere."""
+    """Check the own packages. Return an error text for each one that is missing or foreign.
+
+    A package is foreign if Python would import it from another folder than `package_root`.
+    """
     root = package_root()
     problems = []
     for name in OWN_PACKAGES:

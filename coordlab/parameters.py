@@ -2,7 +2,7 @@
 
 click (the library for command lines) calls `convert` with the text from the command line, or else
 with the option's default, which can have the final type already. `fail` raises click's error, which
-names the option and ends the command.
+names the option and ends the command. click shows a type's `name` in the help text.
 """
 
 import re
@@ -94,7 +94,8 @@ class SomeOf(click.ParamType[tuple[str, ...]]):
     name = "words"
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = {word.lower(): word for word in words}  # as given, by their lower case
+        self._words = {word.lower(): word for word in words}
+        """By the word in lower case: the word as the command's author wrote it."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -147,7 +148,8 @@ class Seeds(click.ParamType[tuple[int, ...]]):
                     param,
                     ctx,
                 )
-            # This is checked before the dict of the range is built, which could be huge.
+            # The check comes before the dict of the range is built, because the dict could be huge.
+            # So a seed of the range that is in `seeds` already counts twice here.
             if len(seeds) + last - first + 1 > MAX_SEEDS:
                 self.fail(
                     f"expected at most {MAX_SEEDS:,} seeds, got more in `{value}`", param, ctx
@@ -157,7 +159,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
 
 
 class TimeScale(click.ParamType[float]):
-    """Speed of the run's clock, as a multiple of a real clock's."""
+    """Speed of the run's clock. At 2, this clock counts two seconds in each real second."""
 
     name = "number"
 

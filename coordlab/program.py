@@ -24,7 +24,7 @@ def called_as() -> str:
 
     It is PROGRAM if the process was started in another way, for instance by a test.
     """
-    # The command line with the interpreter and its options.
+    # The words of the command line from the interpreter on: python, its options, the rest.
     words = sys.orig_argv
     if words[1:3] == ["-m", "coordlab"]:
         return shlex.join(words[:3])

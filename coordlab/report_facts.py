@@ -1,16 +1,12 @@
 """`facts_of`: the facts of a run that its report needs, and that are not in Spark's tables.
 
 The facts come from the JSON files of the run, and from the package `chaos`, which knows the
-promises, the defaults, and the form of an experiment file. If a JSON file is missing or damaged,
-the report lacks its facts, but is written: runs that failed or were killed need a report most.
+promises, the defaults, and the form of an experiment file. A run that failed or was killed needs a
+report more than others, and often lacks a file. So if a JSON file is missing or damaged, the report
+is written without its facts.
 
-- Manifest: the file of a run that says what it is. `manifest.config` is the whole experiment as
-  plain data.
-- Journal: the file with an entry for each fault of the plan, with its times and nodes.
-- Losses: sentences about missing parts of the trace (the run's recorded events) and about damaged
-  files.
-- Promise: the sentence about Kafka that a check verifies.
-- Coordinator: the broker that manages a group's members, or the code with which it does so.
+The manifest is the file of a run that says what the run is. `manifest.config` in it is the whole
+experiment as plain data.
 """
 
 from collections.abc import Mapping
@@ -38,12 +34,17 @@ _COORDINATORS = {
     False: f"the Scala coordinator of Apache Kafka {KAFKA_VERSION}, {_COORDINATOR_SWITCH}=false",
     True: f"Kafka's Java coordinator, {_COORDINATOR_SWITCH}=true",
 }
-"""Kafka has two implementations of the coordinator. The switch, a setting of the brokers, chooses
-one."""
+"""By value of the switch, which is a setting of the brokers: the implementation of the group
+coordinator that brokers with this value use."""
 
 
 def facts_of(past: PastRun) -> RunFacts:
-    """Return the facts about a run."""
+    """Return the facts about a run.
+
+    - `losses` are sentences about damaged files, and about missing parts of the trace (the events
+      that the run recorded).
+    - `promises` has, for each check, the sentence about Kafka that the check verifies.
+    """
     manifest = past.manifest
     results, results_problems = _results(past)
     entries, journal_problems = _entries(past, results)
@@ -105,8 +106,9 @@ def _entries(
 ) -> tuple[tuple[JournalEntry, ...], tuple[str, ...]]:
     """Return an entry for each fault of the plan, and a sentence if the journal is damaged.
 
-    The entries come from the journal. If it has none, they come from the results, or else from the
-    plan. An entry from the plan says that its fault was not injected.
+    The journal is the file in which a run records the times and nodes of each fault. If it has no
+    entries, they come from the results, or else from the plan. An entry from the plan says that its
+    fault was not injected.
     """
     damage: tuple[str, ...] = ()
     entries: tuple[JournalEntry, ...] = ()
@@ -121,7 +123,8 @@ def _entries(
 
 def _planned(fault: PlannedFault) -> JournalEntry:
     """Return the entry of a fault that was not injected."""
-    # The plan of another version can have a kind of fault that this version does not know.
+    # The plan of another version can have a kind of fault that this version does not know. Such a
+    # kind counts as not momentary.
     kind = FAULT_KINDS.get(fault.fault)
     return JournalEntry.of(fault, momentary=kind is not None and kind.momentary)
 

@@ -41,7 +41,7 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """The words that name the schedule, as they are typed."""
+        """The words that name the schedule, quoted for a shell."""
         return shlex.join(self.words)
 
     @property
@@ -78,6 +78,8 @@ def named_schedule(word: str, space: str) -> Schedule:
         grown = grow(load_space(space), lineage)
         return Schedule(
             experiment=grown.experiment,
+            # The seed of a run decides the latencies of its network. A mutation can keep the
+            # parent's, so this seed is not always the last number of the lineage.
             seed=grown.network_seed,
             # Without `--space`, a command reads a seed as a seed of the default space.
             words=(word,) if space == DEFAULT_SPACE else (word, "--space", space),

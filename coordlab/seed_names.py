@@ -54,10 +54,10 @@ def seeds_words(ranges: str) -> str:
 
 def seed_ranges(seeds: Iterable[int]) -> str:
     """Return seeds in the format of `--seeds`, sorted: `1..5,9`."""
-    ranges: list[list[int]] = []  # each has seeds without a gap
+    ranges: list[list[int]] = []  # each is a list of successive seeds
     for seed in sorted(seeds):
         if ranges and seed == ranges[-1][-1] + 1:
             ranges[-1].append(seed)
         else:
             ranges.append([seed])
-    return ",".join(f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in ranges)
+    return ",".join(f"{part[0]}..{part[-1]}" if len(part) > 1 else str(part[0]) for part in ranges)

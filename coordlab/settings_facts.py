@@ -12,8 +12,6 @@ also read runs of other versions of coordlab. A setting that only the run's vers
 without a default. A setting that only this version knows is not listed.
 
 Each section of the file has a class, a msgspec struct; the fields of the struct have the defaults.
-Late members are members that join a group during the run. Their definition can replace settings of
-the group.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,8 +30,9 @@ LAB = "lab"
 TOP_SECTION = "experiment"
 """Section of settings at the top level of the file."""
 FROM_STEADY = "after the steady state"
-"""Text after the time at which late members join. That time counts from the steady state, the
-moment at which the whole cluster is up and its groups are Stable."""
+"""Words that are appended to the time at which late members (members that join a group during the
+run) join. That time counts from the steady state, the moment at which the whole cluster is up and
+its groups are Stable."""
 NOT_SET = "not set"
 _NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
 """Keys at the top level that are not settings. The report shows them elsewhere."""
@@ -49,9 +48,10 @@ _LAB_SETTINGS = frozenset({"isolate", "checks"})
 def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
     """Return the settings of an experiment, in the file's order. `config`: the plain data.
 
-    A setting of late members is returned only if it differs from their group's. The name of a
-    section is a path in the file, such as `groups.readers.config`. For settings that Kafka does not
-    have it is `lab` and a path, such as `lab.cluster.links`.
+    The definition of late members can replace settings of their group. A setting of late members
+    is returned only if it differs from the group's setting. The name of a section is a path in the
+    file, such as `groups.readers.config`. For settings that Kafka does not have, `lab` stands
+    before the path, as in `lab.cluster.links`.
     """
     settings = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
     return tuple(_settings(_without_unused(settings), Experiment, ""))
@@ -122,12 +122,12 @@ def _settings(
             # A list of sections, which get numbers in their paths.
             below += [(item, inner, f"{path}[{index}]") for index, item in enumerate(value)]
         elif inner is None or value not in ((), [], None):
-            # A plain value. `inner` is the struct of a key that holds sections. The condition
-            # excludes such a key if it is not set (None) or has an empty list.
+            # The value is a plain value. A key for sections (`inner` is their struct) has no plain
+            # value: if it has no section, its value is None or an empty list, and is left out.
             yield SettingFact(
                 section=_listed_in(section, name),
                 name=name,
-                value=_with_origin(struct, name, setting_text(value)),
+                value=_with_from_steady(struct, name, setting_text(value)),
                 default=None
                 if field is None or field.required
                 else setting_text(msgspec.to_builtins(field.default)),
@@ -147,8 +147,8 @@ def _listed_in(section: str, name: str) -> str:
     return section or TOP_SECTION
 
 
-def _with_origin(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
-    """Return a value. If it is a time that counts from the steady state, add a text saying so."""
+def _with_from_steady(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
+    """Return a value, with FROM_STEADY after it if it is the time at which late members join."""
     return f"{value} {FROM_STEADY}" if struct is LateMembersDefinition and name == "at" else value
 
 

@@ -23,7 +23,7 @@ def terminate_as_ctrl_c() -> Iterator[None]:
     """
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        # `raise_signal` raises no exception. It sends the signal, like the C function `raise`.
+        # Despite its name, `raise_signal` raises no exception: it sends the signal to this process.
         signal.raise_signal(signal.SIGINT)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -19,7 +19,7 @@ from chaos.standing.registry import FOLDER, NoCluster, find_cluster
 from coordlab.program import called_as
 
 DEFAULT_RUNS = "runs"
-"""The same default as that of `coordlab.options.runs_option`."""
+"""The same default as that of `coordlab.options.runs_option`, which imports too much."""
 A = TypeVar("A")  # type of a request's answer
 Command = TypeVar("Command", bound=Callable[..., int])
 
@@ -73,6 +73,7 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
     answer: Answer = cluster.ask(request)
     if isinstance(answer, OrderRefusal):
         raise Refused(answer)
+    # Each request has one type of answer. Another type is a bug in `up`, or another version of it.
     if not isinstance(answer, expected):
         raise TypeError(f"expected {expected.__name__} of {cluster.name}, got {answer!r}")
     return answer

@@ -1,9 +1,7 @@
 """The checks of a run on a terminal: outcome, what each check saw, and its findings.
 
-A finding is a violation that a check reports. Its `story` has the events that prove the violation;
-`led_to` has the events before these. The figures of a check are the numbers of things that it saw,
-such as records. A check keeps only its first findings, in `findings` and in results.json.
-`findings_total` counts all of them.
+The figures of a check are the numbers of the things that it saw, such as records. A finding is a
+violation that a check reports.
 """
 
 from collections.abc import Iterator
@@ -24,7 +22,9 @@ _CHECK_STYLES = {
     CheckOutcome.NOTHING_SEEN: "dim",
 }
 _MAX_STORY_LINES = 12
+"""Limit of the events that are printed to prove a violation."""
 _MAX_FINDINGS = 5
+"""Limit of the findings that are printed for each check."""
 _NARROW = 70
 """Least width of a terminal for the table. On a narrower terminal, a cell of the table would have
 room for only one word in each line."""
@@ -53,7 +53,7 @@ def _table_of(checks: tuple[CheckReport, ...]) -> Table:
         table.add_row(
             _words(check.check),
             Text(check.outcome.words, style=_CHECK_STYLES[check.outcome]),
-            Text("\n".join(filter(None, ("; ".join(check_figures(check)), check.note)))),
+            Text("\n".join(_seen(check))),
         )
     return table
 
@@ -61,15 +61,29 @@ def _table_of(checks: tuple[CheckReport, ...]) -> Table:
 def _lines_of(check: CheckReport) -> Iterator[str]:
     """Yield the cells of a check's row as lines, for a narrow terminal."""
     yield f"{_words(check.check)}: {check.outcome.words}"
-    yield from (f"  {text}" for text in ("; ".join(check_figures(check)), check.note) if text)
+    yield from (f"  {text}" for text in _seen(check))
+
+
+def _seen(check: CheckReport) -> Iterator[str]:
+    """Yield the figures of a check as one text, then its note, if the check has them."""
+    figures = "; ".join(check_figures(check))
+    if figures:
+        yield figures
+    if check.note:
+        yield check.note
 
 
 def _print_findings(console: Console, check: CheckReport) -> None:
-    """Print the first findings of a check. Only the first of them is printed with its story."""
-    for place, finding in enumerate(check.findings[:_MAX_FINDINGS]):
+    """Print the first findings of a check. Only the first of them is printed with its events.
+
+    The `story` of a finding has the events that prove the violation; `led_to` has earlier events,
+    which are the cause. A check keeps only its first findings, in `findings` and in results.json;
+    `findings_total` counts all of them.
+    """
+    for index, finding in enumerate(check.findings[:_MAX_FINDINGS]):
         print_lines(console, [f"{check.check}: {finding.summary}"], style="red")
-        # All findings of a check are of the same kind, so one story explains them all.
-        if place > 0:
+        # All findings of a check are of the same kind, so the events of one explain them all.
+        if index > 0:
             continue
         if finding.led_to:
             print_lines(console, ["  what led to it:"], style="dim")

@@ -2,10 +2,11 @@
 
 A column is one run, or several runs with the same settings. The headings of columns are letters, so
 that the columns stay narrow; a list above the tables explains the letters. Columns that do not fit
-into the terminal's width follow in another table below. A place is the number of a column, from 0.
+into the terminal's width follow in another table below.
 
 A ComparisonRow is one figure, with a text for each column. The figure is about the time after one
-fault, or, if `fault` is None, about the whole runs.
+fault. If `fault` is None, the figure is about the whole runs. In this module, the place of a column
+is its number, counted from 0.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,6 +55,7 @@ def print_comparison(
     in_full = len(comparison.faults) <= _MAX_FAULTS_IN_FULL
     for fault in (*comparison.faults, None):  # None: figures of the whole runs
         rows = [row for row in comparison.rows if row.fault == fault]
+        # If there are many faults, equal figures after a fault are left out.
         shown = [row for row in rows if in_full or row.differs or fault is None]
         if rows:
             title = "the runs as a whole" if fault is None else f"after {fault}"
@@ -100,7 +102,7 @@ def _print_block(
 def _with_groups(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow, str | None]]:
     """Yield each row with the heading that goes before it, or with None.
 
-    The first row of a group of figures has a heading.
+    A `group` is a group of figures, not of consumers. Its first row has a heading.
     """
     group_before = None
     for row in rows:

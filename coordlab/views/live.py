@@ -36,7 +36,8 @@ class LiveView(Generic[P]):
     ) -> None:
         """Set up the view.
 
-        - `render`: returns the panel. Before the first progress it is called with None.
+        - `render`: returns the panel. Before the first progress it is called with None. It is a
+          public attribute, for tests.
         - `lines`: yields the lines to print for a progress.
         """
         self.render = render

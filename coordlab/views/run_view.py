@@ -5,16 +5,10 @@ cluster is large: the panel names unusual brokers, groups and faults, and only c
 Without a terminal, the view prints a line for each change of a stage or a fault, and for each
 finding (a violation that a check reports).
 
-- Progress: the state of the whole run at one moment. The runner (the code that conducts the run)
-  gives one to the view again and again. `waiting_for` has the conditions of the present stage that
-  are not fulfilled yet.
-- Journal entry: a fault, with its times and the nodes that it hit. Its fate is its state in words.
-  Most entries are of the plan; an entry "by accident" is about a machine that was lost or silent.
-- Coordinator: the broker that manages a group's members. A generation is the number of a group's
-  rebalance, in which the members get new partitions.
-- Quiet group: a group that is Stable (not in a rebalance) and has exactly one coordinator.
-- Fenced broker: a broker that runs, but that the controller (which manages the cluster) does not
-  regard as alive.
+The runner (the code that conducts the run) calls the view again and again with a Progress, which
+describes the state of the whole run at one moment. The faults in it are the entries of the run's
+journal: each entry is a fault, with its times and the nodes that it hit. An entry "by accident" is
+not of the plan: it is about a machine that was lost or silent.
 """
 
 from collections import Counter
@@ -47,10 +41,13 @@ _NARROW = 70
 _MAX_BROKERS = 8
 """Limit of the brokers that are named one by one. If there are more, they are grouped by state."""
 _MAX_GROUPS = 12
+"""Limit of the groups that are shown. If there are more, the others are counted."""
 _MAX_FAULTS = 8
+"""Limit of the faults that are shown. If there are more, the others are counted."""
 _MAX_PLANNED = 3
 """Limit of the planned faults that are shown, if there are more than _MAX_FAULTS faults."""
 _MAX_FINDINGS = 3
+"""Limit of the findings that are shown. Only the latest are shown."""
 _MAX_ABSENT = 6
 """Limit of the controllers and clients that are named as not up."""
 _MAX_WAITING = 3
@@ -85,7 +82,8 @@ class RunLines:
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""
         for fault in progress.faults:
-            # The note of an accident changes when the machine answers again.
+            # The state of an accident is in its note. The note changes when the machine answers
+            # again.
             new_fate = (fault.note or "") if fault.is_by_accident else fate(fault)
             is_known = self._yielded_fates.get(fault.fault_id) == new_fate
             if fault.outcome is FaultOutcome.PLANNED or is_known:
@@ -136,6 +134,7 @@ def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
     for finding in progress.findings[-_MAX_FINDINGS:]:
         parts.append(Text(f"{finding.check} is violated: {finding.summary}", style="bold red"))
     if progress.waiting_for:
+        # The stage ends when these conditions are fulfilled.
         waiting = "; ".join(progress.waiting_for[:_MAX_WAITING])
         more = len(progress.waiting_for) - _MAX_WAITING
         waiting += f"; and {more} more" if more > 0 else ""
@@ -194,9 +193,13 @@ def brokers_line(status: ClusterStatus) -> Text:
 
 
 def broker_words(status: ClusterStatus) -> dict[int, str]:
-    """Return a word for the state of each broker: the state of its node, or `down` or `fenced`."""
+    """Return a word for the state of each broker: the state of its node, or `down` or `fenced`.
+
+    A fenced broker runs, but the controller, which manages the cluster, does not regard it as
+    alive.
+    """
     words = {}
-    for broker_id in sorted(dict.fromkeys((*status.brokers_fenced, *status.brokers_alive))):
+    for broker_id in sorted({*status.brokers_fenced, *status.brokers_alive}):
         word = str(status.nodes.get(broker_name(broker_id), NodeState.UP))
         if not status.brokers_alive.get(broker_id, False):
             word = "down"
@@ -226,7 +229,7 @@ def absent_line(status: ClusterStatus) -> Text | None:
 
     Brokers have their own line, `brokers_line`.
     """
-    brokers = {broker_name(broker_id): None for broker_id in status.brokers_alive}
+    brokers = {broker_name(broker_id) for broker_id in status.brokers_alive}
     absent = [
         f"{node} {state}"
         for node, state in status.nodes.items()
@@ -240,7 +243,10 @@ def absent_line(status: ClusterStatus) -> Text | None:
 
 
 def groups_view(status: ClusterStatus, width: int) -> RenderableType:
-    """Return the groups. If there are more than _MAX_GROUPS, begin with those not quiet."""
+    """Return the groups with their coordinators (the brokers that manage the group's members).
+
+    If there are more than _MAX_GROUPS, the groups that are not quiet come first (`_is_quiet`).
+    """
     members: dict[str, list[MemberStatus]] = {}
     for member in status.members.values():
         members.setdefault(member.group_id, []).append(member)
@@ -276,7 +282,12 @@ _Row = tuple[str, GroupStatus | None, tuple[str, ...]]
 
 
 def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:
-    """Return whether exactly one broker coordinates the group, and the group is Stable there."""
+    """Return whether exactly one broker coordinates the group, and the group is Stable there.
+
+    A Stable group is not in a rebalance.
+
+    `coordinators`: the group as each of its coordinators knows it.
+    """
     return [group.state for group in coordinators] == ["Stable"]
 
 
@@ -339,7 +350,7 @@ def _state(group: GroupStatus) -> Text:
 def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> RenderableType:
     """Return the faults. If there are more than _MAX_FAULTS, show those near the present moment."""
     shown = _notable(faults)
-    # Compared by identity, which is faster than comparing all fields of two entries.
+    # `is` is faster here than `==`, which would compare all fields of two entries.
     hidden = [fault for fault in faults if not any(fault is other for other in shown)]
     parts: list[RenderableType] = (
         [_fault_table(shown, now_us, width)]
@@ -369,7 +380,7 @@ def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
     chosen = in_force[-_MAX_FAULTS:]
     chosen += planned[:_MAX_PLANNED]
     room = _MAX_FAULTS - len(chosen)
-    # Without the condition, `over[-0:]` would be the whole list if there is no room.
+    # If `room` is 0, nothing of `over` is chosen, but `over[-0:]` would be the whole list.
     chosen = (chosen + over[-room:]) if room > 0 else chosen[:_MAX_FAULTS]
     ids = {fault.fault_id for fault in chosen}
     return [fault for fault in faults if fault.fault_id in ids]

@@ -4,12 +4,8 @@ On a terminal the view is a panel of brokers, groups, members, faults and findin
 checks report). The panel is drawn again and again. Elsewhere, the view prints a line for each
 change of a broker, a group, a fault or a stage, and for each finding.
 
-- A progress is the state of the whole run at one moment. Its `faults` are the entries of the
-  journal, one for each fault.
-- The word of a broker is its state, such as `up` or `fenced`. A fenced broker runs, but the
-  controller (which manages the cluster) does not regard it as alive.
-- A coordinator is the broker that manages a group's members. A group can have two for a short time.
-- A generation is the number of a group's rebalance.
+A Progress describes the state of the whole run at one moment. Its `faults` are the entries of the
+run's journal, one for each fault.
 """
 
 from collections.abc import Iterator
@@ -18,6 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from chaos.run.runner import Progress
+from cluster.runtime import GroupStatus
 from coordlab.views.live import LiveView
 from coordlab.views.run_view import (
     RunLines,
@@ -83,8 +80,8 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
 def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
     """Return the faults to show, in the journal's order.
 
-    A fault is over if it hit and has no effect any more. Of these faults only the latest
-    _MAX_PAST_FAULTS are shown. All other faults are shown, also those that missed or failed.
+    A fault is over if it hit and is not in force any more. Of the faults that are over, only the
+    latest _MAX_PAST_FAULTS are shown. All other faults are shown, also those that missed or failed.
     """
     over = [fault for fault in faults if not fault.in_force and fault.outcome is FaultOutcome.HIT]
     shown_ids = {fault.fault_id for fault in over[-_MAX_PAST_FAULTS:]}
@@ -101,8 +98,8 @@ class StandingLines:
     def __init__(self) -> None:
         self._run_lines = RunLines()
         self._brokers: dict[int, str] = {}
-        """Each broker's word in the last progress. A broker without an entry counts as `up`, so
-        that the first progress has no line for a broker that is up."""
+        """The state of each broker in the last progress: a word such as `up`. A broker without an
+        entry counts as `up`, so that the first progress has no line for a broker that is up."""
         self._groups: dict[str, str] = {}
         """Text of each group in the last progress."""
         self._refused: dict[str, None] = {}
@@ -123,12 +120,9 @@ class StandingLines:
             if refused not in self._refused:
                 self._refused[refused] = None
                 yield timed(progress.time_us, f"{refused}; the connection was closed")
+        # A group has a text for each broker that coordinates it. For a short time these can be two.
         groups = {
-            group_id: "; ".join(
-                f"{group.state} at broker {group.coordinator}, generation {group.generation:,}, "
-                f"{_members(len(group.members))}"
-                for group in coordinators
-            )
+            group_id: "; ".join(map(_group_text, coordinators))
             for group_id, coordinators in progress.status.groups.items()
         }
         for group_id in sorted({**self._groups, **groups}):
@@ -138,6 +132,10 @@ class StandingLines:
             self._groups[group_id] = text
 
 
-def _members(count: int) -> str:
-    """Return a number of members as text."""
-    return "1 member" if count == 1 else f"{count:,} members"
+def _group_text(group: GroupStatus) -> str:
+    """Return a text on a group as one of its coordinators knows it."""
+    count = len(group.members)
+    members = "1 member" if count == 1 else f"{count:,} members"
+    return (
+        f"{group.state} at broker {group.coordinator}, generation {group.generation:,}, {members}"
+    )
