@@ -180,7 +180,7 @@ def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
         await lab.seconds(1)
         assert await metadata(may_create=False) == unknown
         assert await metadata(may_create=True) == unknown
-        await lab.seconds(1)
+        await lab.seconds(1)  # the topic is created
         # By default (num.partitions) a new topic has one partition.
         assert await metadata(may_create=False) == (ErrorCode.NONE, 1)
 

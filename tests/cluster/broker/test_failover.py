@@ -81,7 +81,7 @@ def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
     async def story(lab: BrokerLab) -> tuple[int, int]:
         await lab.kill(OLD)
         await lab.until(moved)
-        await lab.seconds(1)
+        await lab.seconds(1)  # both phases end
         (fenced,) = lab.events(TraceKind.BROKER_FENCED)
         (led,) = _of_epoch_1(lab.events(TraceKind.BECAME_LEADER))
         (loaded,) = _of_epoch_1(lab.events(TraceKind.LOAD_COMPLETED))

@@ -190,9 +190,9 @@ def test_completion_of_a_transaction_waits_behind_a_load() -> None:
         await tx.commit_offset(GC, GROUP, 41)
 
         await lab.runtime.ask_as_admin(move_leader, offsets_partition(other), BrokerId(GC))
-        await lab.seconds(0.5)
+        await lab.seconds(0.5)  # the load of 3 s begins
         assert await tx.end(TC) is NONE
-        await lab.seconds(0.5)
+        await lab.seconds(0.5)  # the marker is written, and its completion waits
 
         pending = await fetched(lab, GC, GROUP)
         assert not isinstance(pending, ErrorCode)

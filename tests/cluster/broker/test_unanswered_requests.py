@@ -103,7 +103,7 @@ def test_request_that_a_node_still_holds_is_no_violation() -> None:
 
     async def story(lab: BrokerLab) -> None:
         fetch = send(lab, broker_name(BROKER), FETCH)
-        await lab.seconds(1)
+        await lab.seconds(1)  # less than the max_wait_ms of the Fetch, 5 s
         lab.runtime.check_invariants()
         assert not fetch
         for follower in (1, 2):

@@ -82,6 +82,7 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
         await runtime.sleep(away_s * SECOND)
         await runtime.restart(CONTROLLER)
 
+    # The wait is longer than the full session of 9 s, at whose end a broker would be fenced.
     rows, status = play(lose, after_s=25)
     assert of_kinds(rows, *BROKER_EVENTS, "rebalance_started", "commit_failed") == []
     assert largest_commit_gap_us(rows) < GAP_US_MAX

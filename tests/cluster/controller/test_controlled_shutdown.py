@@ -182,6 +182,6 @@ def test_shutdown_continues_under_a_restarted_controller() -> None:
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)
-    restarted.broker_epochs = lab.broker_epochs
+    restarted.broker_epochs = lab.broker_epochs  # a heartbeat with another epoch is stale
     assert restarted.heartbeat(0, want_shut_down=True).should_shut_down
     assert restarted.broker(0).fenced

@@ -46,7 +46,7 @@ def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)
-    restarted.broker_epochs = lab.broker_epochs
+    restarted.broker_epochs = lab.broker_epochs  # a heartbeat with another epoch is stale
     end_before = restarted.log.log_end_offset
     restarted.heartbeat(0, want_shut_down=True)  # the controller writes a record for this
     assert [epoch.epoch for epoch in restarted.log.epochs.entries()] == [1, 2]

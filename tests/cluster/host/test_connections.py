@@ -7,8 +7,9 @@
 - An EchoServer answers heartbeats without delay, except those of the groups in `parked_groups`. It
   answers these at `release()`.
 - Each request has a group of its own, by which the test recognizes it.
-- `lab` has the hosts, on a network with a latency of LATENCY_US. `lab.lose` selects frames that
-  the network drops.
+- `lab` has the hosts, on a simulated clock and a network with a latency of LATENCY_US.
+  `lab.run_for(n)` advances the clock by n microseconds. `lab.lose` selects frames that the network
+  drops.
 """
 
 import pytest

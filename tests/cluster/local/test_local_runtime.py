@@ -310,7 +310,7 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
 
 
 def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:
-    """A bug of ours in a node must end the run, or its effects would look like Kafka's behaviour.
+    """A bug of ours in a node must end the run, or it would look like a behaviour of Kafka.
 
     The experiment is cancelled, and cleans up before `run` raises.
     """

@@ -153,6 +153,7 @@ def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["stop"] = OSError("planted")
         await lab.lives.shut_down(NODE)
+        # Let the background task run.
         for _ in range(20):
             await asyncio.sleep(0)
         assert lab.state() is NodeState.DOWN

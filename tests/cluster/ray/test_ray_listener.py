@@ -43,6 +43,7 @@ def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Pa
             controllers=(ControllerSpec(node_id=100),),
             brokers=(BrokerSpec(broker_id=0),),
             topics=(),
+            # The session is short, because a restarted broker waits for the end of its old session.
             broker_config=BrokerConfig(
                 broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100
             ),

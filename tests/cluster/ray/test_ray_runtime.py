@@ -259,7 +259,7 @@ def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story)
 def test_failure_of_the_tool_ends_the_run_and_is_reported(
     tmp_path: Path, build: NodeBuilder, message: str
 ) -> None:
-    """A bug of ours in a node must end the run, or it would be taken for behaviour of Kafka."""
+    """A bug of ours in a node must end the run, or it would look like a behaviour of Kafka."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),

@@ -106,7 +106,7 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 
         host.serve(lambda request: story.append(f"served {type(request.envelope.body).__name__}"))
         host.spawn(sleeper(), name="sleeper")
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the task begins, and sets its timer
 
         process.pause_node(SERVER)
         connection.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)

@@ -232,7 +232,7 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
                 await beat(connection, 2)
 
         host.spawn(send_at_the_end(), name="sleeps")
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the first task begins to sleep, and the second will not begin
         host.spawn(send_at_the_end(), name="never begins")
         host.after(0, acts_after_death.append, "a timer fired")
 
@@ -298,7 +298,7 @@ def test_failure_inside_a_node_is_traced_and_reaches_the_process(
         assert failure.text.startswith("broker-0: ")
         assert "ZeroDivisionError: planted" in failure.text
         assert failure.disk_trouble is None
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the process flushes a row in the next turn of the loop
         failed = [row for row in lab.rows(SERVER) if row.kind == TraceKind.TASK_FAILED]
         assert len(failed) == 1
         assert "planted" in (failed[0].detail or "")

@@ -178,7 +178,7 @@ def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 def test_parquet_writer_left_by_an_exception_leaves_no_file(tmp_path: Path) -> None:
     """A trace that was written only in part must not get its final name.
 
-    Readers would take it for the whole trace.
+    Otherwise readers would believe that it is the whole trace.
     """
 
     def write_and_fail() -> None:

@@ -90,7 +90,7 @@ class World:
         self.server = EchoServer(self.lab.host(SERVER), parked_groups=parked_groups)
         self.client = Client(self.lab)
         self.connection = self.client.connect()
-        self.lab.run_for(2 * LATENCY_US)
+        self.lab.run_for(2 * LATENCY_US)  # the handshake
 
     def cut(self, *, both_ways: bool = True) -> None:
         """Cut the frames to the server, and by default also those back to the client."""
@@ -200,7 +200,7 @@ def test_a_cut_of_one_direction_does_not_touch_the_other() -> None:
     lab, client = world.lab, world.client
     parked = client.connect("other")
     client.send(parked, "parked")
-    lab.run_for(4 * LATENCY_US)
+    lab.run_for(4 * LATENCY_US)  # "parked" has arrived at the server
 
     world.cut(both_ways=False)
     client.send(world.connection, "a")

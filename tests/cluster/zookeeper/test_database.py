@@ -219,6 +219,7 @@ def _model_write(
     match request:
         case CreateRequest(path=path, data=data, ephemeral=ephemeral):
             parent = path.rpartition("/")[0] or "/"
+            # A parent with an owner is ephemeral, so it cannot have children.
             if path in model or parent not in model or model[parent][1]:
                 return False
             model[path] = (data, session if ephemeral else 0)

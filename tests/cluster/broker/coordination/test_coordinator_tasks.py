@@ -55,7 +55,7 @@ TASK_KINDS = (
 class TaskLab:
     """The task queue of broker 0. A test says which offsets partitions the broker leads.
 
-    `lab.run_for(...)` advances the virtual time by microseconds.
+    `lab.run_for(...)` advances the virtual time by microseconds. No load here takes a second.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
 The setting is offsets.topic.compression.codec. `lab` is a cluster of three brokers in virtual time.
 A preload is commit records that are in an offsets partition (one of `__consumer_offsets`) before
-the run. `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, which then
-loads the partition's groups.
+the run. `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That
+broker then loads the partition's groups, in less than the second for which the test waits.
 """
 
 import json

@@ -45,7 +45,7 @@ def follower_has(partition: Partition, offset: int) -> None:
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset),
         replica_id=FOLLOWER,
-        replica_epoch=-1,
+        replica_epoch=-1,  # no epoch of the follower's broker, so the leader checks none
         max_bytes=1_000,
         now_us=0,
     )

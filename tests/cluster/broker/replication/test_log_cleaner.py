@@ -7,8 +7,8 @@
 - The active segment is the end of the log, into which the broker still writes. It is never cleaned.
 - `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
 - `lab.until(condition)` waits until the cluster's status fulfils a condition.
-- `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, which then loads
-  the partition's groups.
+- `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That broker then
+  loads the partition's groups, in less than the second for which the tests wait.
 - The tests commit offsets of one group. So the log that matters is the group's offsets partition.
 """
 

@@ -214,7 +214,7 @@ def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: boo
             await lab.kill(0)
         status = await lab.until(lambda status: status.partitions[P0].leader not in (-1, 0))
         leader = status.partitions[P0].leader
-        await lab.seconds(1)
+        await lab.seconds(1)  # the leader learns of its election
 
         again = await lab.client.produce_batch(leader, produced("a", "b"))
         assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
@@ -227,8 +227,9 @@ def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: boo
         for broker_id in (1, 2):
             await lab.kill(broker_id)
         await lab.until(lambda status: status.partitions[P0].leader == 0)
-        await lab.seconds(1)
+        await lab.seconds(1)  # broker 0 learns of its election
 
+        # With acks=all the batch would be refused, because only one replica is in sync.
         retried = await lab.client.produce_batch(0, produced("c", sequence=2), acks=1)
         assert (retried.error_code, retried.base_offset) == (ErrorCode.NONE, 2)
         assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]

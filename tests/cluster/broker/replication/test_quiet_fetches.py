@@ -169,7 +169,7 @@ class Follower:
                     partition=index,
                     current_leader_epoch=partition.leader_epoch,
                     fetch_offset=end,
-                    last_fetched_epoch=-1,
+                    last_fetched_epoch=-1,  # no epoch, so the leader does not compare the logs
                 )
             )
         if tuple(positions) != self.last_topic.partitions:
@@ -177,7 +177,7 @@ class Follower:
         return FetchRequest(
             replica_id=self.broker,
             replica_epoch=self.epoch,
-            max_wait_ms=1,
+            max_wait_ms=1,  # a FetchReader does not read it
             topics=(self.last_topic,),
         )
 

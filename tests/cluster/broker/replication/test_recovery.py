@@ -80,7 +80,7 @@ def test_flushed_records_of_a_single_replica_survive_a_power_loss(
         await lab.until(lambda status: status.partitions[P0].leader == NO_BROKER)
         await lab.restart(0)
         await lab.until(lambda status: status.partitions[P0].leader == 0)
-        await lab.seconds(1)
+        await lab.seconds(1)  # broker 0 learns of its election
 
         assert values_of(await lab.client.fetch(0)) == kept
         assert (await lab.client.produce(0, b"new")).base_offset == len(kept)
@@ -99,7 +99,7 @@ def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None
         await lab.seconds(10)  # the broker's session of 9 s ends
         await lab.restart(0)
         await lab.until(lambda status: status.partitions[P0].leader == 0)
-        await lab.seconds(1)
+        await lab.seconds(1)  # broker 0 learns of its election
         assert values_of(await lab.client.fetch(0)) == [b"old"]
         (recovered,) = lab.events(TraceKind.LOG_RECOVERED)
         assert recovered.offset == 1

@@ -59,7 +59,7 @@ class Lab:
         """Partitions that the source does not lead."""
         host = self.hosts.host(broker_name(FOLLOWER))
         identity = BrokerIdentity(broker_id=FOLLOWER)
-        identity.broker_epoch = BrokerEpoch(7)
+        identity.broker_epoch = BrokerEpoch(7)  # any number, as after a registration
         self.fetchers = ReplicaFetchers(host, identity, BrokerConfig(), ignore_result)
 
     def start_source(self) -> None:

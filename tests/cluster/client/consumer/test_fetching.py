@@ -7,6 +7,8 @@ A position is the offset of the next record that the consumer will read.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received. `member_status(node)` is what the
   member reports of itself.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
+  group within the first second.
 - The topic `t` has two partitions unless a test gives another number.
 - `lab.leader` leads all partitions; `lab.high_watermark` is the number of records in each.
 - `lab.committed` has the committed offsets.

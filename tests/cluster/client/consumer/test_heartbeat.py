@@ -19,6 +19,8 @@ the group: then it cannot commit.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received. `member_status(node)` is what the
   member reports of itself.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
+  group within the first second.
 - A member joins twice: first without an id, and then with the id that it got, `m-1`.
 """
 

@@ -10,6 +10,8 @@ their offsets first; a member that loses them cannot.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received. `member_status(node)` is what the
   member reports of itself.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
+  group within the first second.
 - `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
 - `lab.high_watermark` is the number of records in each of the two partitions of `t`.
 - A member joins twice: first without an id, and then with the id of the first answer, `m-1`.

@@ -10,6 +10,8 @@ their offsets first; a member that loses them cannot.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received. `member_status(node)` is what the
   member reports of itself.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
+  group within the first second.
 - `lab.high_watermark` is the number of records in each of the two partitions of `t`.
 - `lab.committed` has the committed offsets of the partitions.
 - The application of the consumer commits every 200 ms unless a test sets another interval. With
@@ -194,7 +196,7 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
     """A synchronous commit is repeated. The revocation and the JoinGroup wait for it (CL-18)."""
     lab = make_lab(1)
     broker = lab.brokers[0]
-    lab.consumer(commit_interval_ms=60_000)
+    lab.consumer(commit_interval_ms=60_000)  # longer than the test, so only the revocation commits
     lab.run_for(SECOND)
     lab.high_watermark = 2
     lab.run_for(SECOND)
@@ -252,6 +254,7 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
     lab.run_for(4 * SECOND)
     failed = lab.of_kind("commit_failed")[0]
     acknowledged = lab.of_kind("offsets_committed")[0]
+    # retry.backoff.ms is 100 ms.
     assert acknowledged.time_us - failed.time_us < 200 * MS
 
 

@@ -11,6 +11,8 @@ the old producer is fenced.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received. `member_status(node)` is what the
   member reports of itself.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
+  group within the first second.
 - `lab.committed` has the offsets of the transactions that were committed.
 """
 

@@ -2,6 +2,8 @@
 
 - `make_lab(3)` makes `lab`, with the scripted brokers 0, 1 and 2, whose metadata name all of them.
 - `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
+  group within the first second.
 - A lookup is the request FindCoordinator, which any broker can answer. In a row COORDINATOR_FOUND
   of the trace, `cause` is the broker that has answered the lookup.
 """

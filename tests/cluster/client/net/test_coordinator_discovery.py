@@ -7,6 +7,8 @@
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received. `member_status(node)` is what the
   member reports of itself.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
+  group within the first second.
 - The consumer commits every 200 ms and sends a heartbeat every 3 s.
 - A lookup is the request FindCoordinator. An answer that names a broker which is no longer the
   coordinator is stale.

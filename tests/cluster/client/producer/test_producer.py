@@ -5,6 +5,7 @@
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass.
 - `lab.producer(10.0)` starts a producer of 10 records a second. The value of a record is its
   number.
 """

@@ -8,6 +8,7 @@ begins a new epoch numbers its records from 0 again.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
   returns the requests of that type that a broker has received.
+- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass.
 - The arguments of `BatchIdentity` are id, epoch and sequence number. `identity.begin` gets id and
   epoch; `identity.identify` gets the partition and the number of records of a batch.
 """

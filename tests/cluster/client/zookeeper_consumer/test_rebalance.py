@@ -57,9 +57,10 @@ def newcomer_that_waits(members: int) -> Scenario:
         lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
+        # In this second the others learn of the newcomer. Earlier, they still own their old shares.
         await lab.runtime.sleep(SECOND)
         await lab.settled(lab.names)
-        await lab.runtime.sleep(SECOND)
+        await lab.runtime.sleep(SECOND)  # a needless read or notification would come now
 
     return scenario
 

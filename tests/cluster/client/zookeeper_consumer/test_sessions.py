@@ -48,7 +48,7 @@ async def cut_off(lab: GroupLab) -> None:
     await lab.runtime.sleep(CUT_US)
     await lab.heal()
     lab.change_ended_us = lab.runtime.now_us()
-    await lab.runtime.sleep(5 * SECOND)
+    await lab.runtime.sleep(5 * SECOND)  # member 0 connects again, and a rebalance begins
     await lab.settled(lab.names)
     await lab.runtime.sleep(5 * SECOND)
 
