@@ -5,7 +5,7 @@ partition of `__consumer_offsets`. The next leader loads the group from the log.
 simulated clock. A guard is a check of Kafka's that an experiment can switch off. The guard
 `high_watermark_gate` allows an acknowledgement only when the high watermark has passed the append:
 then every in-sync replica has it. A planted bug is a change of our code that the checks should
-find. Citations name files of docs/kafka.
+find. Citations name a file of docs/kafka and a section.
 """
 
 from collections.abc import Callable

@@ -107,9 +107,9 @@ def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> Non
 def test_no_check_has_a_finding_with_every_switch_on(fault: str) -> None:
     """With the switches, a commit may be applied after its request has timed out.
 
-    The checks must not take it for a lost commit, nor for a commit of another generation. Of the
-    two cuts (or pauses), the one of 7 s ends before the controller fences the broker, which takes
-    up to 9 s. The one of 15 s ends after it.
+    The checks must not report such a commit as lost, nor as a commit of another generation. The
+    controller fences a broker after up to 9 s. The first cut (or pause), of 7 s, ends before that,
+    the second one, of 15 s, after that.
     """
     base: dict[str, object] = {
         "at": "2s",

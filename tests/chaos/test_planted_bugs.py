@@ -3,13 +3,13 @@
 The same runs without a bug must have no finding. A bug is planted by patching code, or by switching
 off a guard (a check of Kafka's). `small` has three brokers and the group readers: two members that
 commit every 200 ms. CUT isolates their coordinator, broker-0, from the cluster, but not from them.
-Citations name files of docs/kafka. test_coordinator_crash has more planted bugs, which a crash of
-the coordinator uncovers.
+Citations name a file of docs/kafka and a section. test_coordinator_crash has more planted bugs,
+which a crash of the coordinator uncovers.
 
 The coordinator of a group is the broker that leads its partition of `__consumer_offsets`; it loads
 the group from the log. The high watermark is the offset below which all in-sync replicas have the
-records. A generation is the group between two rebalances. A session is the time after which the
-coordinator removes a member of which it has not heard.
+records. A generation is the group between two rebalances. A session (10 s here) is the time after
+which the coordinator removes a member of which it has not heard.
 """
 
 from collections.abc import Mapping
@@ -147,6 +147,7 @@ def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
     played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
 
     assert (played.results.reasons, played.violated) == ((), [])
+    # The pause lasts 20 s and the session 10 s, so the overlap should take nearly 10 s.
     assert played.report("ownership").measured["longest_overlap_ms"] > 5_000
 
 
@@ -307,8 +308,8 @@ def test_zombie_without_an_error_is_found_by_ownership_and_liveness(
 ) -> None:
     """A zombie is a member that its coordinator has removed, and that goes on as an owner.
 
-    While the member is paused its session ends. After the pause it takes UNKNOWN_MEMBER_ID for a
-    success, so it never rejoins.
+    While the member is paused its session ends. After the pause the member treats UNKNOWN_MEMBER_ID
+    as a success, so it never rejoins.
     """
     monkeypatch.setattr(Heartbeat, "_answered", take_for_an_answer)
 

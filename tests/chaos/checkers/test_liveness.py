@@ -65,6 +65,7 @@ def check(
                     same_assignors=same_assignors,
                 )
             },
+            # Two values, so that a note shows which of the two settings was applied.
             min_insync_replicas=2,
             transaction_min_isr=3,
             liveness_timeout_us=LIVENESS_BOUND_US,

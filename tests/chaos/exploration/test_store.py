@@ -69,7 +69,7 @@ def test_torn_last_line_is_dropped_at_every_length(store: ExplorationStore) -> N
     """
     batches = store.path / "batches.jsonl"
     whole = batches.read_bytes()
-    last = whole.rindex(b"\n", 0, -1) + 1
+    last = whole.rindex(b"\n", 0, -1) + 1  # where the last line begins
     for length in range(last, len(whole)):
         batches.write_bytes(whole[:length])
         opened = open_exploration(store.path)

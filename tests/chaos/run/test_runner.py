@@ -365,7 +365,7 @@ def test_vanished_offset_is_a_violation() -> None:
     assert results.verdict is Verdict.VIOLATED
     assert results.exit_code == 1
     assert results.findings[0].partition == "orders-0"
-    assert results.checks[1].outcome is CheckOutcome.VIOLATED
+    assert results.checks[1].outcome is CheckOutcome.VIOLATED  # the second of SAFETY
 
 
 def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
@@ -546,7 +546,7 @@ def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> N
     """The member's only commit came before the healing, so it must not end the wait for liveness.
 
     The member does not answer the query at the healing, so its number of commits is unknown. If the
-    run took this number for 0, the old commit would end the wait before its 60 s.
+    run counted from 0 instead, the old commit would end the wait before its 60 s.
     """
     own_experiment = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
     run = Run(own_experiment)

@@ -360,6 +360,7 @@ def test_leader_of_the_ensemble_is_that_of_the_newest_epoch() -> None:
     runtime = FakeRuntime(experiment(groups=groups_of_both_kinds()))
     situation = situation_of(runtime)
     for number, epoch in ((1, 3), (2, 2)):
+        # The upper 32 bits of a zxid are the epoch.
         situation.status.zookeepers[zookeeper_name(number)] = ZooKeeperStatus(
             state="LEADING", is_serving=True, epoch=epoch, zxid=epoch << 32, sessions=0
         )

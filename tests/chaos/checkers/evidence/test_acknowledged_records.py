@@ -62,7 +62,7 @@ def takeover(*, log_end: int, acknowledged_s: float = 5, producer: str = "produc
     broker-1 takes over at 6 s, with a log that ends at `log_end`.
     """
     rows = Rows()
-    acknowledge(rows, 4, offset=8, count=2)
+    acknowledge(rows, 4, offset=8, count=2)  # records that each log of the tests has
     acknowledge(rows, acknowledged_s, offset=10, count=2, producer=producer)
     rows.leads(6, "broker-1", leader_epoch=1, log_end=log_end, partition=T0)
     return rows

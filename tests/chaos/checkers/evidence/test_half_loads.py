@@ -48,11 +48,11 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
         partition=OFFSETS_0,
         leader_epoch=1,
         offset=read_to,
-        detail={"records": 1, "bytes": 1, "groups": 1},
+        detail={"records": 1, "bytes": 1, "groups": 1},  # the counts do not matter
     )
     loads = HalfLoads()
     for row in rows.rows:
-        assert row.kind in HALF_LOAD_KINDS
+        assert row.kind in HALF_LOAD_KINDS  # otherwise checkers would not pass the row on
         loads.observe(row)
 
     assert loads.answers_from_half("broker-0", OFFSETS_0) == is_partial

@@ -143,7 +143,7 @@ def test_commits_after_the_loss_must_not_be_lost() -> None:
 
     assert report.findings_total == 1
     assert "offset 9 was acknowledged" in report.findings[0].summary
-    assert report.measured["commits_lost_with_the_last_replica"] == 1
+    assert report.measured["commits_lost_with_the_last_replica"] == 1  # the commit of 7
 
 
 def transaction_over_a_loss(began_s: float, partition: str) -> Rows:

@@ -36,7 +36,7 @@ def missing_effect(
     """
     effects = GroupEffects(CheckContext(groups={"g": GROUP}))
     for row in before.rows:
-        if row.kind in EFFECT_KINDS:
+        if row.kind in EFFECT_KINDS:  # the only kinds that the checker passes on
             effects.observe(row)
     effects.begin("g", order, "broker-0", members)
     for row in after.rows:
