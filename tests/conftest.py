@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tests.support.worlds.reports import Reports
 
 if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-    # A shell starts background commands with SIGINT ignored, which children inherit: Ctrl-C would
-    # then reach none of the runs that the tests interrupt.
+    # A shell starts background commands with SIGINT ignored. Children inherit this setting, so the
+    # runs that tests interrupt would ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(tryfirst=True)  # before fixtures start processes, which inherit the niceness
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """With `-n`, leave the processor to the tests on Ray, which depend on real time.
 
@@ -127,7 +127,10 @@ def local_ray() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """Start a local Spark for the session; without a suitable Java skip the test, in CI fail."""
+    """Start a local Spark for the session.
+
+    Without a suitable Java the test is skipped; in CI it fails.
+    """
     from pipeline.engine.java import JavaProblem, find_java
     from pipeline.engine.session import spark_session
 

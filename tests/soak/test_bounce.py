@@ -21,9 +21,12 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 GROUP = "orders-readers"
 SEEDS = 200
 MEASURED_MS = {"leave": (1817, 2517, 3093), "join": (2064, 2794, 3230)}
-"""Measured median, 90th percentile and largest. MEASURED_BOUNCE bounce, column of eager range."""
+"""Measured median, 90th percentile and largest value: MEASURED_BOUNCE bounce, eager range."""
 CALLBACKS = 138
-"""Partitions that a run assigns to all members together, by callbacks; as many are revoked."""
+"""Callbacks by which members get partitions in a run; as many take partitions away.
+
+6 leaves, each with 11 callbacks of the remaining members, and 6 joins, each with 12.
+"""
 
 
 def bounce(seed: int) -> RollingBounce:
@@ -59,6 +62,7 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
 
     assert {run.assigned for run in runs} == {CALLBACKS}
     assert {run.revoked for run in runs} == {CALLBACKS}
+    # Eager range revokes and assigns all 12 partitions at each change.
     assert {change.handed_out for change in (*leaves, *joins)} == {12}
     assert {len(run.leaves) for run in runs} == {6}
     assert {len(run.joins) for run in runs} == {6}
@@ -67,7 +71,7 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
 
 
 def _check_measured(what: str, changes: list[Change]) -> None:
-    """Check that the measured median and largest value lie where the file's docstring says."""
+    """Check that the measured median and largest value lie where the module's docstring says."""
     ascending = sorted(change.settled_us for change in changes)
     median_ms, _, largest_ms = MEASURED_MS[what]
     assert percentile(ascending, 25) <= median_ms * 1_000 <= percentile(ascending, 75)

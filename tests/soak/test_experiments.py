@@ -46,9 +46,9 @@ A broker's session ends 9 s after its last heartbeat. A broker sends a heartbeat
 last heartbeat is up to 2 s before its death.
 """
 LIKELY = 0.01
-"""Least accepted p of the test for uniform values: these have a smaller p once in 100 times.
+"""Least accepted p of the test for uniform values; uniform values have a smaller p in 1 %.
 
-The seeds are fixed, so that the result of the test cannot change by chance.
+The seeds are fixed, so chance cannot change the result.
 """
 RECHECKED = 2
 """How many seeds of each experiment are computed again in another process."""
@@ -116,7 +116,7 @@ def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name
 
 
 def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
-    """Brokers send heartbeats every 2 s, whenever the kill is: 7 to 9 s are equally likely."""
+    """The kill may come at any time between two heartbeats, so 7 to 9 s are equally likely."""
     name = "coordinator_crash"
     # A seed without a decision counts as 0, far below the range, which makes p nearly 0.
     detects_us = [
@@ -140,7 +140,10 @@ def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
 
 
 def digests_elsewhere(name: str, seeds: list[int]) -> dict[str, str]:
-    """Play `seeds` in reverse order in a process with another hash seed; return the digests."""
+    """Play `seeds` in a process with another hash seed, and return the digests.
+
+    The order is reversed, because state that leaks into the next run then changes other digests.
+    """
     done = subprocess.run(
         [sys.executable, "-c", DIGEST_OF_SEEDS, name, *map(str, reversed(seeds))],
         cwd=ROOT,

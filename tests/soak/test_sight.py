@@ -1,9 +1,10 @@
-"""The mutation score of the search is computed for each sample, recorded, and meets the goals.
+"""The search finds enough of the mutants that the unit tests kill; its scores are recorded.
 
-A sample is a list of mutants (small changes of the code). The score is the share of them that the
-search finds. A sitting is one limited stretch of the search, and another `make soak PART=sight`
-continues the search. If only docstrings and comments of the code have changed, a sitting continues
-the committed record. tests/chaos/exploration/test_sight.py tests the machinery.
+The search plays many random schedules of faults. A sample is a list of mutants (small changes of
+the code). The score is the share of them that the search finds. A sitting is one limited stretch of
+the search, and another `make soak PART=sight` continues the search. If only docstrings and comments
+of the code have changed, a sitting continues the committed record.
+tests/chaos/exploration/test_sight.py tests the machinery.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""Summary and tables of runs that are read whole, against Spark's, on drawn and real runs.
+"""Both readers of a trace give the same summary and tables, for drawn runs and for runs on Ray.
 
-There are two readers of a trace: Spark's transforms, and plain Python that reads a run whole. They
-share only the last step, so each checks the other. The comparison covers whole summaries, field by
-field, and every row of every table. A summary has the figures of one run. A drawn run plays a
-schedule of faults that a seed draws from a space (a file).
+One reader is Spark with its transforms. The other reader is plain Python, which reads a run whole.
+They share only the last step, so each checks the other. The comparison covers whole summaries,
+field by field, and every row of every table. A summary has the figures of one run. A drawn run
+plays a schedule of faults that a seed draws from a space (a file).
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ ON_RAY = (
     "split_brain_ownership",
 )
 CLOCK_ERROR_US = 250
-"""Assumed error between the clocks of the runs on Ray; a summary then has bounds of its times."""
+"""Assumed error between the clocks of nodes on Ray; with an error a summary bounds its times."""
 
 
 def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_p
 @pytest.mark.ray
 @pytest.mark.usefixtures("local_ray")
 def test_summaries_of_runs_on_ray_equal_sparks(spark: SparkSession, tmp_path: Path) -> None:
-    """Real processes add cases: rows of one time in any order, late answers, killed processes."""
+    """Real processes add cases: rows with equal times, late answers, killed processes."""
     traces: dict[str, Sequence[TraceRow]] = {}
     for name in ON_RAY:
         rows: list[TraceRow] = []

@@ -51,7 +51,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians of real programs; `timeout_us` is the part that a timeout decides, if one does."""
+    """Medians of real programs.
+
+    `timeout_us` is the part of the time that a timeout decides; None: no timeout decides a part.
+    """
 
     stable_us: int
     timeout_us: int | None
@@ -134,7 +137,11 @@ async def death(lab: GroupLab, seed: int) -> None:
 
 
 def join(members: int, seed: int) -> Change:
-    """Play the join of one seed; as in the measurement, the members have committed nothing."""
+    """Play the join of one seed.
+
+    It comes before the first automatic commit, so the members have committed nothing, as in the
+    measurement.
+    """
     lab = GroupLab(members, PARTITIONS, late_from=members - 1, seed=seed, starts_apart=False)
     return cost_of(lab.run(newcomer))
 
@@ -164,7 +171,7 @@ def cost_of(lab: GroupLab) -> Change:
 
 
 def test_views_have_the_details_of_the_figures() -> None:
-    """The harness computes the figures from rows about views (the members that a member sees)."""
+    """After a member has joined another one, each view (the members that it has read) has both."""
     lab = GroupLab(members=2, partitions=2, late_from=1).run(newcomer)
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
     assert {len(detail_of(view)["members"]) for view in views} == {2}

@@ -31,6 +31,7 @@ _ORDERED = frozenset(
 )
 """Functions whose result has the order of their argument."""
 _ORDERED_METHODS = frozenset({"join", "fromkeys", "extend"})
+"""Methods whose result has the order of their argument."""
 _SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference"})
 """Methods of a set that return a set."""
 _FORBIDDEN = {"hash": "an address, or another number in each process", "id": "an address"}
@@ -72,6 +73,7 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
                 if isinstance(statement, ast.AnnAssign) and _is_set_type(statement.annotation):
                     yield from _names(statement.target)
         target, value, annotation = _assignment(node)
+        # No names or attributes are known to be sets yet: only what `value` itself says counts.
         if isinstance(target, ast.Attribute) and (
             _is_set_type(annotation) or _makes_set(value, frozenset(), frozenset())
         ):
@@ -161,6 +163,7 @@ class _Finder:
             match node:
                 case ast.For(iter=iterated) if self._is_set(iterated):
                     yield node.lineno, "iterates a set"
+                # Not a SetComp: its result has no order.
                 case ast.ListComp() | ast.DictComp():
                     yield from self._comprehension(node.lineno, node.generators)
                 case ast.GeneratorExp() if id(node) not in self._orderless_arguments:

@@ -79,8 +79,9 @@ def _record() -> None:
         ("transactional", 4, 2**40, 7, 0, True, ordinary[:3]),
         ("times back and forth", 0, -1, -1, -1, False, [(b"a", b"", 9), (b"a", b"1", 2**41)] * 2),
         ("nulls", 0, -1, -1, -1, False, [(None, b"v", 5), (b"k", None, 5), (None, None, 5)]),
+        # Lengths and offsets are varints (numbers of variable length): from 64 on they need two
+        # bytes.
         ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
-        # Offsets are varints (numbers of variable length); from 64 on they need two bytes.
         (
             "many",
             0,
@@ -100,7 +101,7 @@ def _record() -> None:
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
-            batch_size=10**6,
+            batch_size=10**6,  # no batch becomes so large
         )
         for offset, (key, value, timestamp) in enumerate(records):
             # Some records of a batch have headers, and some have none.

@@ -33,10 +33,7 @@ CODE = (
     "benchmarks/planted_bugs",
     "constraints.txt",
 )
-"""Code that has an effect on the results of a run.
-
-The code of reports and of the command line has none.
-"""
+"""Code that has an effect on the results of a run; the code of reports and commands has none."""
 
 
 def say(line: str) -> None:

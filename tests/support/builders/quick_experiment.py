@@ -19,7 +19,7 @@ The group waits 0.5 s for its first members, and a crashed broker loses its lead
 def quick_experiment(**changes: object) -> Experiment:
     """Return an experiment in which the coordinator of two members crashes.
 
-    The crash is 1 s after the steady state was reached: the times of faults count from there.
+    Times of faults count from the steady state, so the crash comes 1 s after it.
     """
     quick: dict[str, object] = {
         "name": "quick",
@@ -41,10 +41,10 @@ def quick_experiment(**changes: object) -> Experiment:
 def failing_experiment() -> Experiment:
     """Return an experiment that breaks a promise under every seed.
 
-    A guard is a check of Kafka's that an experiment can switch off. Here the guard is off that
-    delays an answer until all in-sync replicas have the record, and the coordinator is cut off from
-    the other brokers: it acknowledges commits that only it has. The pause of a member is
-    superfluous: the promise breaks without it, too.
+    A guard is a check of Kafka's that an experiment can switch off. The guard `high_watermark_gate`
+    delays an answer until all in-sync replicas have the record. Here it is off, and the coordinator
+    is cut off from the other brokers, so the coordinator acknowledges commits that only it has. The
+    pause of a member has no part in this: the promise also breaks without the pause.
     """
     guards = {"high_watermark_gate": False}
     return quick_experiment(

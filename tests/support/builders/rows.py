@@ -218,6 +218,7 @@ class Rows:
             group="g",
             member=f"{consumer}-id",
             generation=generation,
+            # Checkers end all ownerships of the consumer, and do not read this list.
             detail={"partitions": []},
         )
 
@@ -575,6 +576,7 @@ class Rows:
             TraceKind.ADMIN_COMMIT,
             group="g",
             partition="t-0",
+            # An administrator is no member and names no generation.
             member="",
             generation=-1,
             offset=offset,

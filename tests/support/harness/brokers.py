@@ -214,7 +214,7 @@ class TestClient:
     ) -> OffsetCommitResponse:
         """Commit the same offset for each of `partitions`.
 
-        The request names no member and no generation, as that of a consumer outside the group.
+        The request names no member and no generation, like that of a consumer outside the group.
         """
         response = await self.call(
             broker_id,

@@ -96,8 +96,7 @@ class CommandLine:
                 continue
             try:
                 variables = (entry / "environ").read_bytes().split(b"\0")
-            # The process has ended meanwhile, or belongs to another user.
-            except OSError:
+            except OSError:  # the process has ended meanwhile, or belongs to another user
                 continue
             if mark in variables:
                 pids.append(int(entry.name))

@@ -254,8 +254,8 @@ class ControllerLab:
         response = self.replies[
             self.send(
                 ElectLeadersRequest(
-                    # None stands for every partition.
                     election_type=election_type,
+                    # None stands for every partition.
                     topic_partitions=topics or None,
                 ),
                 host="admin-0",

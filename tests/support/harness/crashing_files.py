@@ -133,6 +133,7 @@ class CrashingFiles(Files):
         except Killed:
             written = self._rng.randint(0, len(content))
             self._write(file, content[:written], position)
+            # A write that left all its bytes is not torn.
             self.torn_bytes = written if written < len(content) else 0
             raise
         if fails:

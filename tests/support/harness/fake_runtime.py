@@ -176,6 +176,7 @@ class FakeRuntime(Runtime):
         if not self.nobody_joined:
             for group_id in coordinated_groups(experiment):
                 self._report_group(group_id, status)
+        # Only now: the status of a group names the leader of its partition.
         if self.controller is None:
             status.partitions = {}
         return status
@@ -201,7 +202,7 @@ class FakeRuntime(Runtime):
         ]
         for index, name in enumerate(started):
             if self.nodes[name] is not NodeState.UP:
-                continue
+                continue  # such a node cannot report its own status
             status.members[name] = MemberStatus(
                 group_id=group_id,
                 member_id=members[index],

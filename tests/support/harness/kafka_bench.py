@@ -4,11 +4,11 @@ docs/kafka/BEHAVIOUR.md (10.1) describes Kafka's tests as scenarios with ids suc
 times fit the constants of this module, and `tick` moves the clock as Kafka's mock timer does.
 Source: BEHAVIOUR 10.0.
 
-Terms: the generation counts a group's rebalances. In its join phase the members rejoin (a
-group in PreparingRebalance), in its sync phase they get their partitions (CompletingRebalance);
-then the group is Stable. A static member has a configured `group.instance.id`, which keeps its
-place through a restart; a dynamic member has none. A pending member id was given to a new client,
-which has not joined with it yet.
+Terms: the generation counts a group's rebalances. In the join phase of a rebalance the members
+rejoin, and the group is in PreparingRebalance. In the sync phase they get their partitions, and the
+group is in CompletingRebalance. After the sync phase the group is Stable. A static member has a
+configured `group.instance.id`, which keeps its place through a restart; a dynamic member has none.
+A pending member id was given to a new client, which has not joined with it yet.
 """
 
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ class KafkaBench(CoordinatorHarness):
             protocol_type=None,
             protocol_name=None,
         )
-        return self.submit(body, version=4)
+        return self.submit(body, version=4)  # version 5 added the fields of the protocol
 
     def first_member(
         self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
@@ -214,6 +214,7 @@ class KafkaBench(CoordinatorHarness):
         # phase waits for this id, too.
         first = self.add(ids[0])
         assert self.state() is GroupState.PREPARING_REBALANCE
+        # The id has a shorter session timeout than the members, so that it can expire before them.
         pending = self.give_id(session_timeout_ms=100)
         second = self.add(ids[1])
         assert self.state() is GroupState.PREPARING_REBALANCE

@@ -72,7 +72,7 @@ class KafkaConnection:
         """Wait until the broker has closed the connection; return False if bytes came before."""
         try:
             last_bytes = await asyncio.wait_for(self.reader.read(), PATIENCE_S)
-        except ConnectionResetError:
+        except ConnectionResetError:  # the broker had not read all bytes of the client
             return True
         return last_bytes == b""
 

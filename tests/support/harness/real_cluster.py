@@ -62,6 +62,6 @@ def real_spec(
             min_insync_replicas=2,
             broker_heartbeat_interval_ms=500,
             broker_session_timeout_ms=2_000,
-            auto_leader_rebalance_enable=False,
+            auto_leader_rebalance_enable=False,  # a restarted broker gets no leadership back
         ),
     )

@@ -208,7 +208,7 @@ class ScriptedBroker:
                 raise AssertionError(f"no answer for {body}")
 
     def _join(self, body: JoinGroupRequest) -> JoinGroupResponse:
-        """Start a generation; a client without a member id only gets one, to join again with."""
+        """Start a generation; a client without a member id only gets an id, to join again with."""
         if not body.member_id:
             self._members += 1
             return JoinGroupResponse(

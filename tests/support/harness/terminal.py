@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 """Escape sequences for colours and the cursor, and carriage returns."""
 _PATIENCE_S = 100.0
-"""Longest time to read a command's output. After the output, the command has as long to end."""
+"""Longest time to read a command's output, and again from the output's end to the command's."""
 
 
 class TerminalCommand:
@@ -94,7 +94,7 @@ class TerminalCommand:
         """Read what the command has written; return False at its end. Raises: TimeoutError."""
         remaining_s = self._deadline - time.monotonic()
         ready, _, _ = select.select([self._ours], [], [], max(remaining_s, 0))
-        # The command has written nothing until the deadline: `read_until` and `finish` end here.
+        # The command wrote nothing before the deadline.
         if not ready:
             self._process.kill()
             raise TimeoutError(f"not ended after {_PATIENCE_S} s: {self.screen}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from protocol.errors import ErrorCode
 
 LEFT_ALONE = ("invariants.py", "__init__.py")
+"""Files that are not changed: checks of invariants, and files that have almost only a docstring."""
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
@@ -85,7 +86,7 @@ def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
     """Return the mutant of one edit; `before` and `after` are all lines that the edit touches."""
     source = path.read_bytes()
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
-    # Line numbers count from 0, so the number of a line is the number of newlines before it.
+    # Here lines count from 0, so the number of a line is the number of newlines before it.
     line = source.count(b"\n", 0, edit.start)
     last_before = source.count(b"\n", 0, edit.end)
     before = b" ".join(text.strip() for text in source.split(b"\n")[line : last_before + 1])

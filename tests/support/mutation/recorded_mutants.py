@@ -36,7 +36,7 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "partition_log": (("tests/partition_log", "-m", _QUICK),),
     "coordinator": (
-        # test_mutants compares the text of the code with a list: it would fail with any mutant
+        # test_mutants compares the text of the code with a list, so it would fail with any mutant.
         ("tests/coordinator", "--ignore=tests/coordinator/test_mutants.py", "-m", _QUICK),
     ),
     "cluster": (("tests/cluster", "-m", _QUICK), ("tests/chaos", "-m", _QUICK)),
@@ -96,10 +96,10 @@ def main() -> None:
         for package in packages:
             write_sample(package)
         return
-    # "No longer exist": the mutant's line was rewritten or removed.
     lives = False
     for package in packages:
         fates = newly_alive(package)
+        # "No longer exist": the mutant's line was rewritten or removed.
         print(
             f"{package}: {fates.killed} killed, {len(fates.alive)} live, "
             f"{len(fates.gone)} no longer exist",
@@ -192,6 +192,7 @@ def find(recorded: Recorded, possible: Sequence[tuple[str, Sequence[Drawn]]]) ->
             mutant for mutant in alike if mutant.scope.rpartition(".")[2] == name
         ]
         if in_scope:
+            # Equal lines may have been removed since, so that `nth` is too large.
             return folder, in_scope[min(recorded.nth, len(in_scope) - 1)]
         if len(alike) == 1:
             return folder, alike[0]

@@ -18,7 +18,7 @@ CONSUMERS = tuple(NodeName(f"consumer-{index}") for index in range(4))
 
 
 class SlowToStop(FakeBroker):
-    """A broker that flushes its log half a second after its start, and needs as long to stop."""
+    """A broker that flushes its log half a second after its start, and stops in half a second."""
 
     def start(self) -> None:
         """Serve; flush after half a second."""

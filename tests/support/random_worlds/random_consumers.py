@@ -333,7 +333,7 @@ class Consumers:
 
         def answer(broker: Broker) -> str:
             error = self._error(broker, consumer)
-            # A loading broker answers heartbeats NONE.
+            # While a coordinator loads the group, it answers heartbeats with NONE.
             return "NONE" if error == "COORDINATOR_LOAD_IN_PROGRESS" else error
 
         def done(error: str) -> None:

@@ -16,6 +16,7 @@ from protocol.trace import TraceRow
 
 _CHECKS = ("fencing", "durable_commits", "generations", "ownership", "liveness", "processing")
 _OUTCOMES = ("pass", "pass", "violated", "inconclusive", "nothing_seen")
+"""Outcomes of a checker; "pass" is in the list twice, so it is drawn twice as often."""
 _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
 """Columns without which a row cannot be used."""
 
@@ -57,6 +58,7 @@ def _report(rng: random.Random, check: str) -> dict[str, object]:
         "findings": [{"summary": "told twice", "time_us": 5}] * min(total, 2),
         "findings_total": total,
         "seen": {"groups": 2},
+        # JSON escapes the quotes and the newline of the second note.
         "note": rng.choice(("", 'no fault "on servers"\nmet a group')),
     }
 

@@ -53,7 +53,7 @@ def _produce(command: Command) -> AnyRequest:
 
 
 def _read(command: Command) -> AnyRequest:
-    """`read orders-0 5`: fetch as a consumer, from offset 5; without it from 0."""
+    """`read orders-0 5`: fetch as a consumer, from offset 5; `read orders-0`: from offset 0."""
     partition = read_partition(command.words[0])
     offset = int(command.words[1]) if len(command.words) > 1 else 0
     position = FetchPartition(partition=partition.partition, fetch_offset=offset)
@@ -65,7 +65,10 @@ def _read(command: Command) -> AnyRequest:
 
 
 def _find_coordinator(command: Command) -> AnyRequest:
-    """`find_coordinator g`: of group g; `find_coordinator tx type=1`: of transactional id tx."""
+    """`find_coordinator g`: ask for the coordinator of group g.
+
+    `find_coordinator tx type=1`: ask for the coordinator of the transactional id tx.
+    """
     return FindCoordinatorRequest(
         key_type=command.number("type", 0), coordinator_keys=tuple(command.words)
     )

@@ -101,10 +101,7 @@ class ClusterPlayer:
         return [number_uuids(line, self._numbers) for line in lines]
 
     def close(self) -> None:
-        """Stop the cluster, whose nodes check their invariants.
-
-        Raises: AssertionError if a node failed.
-        """
+        """Stop the cluster. Raises: AssertionError if a node failed."""
         if self._is_started:
             self._lab.runtime.run(self._lab.runtime.stop())
             assert self._lab.runtime.failures() == ()
@@ -137,6 +134,7 @@ class ClusterPlayer:
         self._is_started = True
         self._lab.runtime.run(self._lab.start())
         self._began_us = self._lab.runtime.now_us()
+        # The rows and the state of the start count as printed.
         self._rows_printed = len(self._lab.rows)
         self._changes()
 

@@ -9,8 +9,8 @@ order:
 4. all timers, if one changed;
 5. all offsets partitions, if one changed.
 
-A step that begins with `given` prints only the resulting state (3 to 5): another story shows how it
-is reached.
+A step that begins with `given` prints only the resulting state (3 to 5), because another story
+shows how that state is reached.
 
 Terms: an offsets partition is a partition of `__consumer_offsets`; the broker that leads it
 coordinates its groups. A load reads the groups into memory, an unload drops them. The high
@@ -382,13 +382,13 @@ def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
 
 
 def _error(command: Command) -> ErrorCode:
-    """Return the error that the command's only word names; NONE without one."""
+    """Return the error that the command's only word names; for a command without words NONE."""
     (name,) = command.words or ["NONE"]
     return ErrorCode[name]
 
 
 def _ignored(what: str, ignored: LoadIgnored | None) -> list[str]:
-    """Return the line of a load or unload that the coordinator ignored; none if it did not."""
+    """Return the line of an ignored load or unload; no line if `ignored` is None."""
     if ignored is None:
         return []
     return [f"{what} ignored: {value_text(ignored.reason)} known_epoch={ignored.known_epoch}"]

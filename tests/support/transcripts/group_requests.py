@@ -53,9 +53,10 @@ def read_request(command: Command) -> GroupRequest:
 
 
 def _join(command: Command) -> GroupRequest:
-    """`join`, `join m-1 protocols=range:foo,sticky`: join with the protocols that it offers.
+    """`join`: JoinGroup of a new member; `join m-1 protocols=range:foo,sticky`: of member m-1.
 
-    By default a member offers range, and a static member also roundrobin.
+    `protocols` are those that the member offers. By default a member offers range, and a static
+    member also roundrobin.
     """
     (member_id,) = command.words or [""]
     instance = command.optional("instance")
@@ -75,7 +76,7 @@ def _join(command: Command) -> GroupRequest:
 
 
 def _offer(part: str) -> JoinGroupRequestProtocol:
-    """Return a protocol from `range` or `range:metadata`; the default metadata is foo."""
+    """Return a protocol from `range:metadata`; `range` alone has a subscription to foo."""
     name, _, metadata = part.partition(":")
     return JoinGroupRequestProtocol(name, read_bytes(metadata or "foo"))
 

@@ -232,7 +232,7 @@ def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str
         mapped = instances.get(member.group_instance_id)
         words.append(f"instance={member.group_instance_id}")
         # A static member that came back has a new member id, to which its instance id is mapped.
-        # Then the line of the old member says so.
+        # The line of the old member names this new id.
         words += [] if mapped == member.member_id else [f"mapped_to={mapped}"]
     if (member.client_id, member.client_host) != ("client", "consumer-0"):
         words.append(f"client={member.client_id}@{member.client_host}")

@@ -17,6 +17,7 @@ class PrintingCoordinator(CoordinatorHarness):
     """
 
     def __init__(self, **settings: object) -> None:
+        # The harness's `__init__` carries out Results already, and `_carry_out` uses these fields.
         self.lines: list[str] = []
         self._printed_us = EPOCH_US  # newest time that has a line
         self._offsets_of: dict[AppendId, int] = {}  # offsets of the appends that are in the log

@@ -41,6 +41,7 @@ class _Printing(TransactionHarness):
     """Keeps a line of each reply, append, marker and trace event."""
 
     def __init__(self, **settings: object) -> None:
+        # The harness's `__init__` carries out Results already, and `_carry_out` uses these fields.
         self.lines: list[str] = []
         self._printed_us = EPOCH_US
         super().__init__(**settings)  # type: ignore[arg-type]  # settings of the harness
@@ -242,6 +243,7 @@ class TransactionPlayer:
     def _crash(self, command: Command) -> None:
         """Continue with another broker, which loads this one's log."""
         crashed = self._h
+        # From 1,000 on: producer ids that the first broker never gets.
         self._h = _Printing(
             config=crashed.config, log=list(crashed.log), epoch=None, first_producer_id=1_000
         )

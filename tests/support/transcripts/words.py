@@ -24,10 +24,11 @@ EMPTY = "''"
 """Word that stands for an empty text."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"(?:[^\s']|'[^']*')+")
-"""A word, which has blanks only within quotes: one or more pieces, each of which is a character
-that is neither a blank nor a quote, or a quoted text."""
+"""A word: one or more pieces, and a piece is a quoted text or one other character but a blank.
+
+So a word has blanks only within quotes."""
 _PART = re.compile(r"(?:[^,']|'[^']*')+")
-"""A part of a list, which has commas only within quotes. It is built as _WORD is."""
+"""A part of a list. The pattern is that of _WORD with a comma for the blank."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 """Topics that can be printed without quotes."""
 
@@ -84,7 +85,7 @@ def read_command(line: str) -> Command:
     command = Command(name, [])
     for word in rest:
         key, equals, value = word.partition("=")
-        # A quote before the `=` means that the `=` belongs to quoted bytes: this is no setting.
+        # If there is a quote before the `=`, the `=` is a part of quoted bytes: this is no setting.
         if equals and "'" not in key:
             # Only the empty text loses its quotes. Others keep them, for `read_bytes`.
             command.settings[key] = "" if value == EMPTY else value

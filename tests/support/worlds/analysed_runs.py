@@ -23,7 +23,7 @@ from tests.support.random_worlds.random_trace import random_run
 from tests.support.worlds.crowd import crowd
 from tests.support.worlds.report_runs import make_runs
 
-# The run's seed is 11; the seed within `config` must not be taken for it.
+# The run's seed is 11. A reader must not find the seed within `config` instead.
 _MANIFEST = '{"experiment": "talk", "runtime": "ray", "seed": 11, "config": {"seed": 3}}'
 _RESULTS = """{
   "outcome": "completed",
@@ -108,7 +108,7 @@ def _write_stories(base: Path) -> dict[str, Path]:
     pause = parse_trace((TRACES / "pause.txt").read_text())
     directories = {
         "crash": write_run(base / "crash" / "1", crash, files=2, clock_error_us=40_000),
-        # A folder may have any name: it must not be taken for a pattern or a column.
+        # A folder may have any name. Spark must not read its name as a pattern or as a column.
         "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
         "split": _write_story(base, "split"),
         "stuck": _write_story(base, "stuck"),

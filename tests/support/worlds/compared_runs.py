@@ -1,8 +1,8 @@
 """Compares runs of an experiment in real time with runs of the same file in virtual time.
 
-Virtual time is a run's own simulated clock. `make soak`, which runs tests that take hours, uses
-this module for each runtime in real time. A run is reduced to its milestones: events of the group,
-with their times after the fault. They are compared at the end.
+Virtual time is a run's own simulated clock. The soak (tests that take hours) uses this module for
+each runtime in real time. A run is reduced to its milestones: events of the group, with their times
+after the fault. When all runs have ended, their milestones are compared.
 
 The data of a run are saved in a file, so that an interrupted soak continues where it ended:
 `load_or_compute` returns the saved result of a key, or computes and saves it.
@@ -57,7 +57,7 @@ Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 class ComparedRun:
     """The saved data of one run.
 
-    `undecided` are the checks that neither passed nor had nothing to judge.
+    `undecided` are the checks that had something to judge and did not pass.
     """
 
     verdict: str
@@ -168,7 +168,7 @@ def _compared(
 
 
 def _undecided(results: Results) -> tuple[str, ...]:
-    """Return the checks whose outcome is neither a pass nor that there was nothing to judge."""
+    """Return the checks that had something to judge and did not pass."""
     decided = {CheckOutcome.PASS, CheckOutcome.NOTHING_SEEN}
     return tuple(
         f"{report.check}: {report.note}"

@@ -62,7 +62,7 @@ MACHINE = NodeName("machine")
 JOIN_VERSION = 3
 """JoinGroup version in which a client without a member id becomes a member with one request.
 
-In later versions it first gets an id, and must join again.
+In later versions the client first gets an id, and must join again with it.
 """
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000

@@ -19,7 +19,7 @@ from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 
 COMMIT_PAUSE_US = 400_000
-"""Members commit every 200 ms: a longer time without a commit is a gap that the fault caused."""
+"""Members commit every 200 ms, so twice this time without a commit is a gap by the fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

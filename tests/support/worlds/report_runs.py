@@ -161,9 +161,9 @@ def write_thousand_members(
     """Write an experiment whose groups together have 1,000 members by default.
 
     Each member has a partition. The coordinator of a third of the groups is killed. Members seldom
-    send requests, so that the run takes only seconds to play: it is for testing whether the report
-    copes with many members, not with many records. `overrides` replace whole top-level keys of the
-    file.
+    send requests, so that the run takes only seconds to play. With this run one tests whether the
+    report copes with many members, not with many records. `overrides` replace whole top-level keys
+    of the file.
     """
     group = {
         "members": members_each,

@@ -1,4 +1,4 @@
-"""The reports of `report_runs`, written as `report` does it."""
+"""The reports of the runs of `report_runs`, written as the command `report` writes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Reports:
 
 
 def make_reports(analysed: AnalysedRuns) -> Reports:
-    """Write the reports of analysed runs, as `report` does it."""
+    """Write the reports of analysed runs, as the command `report` writes them."""
     for summary in analysed.summaries.values():
         write_summary(summary)
     runs = analysed.directories

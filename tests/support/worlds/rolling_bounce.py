@@ -63,6 +63,7 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     bounce = [row for row in group_rows if injected_us <= row.time_us <= healed_us]
     starts = [row for row in bounce if row.kind == TraceKind.NODE_STARTED]
     bounced = {row.node for row in starts}
+    # The driver writes these rows, so they are not in `group_rows`; the member is their peer.
     closed_us = [
         row.time_us
         for row in rows
