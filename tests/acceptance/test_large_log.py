@@ -60,6 +60,7 @@ def large_log(
             "config": {
                 "offsets.topic.num.partitions": 6,
                 "min.insync.replicas": 2,
+                # Leadership stays where the failover has put it.
                 "auto.leader.rebalance.enable": False,
                 "group.initial.rebalance.delay.ms": 500,
                 **(broker_config or {}),
@@ -127,6 +128,7 @@ def loaded(experiment: Experiment, results: Results, rows: list[TraceRow]) -> Lo
 
 def virtual(*, records: int, costs: CostModel | None = None) -> Loaded:
     """Play the crash in virtual time; `costs` replaces the measured costs of a load."""
+    # Up to 9 s until the controller fences the victim; a slow load takes 12 s more.
     definition = large_log(records=records, after_faults="11s" if costs is None else "24s")
     spec = to_cluster_spec(definition)
     if costs is not None:

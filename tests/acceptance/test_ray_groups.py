@@ -57,6 +57,7 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
         code, described = ask(command_line, "describe", "--group", GROUP, "--why")
         (past,) = command_line.runs()
         check_described(code, described, broker_id(past.journal()[0].node))
+        # Only the owner may read the file, because any reader can use the cluster as a client.
         assert stat.S_IMODE((past.path / FILE_NAME).stat().st_mode) == 0o600
         check_refused(command_line)
         check_changed(command_line)

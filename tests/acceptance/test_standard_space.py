@@ -58,6 +58,7 @@ def test_no_seed_breaks_a_promise_and_rechecks_agree(
         check=partial(check_code, code_version()),
     )
     with workers:
+        # The search has no time limit, so its clock does not matter. No records are kept.
         search = Search(
             tally, workers, Limits(count=SEEDS), clock=lambda: 0.0, write=lambda record: None
         )

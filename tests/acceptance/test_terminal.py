@@ -54,6 +54,7 @@ def test_run_with_no_color_moves_the_cursor_without_colours(tmp_path: Path) -> N
     assert command.finish() == 0
     assert HIDE in command.screen
     assert COLOUR.search(command.screen) is None
+    # A panel of 40 columns has room for the present stage only, with its number.
     assert "(stage 3 of 8)" in command.screen
 
 

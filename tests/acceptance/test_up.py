@@ -239,7 +239,10 @@ def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
 
 
 def join(bootstrap: list[str], group: str) -> "subprocess.Popen[str]":
-    """Start a client of the library librdkafka that becomes a member of a group."""
+    """Start a client of the library librdkafka that becomes a member of a group.
+
+    The client prints a line of JSON for each event, such as "committed" and "closed".
+    """
     return subprocess.Popen(
         [
             *(sys.executable, str(ROOT / "clients" / "librdkafka.py"), "consume"),

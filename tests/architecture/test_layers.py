@@ -78,7 +78,7 @@ def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
 
 
 def test_our_packages_are_imported_from_here() -> None:
-    """Python would use another installed distribution that has a package `protocol`, not ours."""
+    """An installed distribution may have a package `protocol`, which could be imported instead."""
     assert foreign_packages() == ()
 
 

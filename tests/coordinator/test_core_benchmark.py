@@ -33,7 +33,7 @@ def test_each_member_is_answered_in_a_generation_of_the_benchmark() -> None:
 
 
 def test_load_of_the_benchmark_finds_the_last_commit_of_each_partition() -> None:
-    """The commits take the groups and their partitions in turn, and their offsets grow."""
+    """The commits are of each group and partition in turn, and the committed offsets grow."""
     # 300 commits in turn of two groups, which have PARTITIONS (50) partitions each.
     records = commit_records(300, groups=2, partitions=PARTITIONS)
     core = Core(loads=batches_of(records))

@@ -257,7 +257,7 @@ def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
 
 
 def test_next_generation_with_unreadable_bytes_fails_after_its_increment() -> None:
-    """The end of the join phase fails half way: the generation has increased, the state is the old.
+    """The end of the join phase fails half way: only the generation has changed, not the state.
 
     Kafka fails in the same way (BEHAVIOUR 0.1).
     """
@@ -294,7 +294,7 @@ def test_rebalance_timeout_without_members_is_zero() -> None:
 
 
 def test_removing_the_leader_elects_a_remaining_member() -> None:
-    """A group with members has a leader, one without has none (BEHAVIOUR 4.3)."""
+    """A group has a leader exactly while it has members (BEHAVIOUR 4.3)."""
     group = preparing(member("a"), member("b"))
     assert group.leader_id == "a"
     group.remove("a")
@@ -333,7 +333,7 @@ def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> No
 
 
 def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None:
-    """A leader that has not rejoined loses its role to a member that has (BEHAVIOUR 3.2)."""
+    """A leader that has not rejoined is replaced by a member that has rejoined (BEHAVIOUR 3.2)."""
     group = preparing(member("a"), member("b"), member("c"))
     assert group.elect_joined_leader()
     assert group.leader_id == "a"

@@ -19,6 +19,7 @@ from tests.support.mutation.mutants import (
 
 MUTANTS = read_mutants()
 MUTANTS_AT_LEAST = 60
+"""With fewer mutants the list must have lost some by mistake."""
 SAMPLE_STEP = 6
 """The sample has each sixth mutant, because the tests of a mutant take half a second."""
 

@@ -57,11 +57,13 @@ def test_analyze_as_json_has_the_figures_of_the_summary_file(tmp_path: Path) -> 
     (tmp_path / "tables").mkdir()
     write_summary(summary)
 
+    # A document is never wrapped, however narrow the console is.
     printed = io.StringIO()
     print_document(Console(file=printed, width=40), {"runs": [summary]})
 
     (run,) = json.loads(printed.getvalue())["runs"]
 
     written = json.loads(summary_path(tmp_path).read_bytes())
+    # `made_from` says which events the tables in the folder were made of.
     assert run == {key: value for key, value in written.items() if key != "made_from"}
     assert run["faults"][0]["members"] == 2

@@ -26,6 +26,6 @@ def test_a_package_of_the_same_name_from_elsewhere_is_refused_with_its_place(
         text=True,
         check=False,
     )
-    assert done.returncode == 254
+    assert done.returncode == 254  # EXIT_BAD_ARGUMENTS, and not a verdict of a run
     assert f"`pipeline` would be imported from {foreign}" in done.stderr
     assert done.stdout == ""

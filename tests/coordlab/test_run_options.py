@@ -26,6 +26,7 @@ def test_invalid_time_scale_is_refused(
 ) -> None:
     """The options are refused before the start, with exit code 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
+    # The message is in a box, whose frame and line ends would interrupt it.
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 

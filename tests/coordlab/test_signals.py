@@ -19,6 +19,7 @@ def _signals_as_before() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+# SIG_IGN: a shell starts the background processes of a script with SIGINT ignored.
 @pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
 def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handlers) -> None:
     """The task must end by its cancellation before the program heals the run's faults.

@@ -14,7 +14,7 @@ OFFSETS = {TopicPartition("__consumer_offsets", 3): Offset(7), TopicPartition("a
 
 
 def test_checkpoint_is_written_in_kafkas_format() -> None:
-    """Kafka's tools can read the file. A topic name with a space, "a b", takes two words."""
+    """Kafka's tools can read the file. The space in the topic name "a b" is not escaped."""
     assert encode_offset_checkpoint(OFFSETS.items()) == b"0\n2\n__consumer_offsets 3 7\na b 0 0\n"
 
 

@@ -199,7 +199,7 @@ def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
 def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -> None:
     """The answer has the high watermark from before the Fetch, as in Kafka.
 
-    The follower gets the moved one with its next Fetch.
+    The follower gets the moved high watermark with its next Fetch.
     """
     leading = leader(replicas=(A, B), isr=(A, B), partition_log=log_of_epochs(0))
     result = fetch_as(leading, B, offset=1, last_fetched_epoch=0)

@@ -80,7 +80,7 @@ def test_row_with_an_undeclared_value_is_named(wrong: TraceRow, problem: str) ->
 
 
 def test_hosts_of_tests_refuse_undeclared_values() -> None:
-    """In tests, `checked_stamp` replaces `stamp`, the function that makes rows, and checks each."""
+    """In tests, `checked_stamp` replaces `stamp`, which makes rows; it also checks each row."""
     assert vars(base_host)["stamp"] is checked_stamp
     event = TraceEvent(kind=TraceKind.NODE_STOPPED, cause="tired")
     with pytest.raises(SimulationError, match="node_stopped fills cause"):

@@ -1,8 +1,8 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. An offsets partition is one of
-`__consumer_offsets`, the topic that stores groups and their offsets. The coordinator owns the only
-one, so it coordinates every group; with `owned=()` it owns none.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. The topic `__consumer_offsets`
+stores groups and their offsets. It has one partition, which the coordinator owns. So the
+coordinator is that of every group; with `owned=()` it owns no partition and no group.
 
 - `h.stable_group(n)` brings `n` members to state Stable: all have an assignment, of generation 1.
   The generation is the number of the group's rebalance.

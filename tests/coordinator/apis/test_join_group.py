@@ -5,8 +5,8 @@ the rebalances. In the join phase the coordinator parks each JoinGroup: it holds
 all members have joined. A static member has a configured `group.instance.id`. A pending id was
 assigned to a client that has not joined with it yet.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. The coordinator owns the
-only offsets partition (one of `__consumer_offsets`), number 0; with `owned=()` it owns none.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. The topic `__consumer_offsets`
+has one partition, number 0, which the coordinator owns; with `owned=()` it owns none.
 
 - `h.join` returns an answer that must come in the same turn, without waiting.
 - `h.submit` returns a request's id. `h.response` returns its answer, or None while it is parked.
@@ -35,7 +35,10 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def harness(*, delay_ms: int = 3_000) -> CoordinatorHarness:
-    """Return a harness with this initial rebalance delay; the default is Kafka's."""
+    """Return a harness with this initial rebalance delay; the default is Kafka's.
+
+    With 0 the first join phase of a group takes no time.
+    """
     return CoordinatorHarness(config=BrokerConfig(group_initial_rebalance_delay_ms=delay_ms))
 
 
@@ -204,7 +207,7 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
 
 
 def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_once() -> None:
-    """The refused join gets one answer, also if its removal completes a join phase that fails.
+    """The refused member gets one answer, although its removal completes a join phase that fails.
 
     1. The group was loaded with two members, but may have one, so the second member is refused.
     2. The removal of this member completes the join phase: the other member has joined already.

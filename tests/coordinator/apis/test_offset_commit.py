@@ -2,8 +2,8 @@
 
 The answers in each state of a group are in scenarios/offset_commit.txt.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. The coordinator owns the
-only offsets partition (one of `__consumer_offsets`); with `owned=()` it owns none.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. The topic `__consumer_offsets`
+has one partition, which the coordinator owns; with `owned=()` it owns none.
 
 - `h.commit` returns the error of each partition.
 - While `h.holds_appends` is True, an append waits for `h.complete(error)`.
@@ -91,6 +91,7 @@ def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
     request_id = h.submit(offset_commit(ONE))
     h.complete(error)
     assert commit_errors(h.response(request_id)) == [answer]
+    # `has_offsets` is True for a pending commit, too.
     assert not h.group().offsets.has_offsets
     assert h.events(TraceKind.COMMIT_STORED) == []
 

@@ -22,6 +22,7 @@ def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
     partition = h.fetched("foo", 0)
     assert (partition.committed_offset, partition.committed_leader_epoch) == (-1, -1)
     assert (partition.metadata, partition.error_code) == ("", ErrorCode.NONE)
+    # A request without partitions asks for all offsets of the group.
     assert h.fetch(offset_fetch()).groups[0].topics == ()
     assert h.coordinator.groups() == ()
 

@@ -4,8 +4,8 @@ After the join phase of a rebalance each member sends a SyncGroup; the leader's 
 of all. The coordinator parks the other requests (holds their answers) until it has stored these
 assignments in the log. The answers in each state of a group are in scenarios/sync_group.txt.
 
-`h` is a CoordinatorHarness: a coordinator with a log. The coordinator owns the only offsets
-partition (one of `__consumer_offsets`); with `owned=()` it owns none. While `h.holds_appends` is
+`h` is a CoordinatorHarness: a coordinator with a log. The topic `__consumer_offsets` has one
+partition, which the coordinator owns; with `owned=()` it owns none. While `h.holds_appends` is
 True, an append waits for `h.complete(error)`. The gate is the check that this coordinator owns the
 group's partition. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
 """

@@ -3,8 +3,8 @@
 A TxnOffsetCommit commits offsets in a producer's transaction. The offsets are pending until a
 transaction marker (the record that ends a transaction) commits or aborts them.
 
-`h` is a CoordinatorHarness: a coordinator with a log. The coordinator owns the only offsets
-partition (one of `__consumer_offsets`), number 0; with `owned=()` it owns none.
+`h` is a CoordinatorHarness: a coordinator with a log. The topic `__consumer_offsets` has one
+partition, number 0, which the coordinator owns; with `owned=()` it owns none.
 
 - Before the coordinator appends a commit, it asks the log to verify that the transaction is open.
   While `h.holds_verifications` is True, the verification ends with `h.verify`.
@@ -204,6 +204,7 @@ def test_load_that_fails_forgets_open_transactions_too() -> None:
     h.txn_commit(txn_offset_commit({FOO_0: 10}))
     h.write_records(Record(None, b"v", 1))
     other = h.failover()
+    # The pending offsets of a transaction are a part of their group, so none of them is left.
     assert other.coordinator.groups() == ()
     assert other.coordinator.is_owned(0)
 

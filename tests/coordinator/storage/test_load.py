@@ -104,7 +104,10 @@ NEWER_KIND = Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1)
 def loaded(
     *batches: tuple[Record, ...], batches_per_chunk: int = 1_000, max_size: int = 1_000
 ) -> CoordinatorHarness:
-    """Return a coordinator that has loaded these batches."""
+    """Return a coordinator that has loaded these batches.
+
+    The default values are larger than any test needs: one chunk, and no limit of a group's size.
+    """
     h = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=max_size), owned=()
     )
@@ -205,6 +208,7 @@ def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
     # The same key with version 0 in its first two bytes.
     old = Record(b"\x00\x00" + (offset(0, 7).key or b"")[2:], offset(0, 7).value, 1)
     assert loaded((offset(0, 1),), (old,)).offset("foo", 0) == 7
+    # The tombstone has key version 1. It deletes the only offset, so there is no group.
     assert loaded((old,), (offset(0, None),)).coordinator.groups() == ()
 
 

@@ -168,6 +168,7 @@ def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
     MM-24: the first group under an id stays
     """
     shard = Shard(0)
+    # The last argument is the time of the creation, which differs in each group.
     first = Group("g", 0, GroupState.EMPTY, 1)
     second = Group("g", 0, GroupState.EMPTY, 2)
     assert shard.add(first) is first

@@ -1,8 +1,9 @@
 """Unloading a partition: parked requests are answered, groups become Dead, timers end.
 
-A broker loads an offsets partition (one of `__consumer_offsets`) when it becomes its leader, and
-unloads it (drops its groups) when it no longer leads it. The leader epoch counts the partition's
-leaders. A parked request waits for its answer.
+A broker that becomes the leader of an offsets partition (a partition of `__consumer_offsets`) loads
+the partition: it reads the groups into memory. A broker that no longer leads the partition unloads
+it: it drops the groups. The leader epoch counts the partition's leaders. A parked request waits for
+its answer.
 
 - `h` is a CoordinatorHarness: a coordinator that has loaded partition 0 in leader epoch 0, unless
   `owned=()`.

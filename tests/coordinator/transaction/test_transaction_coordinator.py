@@ -117,7 +117,7 @@ def test_request_without_transactions_is_answered_empty() -> None:
 
 
 def test_append_of_a_step_times_out_with_the_transaction() -> None:
-    """Kafka gives the append of a transaction's step the producer's transaction timeout."""
+    """The timeout of the append is the transaction timeout of the producer, as in Kafka."""
     h = TransactionHarness()
     h.holds_appends = True
     h.submit(InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=33_000))
@@ -336,7 +336,7 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
 
 
 def test_second_step_while_one_is_pending_is_misuse() -> None:
-    """The handlers refuse such a request earlier, with CONCURRENT_TRANSACTIONS, so it is a bug."""
+    """The handlers answer such a request CONCURRENT_TRANSACTIONS, so only a bug gets here."""
     stepping = metadata(TransactionState.EMPTY)
     step = stepping.prepare_add_partitions((OFFSETS,), now_ms=0)
     with pytest.raises(IllegalTransition, match="pending"):

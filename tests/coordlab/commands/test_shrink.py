@@ -123,6 +123,7 @@ def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
     How many faults it has depends on the time of the interrupt; there are three at most.
     """
     path = schedule(tmp_path)
+    # With -u Python writes each line to the pipe at once.
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "coordlab", "shrink", str(path), "--time-limit", "5m"],
         cwd=ROOT,

@@ -154,8 +154,9 @@ def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> Non
     _write_rows(tmp_path, 3)
     assert is_current(tmp_path)
 
+    # A Parquet file begins and ends with these bytes; the content between them is missing. An
+    # unreadable file counts as a change, too.
     (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1")
-    # An unreadable file counts as a change, too.
     assert not is_current(tmp_path)
     (tmp_path / "events" / "torn.parquet").unlink()
 

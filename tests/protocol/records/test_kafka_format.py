@@ -38,7 +38,7 @@ RECORDS = st.lists(
         Record,
         st.none() | st.binary(max_size=200),
         st.none() | st.binary(max_size=200),
-        st.integers(-1, 2**42),
+        st.integers(-1, 2**42),  # timestamps: none, or up to the year 2109
     ),
     min_size=1,
     max_size=80,
@@ -243,6 +243,7 @@ def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) ->
     (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
     assert batch.kafka is not None
     one_record = replace(batch, records=records, kafka=replace(batch.kafka, record_count=1))
+    # Each message names the part that cannot be read.
     with pytest.raises(ValueError, match=r"record|number|key"):
         records_of(one_record)
 

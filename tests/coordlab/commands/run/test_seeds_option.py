@@ -56,4 +56,5 @@ def test_seeds_beside_a_contradicting_option_are_refused(
 ) -> None:
     """The options are refused before a run starts, with exit code 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
+    # The message is in a box, whose frame and line ends would interrupt it.
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())

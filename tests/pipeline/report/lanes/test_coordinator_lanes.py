@@ -126,7 +126,7 @@ def test_coordinator_lane_without_groups_is_none() -> None:
 
 
 def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_the_load() -> None:
-    """There is no coordinator between two tenures; the load of the next is a part of that time."""
+    """Between two tenures there is no coordinator; the next one loads the partition meanwhile."""
     run = report_input(
         tables={
             "groups": [group()],

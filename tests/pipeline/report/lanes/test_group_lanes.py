@@ -295,7 +295,7 @@ def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
 
 
 def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> None:
-    """A gap of no length has no bar, which would be invisible; a text says that there was no gap.
+    """A gap of no length has no bar, because a bar of no length is invisible; a text replaces it.
 
     The names of members are shortened on the page, and the chart's help says how.
     """

@@ -50,7 +50,7 @@ def both_costs(**tables: list[dict[str, object]]) -> tuple[Cost, Cost]:
 
 
 def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> None:
-    """Only requests that the join caused count; the window lasts from it to the next change.
+    """Only requests that the join caused count; the window lasts from the join to the next change.
 
     Session pings, heartbeats, commits and earlier requests do not count. A count is None where the
     design has no such thing: `old` sends a coordinator no requests.
@@ -99,7 +99,7 @@ def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
 
 
 def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None:
-    """Two attempts fail; the third, without a plan and an outcome, does neither.
+    """Two attempts fail. The third has no plan and no outcome, so it does not count at all.
 
     The two attempts with a plan saw different views of the group.
     """
