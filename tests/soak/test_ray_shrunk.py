@@ -57,6 +57,7 @@ def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
     experiment = load_experiment(str(CORPUS / f"{name}.yaml")).experiment
     # A plan's `expect` begins with the name of the check that it violates.
     check = experiment.expect.split()[0]
+    # By default all Guards are on.
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
 
     def runs(played: Experiment, kind: str) -> list[ShrunkRun]:

@@ -258,6 +258,7 @@ SCENARIOS: dict[str, Callable[[], str]] = {
     ),
     "violated": digest_of_violated,
     f"real 0{CODEC}": partial(real, build_node, seed=0, copy_messages=True),
+    # A short run of a small group is enough, because a PlantedNode writes rows from its start on.
     **{
         f"planted in real: {source.__name__}": partial(
             digest,

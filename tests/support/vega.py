@@ -40,7 +40,8 @@ def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
 def rows(chart: Chart, name: str) -> list[Datum]:
     """Return the data `name` of a chart, in the order of time.
 
-    The field `a` has the time at which a mark (a bar or a point of the chart) begins.
+    The field `a` has the time at which a mark (a bar or a point of the chart) begins. Rows without
+    it come first.
     """
     return sorted((dict(datum) for datum in chart.data[name]), key=lambda row: row.get("a") or 0)
 

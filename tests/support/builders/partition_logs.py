@@ -50,7 +50,7 @@ def batch(*values: str, base_offset: int = 0, leader_epoch: int = 0) -> RecordBa
 
 
 def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> PartitionLog:
-    """Return a log on memory storage."""
+    """Return a log on `storage`; None: on a new storage in memory."""
     used = MemoryLogStorage() if storage is None else storage
     return PartitionLog(PARTITION, used, high_watermark=high_watermark)
 

@@ -100,7 +100,10 @@ def past_run(
 
 
 def write_rows(run: RunDirectory, count: int) -> None:
-    """Write `count` rows as the events of a run."""
+    """Write `count` rows as the events of a run.
+
+    The rows have only one column, because the commands under test only count them.
+    """
     rows = pa.table({"run": [run.manifest.run] * count})
     pq.write_table(rows, run.events / EVENTS_FILE)
 

@@ -27,6 +27,7 @@ JAVA = (
     f"{JAVA_CLASSES}:{JAVA_CLASSES.parent / 'jars'}/*",
     "LabClient",
 )
+"""The command of the Java program. Its options let the JVM start quickly and use little memory."""
 POLL_S = 0.05
 Event = dict[str, Any]
 """One line of a program's output; clients/README.md has the fields."""

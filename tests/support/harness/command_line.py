@@ -83,7 +83,7 @@ class CommandLine:
     def kill_everything(self) -> None:
         """Kill all processes that the commands in this folder left."""
         for pid in self.processes():
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(pid, SIGKILL)
 
     def processes(self) -> list[int]:

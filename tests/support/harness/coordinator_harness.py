@@ -89,6 +89,7 @@ class CoordinatorHarness:
         owned: tuple[int, ...] = (0,),
         log: dict[int, list[RecordBatch]] | None = None,
     ) -> None:
+        # With 0 the first join phase of a group does not wait for further members.
         self.config = config or BrokerConfig(group_initial_rebalance_delay_ms=0)
         self.guards = guards or Guards()
         self.java = java or JavaSwitches()

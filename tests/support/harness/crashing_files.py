@@ -94,7 +94,7 @@ class CrashingFiles(Files):
         self._calls_left = None
         self._write_fails = False
         for file in list(self._open):
-            super().close(file)
+            super().close(file)  # not `self.close`, which is a system call of the process
         self._open.clear()
 
     def lose_power(self) -> None:

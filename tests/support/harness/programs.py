@@ -57,7 +57,7 @@ def program(
         try:
             process.wait(20)
         finally:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # no process of the session is left
                 os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
@@ -95,7 +95,10 @@ def wait_gone(pids: Sequence[int]) -> None:
 
 
 def processes(pids: Iterable[int]) -> list[ProcessRef]:
-    """Return these pids with the start times of their processes."""
+    """Return these pids with the start times of their processes.
+
+    A process that has ended gets the start time 0, which no process has.
+    """
     return [ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0) for pid in pids]
 
 
@@ -109,7 +112,7 @@ def rays_own(session: int) -> list[ProcessRef]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             name, _, rest = path.read_text().partition("(")[2].rpartition(")")
-        except (FileNotFoundError, ProcessLookupError):
+        except (FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
             continue
         # `rest` begins with field 3, so that field 6 has index 3.
         if int(rest.split()[3]) == session and name in ("gcs_server", "raylet"):

@@ -278,6 +278,7 @@ class ClientLab:
             brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
             topics=(),
         )
+        # Last, because a ScriptedBroker uses fields of the lab.
         self.brokers = [ScriptedBroker(self, index) for index in range(brokers)]
 
     @property

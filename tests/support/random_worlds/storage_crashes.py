@@ -205,6 +205,7 @@ class CrashingDisk:
         except Killed:
             return Step.OPEN
 
+        # The opening was not killed, perhaps because it had fewer calls than the drawn number.
         files.kill_in(NEVER)
         for _ in range(self._rng.randrange(STEPS_MAX)):
             self._step(storage, self._choose())

@@ -117,7 +117,7 @@ def random_owners(seed: int) -> list[TraceRow]:
 
 def owned_by(rows: Sequence[TraceRow]) -> Owned:
     """Return owners and processed records in the group `GROUP` of one run."""
-    end_us = rows[-1].time_us
+    end_us = rows[-1].time_us  # of the stage `stopping`, with which the run ends
     owned = Owned()
     current: dict[tuple[str, str], Interval] = {}  # (node, partition) -> present ownership
     pauses: list[tuple[str, int, int]] = []  # ended pauses: node, from, to

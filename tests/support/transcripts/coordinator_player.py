@@ -117,6 +117,7 @@ class CoordinatorPlayer:
             return []
         owned = command.parts("owned") or ["0"]
         partitions = command.number("partitions", 1)
+        # Unless a story says otherwise, a new group does not wait for further members.
         values = {"group.initial.rebalance.delay.ms": "0", **command.settings}
         command.settings = values
         self._begin(

@@ -19,6 +19,7 @@ def small_cluster(command: Command) -> ClusterSpec:
     `consumers=2` adds a group of two members. `transactional=yes` adds `__transaction_state`, the
     topic of transactions.
     """
+    # Unless a story says otherwise, the controller does not move leaderships back by itself.
     values = {"auto.leader.rebalance.enable": "false", **command.settings}
     command.settings = values
     java = take_settings(JavaSwitches, values)

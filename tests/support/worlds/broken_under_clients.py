@@ -34,8 +34,10 @@ CLUSTER = (
     *("--var", "cluster.config.offsets.topic.num.partitions=4"),
     *("--var", "cluster.config.broker.session.timeout.ms=1500"),
     *("--var", "cluster.config.broker.heartbeat.interval.ms=300"),
+    # So an acknowledged record survives the crash of one broker.
     *("--var", f"topics.{TOPIC}.config.min.insync.replicas=2"),
 )
+"""Arguments of the command `up`. The timeouts are short, so that a failover takes little time."""
 # For each family, the options that make its producer idempotent.
 IDEMPOTENCE = {
     "librdkafka": ("--set", "enable.idempotence=true"),
