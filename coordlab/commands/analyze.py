@@ -1,8 +1,8 @@
 """`analyze`: computes the tables of runs, prints their phases, and compares several runs.
 
-A phase is a part of the time in which a cluster recovers from a fault. The driver is the process
-that conducts a run. The output needs a run's summary (its figures) and its facts (from its JSON
-files, such as whether it was completed).
+A phase is a part of the time in which a cluster recovers from a fault. The analysis returns a
+summary of each run, which has its figures. Other facts of a run, such as whether it was completed,
+come from its JSON files.
 """
 
 from pathlib import Path
@@ -49,18 +49,21 @@ def analyze_command(
     """
     console = Console(stderr=True) if json else Console()
     past = named_runs(run_directories, runs)
+    # Java is missing for all runs or for none. The notice shows the command for the first run.
     notice = java_notice(past[0].path)
     if notice is not None:
         raise NoJava(notice)
     for past_run in past:
-        # A killed driver leaves rows of its run in files that Spark cannot read.
+        # If the driver (the process that conducts a run) was killed, the rows of its run are in
+        # files that Spark cannot read.
         salvage(past_run, console)
     summaries = analyze_runs(console, [past_run.path for past_run in past], master=master)
     if json:
         print_document(Console(), {"runs": summaries})
         return EXIT_PASS
     facts = [facts_of(past_run) for past_run in past]
-    for run, summary in zip(facts, summaries, strict=True):
+    pairs = list(zip(facts, summaries, strict=True))
+    for run, summary in pairs:
         heading = f"\n{summary.run}: {summary.events:,} events"
         if run.status != "completed":
             heading += f" ({run.status})"
@@ -68,6 +71,6 @@ def analyze_command(
         print_phases(console, summary)
         print_path(console, "tables", summary.directory / "tables")
     if len(past) > 1:
-        comparison = compare_side_by_side(list(zip(facts, summaries, strict=True)))
+        comparison = compare_side_by_side(pairs)
         print_comparison(console, comparison, (run.manifest.runtime for run in facts))
     return EXIT_PASS

@@ -1,9 +1,7 @@
 """`conform`: plays recordings of real Kafka against this cluster, and lists the differences.
 
 A transcript is a recording: requests and answers of one cluster, with their times. A step is a
-request with its answer. Rules, from the index file of the transcripts, name differences that do not
-count. A FileConformity is the result of the comparison of one transcript. A Share is the number of
-equal steps among all steps of an API or a folder.
+request with its answer. A step is equal if this cluster gives the same answer as real Kafka.
 """
 
 from collections.abc import Sequence
@@ -35,7 +33,7 @@ from coordlab.options import json_option, with_examples
 from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 _DIFFERENCE_MAX = 320
-"""Limit of the characters printed of a difference; `--json` has the whole text."""
+"""Number of characters after which the text of a difference is cut; `--json` has the whole text."""
 
 
 @click.command(
@@ -57,8 +55,10 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
     steps are equal; 1: a step differs; 254: a file is no transcript.
     """
     console = Console()
+    # The index file of the transcripts has rules. A rule names a difference that does not count.
     rules = read_rules(directory)
-    # All files are read before the first is played, so that a mistake in a file is found at once.
+    # All files are read before the first is played, so that the command does not end with a mistake
+    # in a file after it has played other files for a long time.
     transcripts = _read_all(find_transcripts(directory))
     files: list[FileConformity] = []
     for transcript in transcripts:
@@ -90,9 +90,9 @@ def _read_all(paths: Sequence[Path]) -> list[Transcript]:
 
 
 def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> None:
-    """Print a file's number of equal steps of all steps, then its first difference.
+    """Print how many of a file's steps are equal, then its first difference.
 
-    With `show_all`, print every difference.
+    With `show_all`, print every difference. A FileConformity is the result of playing one file.
     """
     style = "red" if file.differences else "green"
     _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")
@@ -106,6 +106,7 @@ def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> No
 
 
 def _print_totals(console: Console, files: Sequence[FileConformity]) -> None:
+    """Print the share of equal steps for each API, for each folder, and of all steps."""
     for title, shares in (
         ("by API", shares_by_api(files)),
         ("by folder", shares_by_folder(files)),
@@ -122,10 +123,12 @@ def _print_totals(console: Console, files: Sequence[FileConformity]) -> None:
 
 
 def _equal_files(files: Sequence[FileConformity]) -> int:
+    """Return the number of files whose steps are all equal."""
     return sum(not file.differences for file in files)
 
 
 def _share(share: Share) -> str:
+    """Return a share as text: the percentage, and the equal steps among all steps."""
     return f"{share.percent:6.2f} %  {share.equal:5}/{share.steps:<5}"
 
 

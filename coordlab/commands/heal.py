@@ -36,7 +36,7 @@ def heal_command(fault_id: str | None, everything: bool, name: str | None, runs:
     request = HealRequest(fault_id=fault_id, everything=everything)
     answer = ask_cluster(runs, name, request, HealAnswer)
     for fault in answer.faults:
-        note = "" if fault.note is None else f": {fault.note}"
+        note = "" if fault.note is None else f": {fault.note}"  # a remark on the healing
         click.echo(f"{fault.fault_id}: {fault.fault} of {fault.target} is healed{note}")
     if not answer.faults:
         click.echo("nothing is in force")

@@ -98,8 +98,9 @@ def inject_command(
 def injected_line(fault: JournalEntry) -> str:
     """Return a line on an injected fault: what it hit, and how long it lasts.
 
-    A momentary fault, such as a moved leadership, has nothing to undo. A fault without a duration
-    lasts until it is healed.
+    - "done": a momentary fault, such as a moved leadership, which has nothing to undo.
+    - "over": the fault is healed already, because `--wait` was given.
+    - "in force": a fault without a duration lasts until a user heals it.
     """
     line = f"{fault.fault_id}: {fault.fault} of {fault.target} hit {fault.hit}"
     if fault.momentary:

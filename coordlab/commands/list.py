@@ -1,9 +1,8 @@
 """`list`: the experiments that can be run by name, and past runs, also those that failed.
 
 An entry of the list is one run, or all runs of one `run --seeds` (one experiment with several
-seeds). An analysis writes the summary of a run, with measures of the effects of its faults. One
-measure is the commit gap: the time for which a member had no acknowledged commit after a fault. A
-caveat is a remark on a run that passed.
+seeds). If a run was analysed, it has a summary. Its entry then shows the commit gap: the longest
+time for which a member had no acknowledged commit after a fault.
 """
 
 from collections import Counter
@@ -30,7 +29,7 @@ from results_schema.results import EXIT_PASS, Verdict
 
 DEFAULT_LIMIT = 20
 COMMIT_GAP = "commit gap"
-"""The only measure of a fault's effect that the list shows."""
+"""Heading of a column, and name of the measure in a summary. A summary has other measures too."""
 _COLUMNS = ("runtime", "seed", "status", "verdict", COMMIT_GAP)
 _UNBOUNDED = 10_000
 """A width that no table reaches, to measure how wide a table is without wrapping."""
@@ -79,7 +78,8 @@ class ListedRun:
       not exist.
     - `commit_gap_us`: the longest commit gap of any member after any fault; None if the run was not
       analysed or no member had a gap.
-    - `caveats`: sentences on the effects of faults in a run that was analysed and passed.
+    - `caveats`: clauses on what users of a group noticed in a run that was analysed and passed, for
+      instance that records were processed again.
     """
 
     run: str
@@ -134,6 +134,7 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
 
 def _newest_entries(past_runs: Sequence[PastRun], limit: int) -> Sequence[PastRun]:
     """Return all runs of the newest `limit` entries; `past_runs` is in the order of time."""
+    # The keys of the dict are the names of the entries, the newest first, each name once.
     newest_first = dict.fromkeys(_entry_of(past.manifest.run) for past in reversed(past_runs))
     newest = set(list(newest_first)[:limit])
     return [past for past in past_runs if _entry_of(past.manifest.run) in newest]
@@ -153,7 +154,7 @@ def _listed_run(past: PastRun) -> ListedRun:
     except NotARun as error:
         results, problem = None, str(error)
     summary = read_summary(past.path)
-    # A caveat is about something that the verdict "pass" does not cover.
+    # A caveat says that "pass" is not the whole truth. A run with another verdict needs none.
     passed = results is not None and results.verdict is Verdict.PASS
     return ListedRun(
         run=manifest.run,
@@ -178,7 +179,10 @@ def longest_commit_gap_us(summary: RunSummary | None) -> int | None:
 
 
 def _commit_gaps_us(summary: RunSummary | None) -> Iterator[int]:
-    for fault in () if summary is None else summary.faults:
+    """Yield the longest commit gap after each fault; nothing if the run has no summary."""
+    if summary is None:
+        return
+    for fault in summary.faults:
         gap = fault.distribution(COMMIT_GAP)
         if gap is not None and gap.maximum is not None:
             yield gap.maximum
@@ -215,6 +219,7 @@ def print_listing(
         note = f"{COMMIT_GAP}: the longest of any member, of runs that were analysed"
         print_lines(console, [note], style="dim")
     problems = [run.problem for run in past.runs if run.problem is not None]
+    # "set aside": a file of the run cannot be read, and the list ignores it.
     print_lines(console, (f"set aside: {why}" for why in (*problems, *past.unreadable)))
 
 
@@ -266,7 +271,7 @@ def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
         return
     for name, columns in cells.items():
         console.print(Text(name, style="bold"), soft_wrap=True)
-        runtime, seeds, status, verdict, gap = columns
+        runtime, seeds, status, verdict, gap = columns  # in the order of _COLUMNS
         words = ("  ", runtime, f", {seeds_words(seeds.plain)}: ", status, ", ", verdict)
         second_line = Text.assemble(*words, f", {COMMIT_GAP} {gap}" if gap else "")
         console.print(second_line, soft_wrap=True)
@@ -299,9 +304,8 @@ def _counted(words: Sequence[str], styles: Mapping[str, str], style: str) -> Tex
 
 
 def _gaps(gaps_us: Sequence[int]) -> str:
-    """Return the range of commit gaps as text; "" if there are none.
-
-    If the shortest and the longest have the same text, it is shown once.
-    """
-    texts = [duration_text(gap_us) for gap_us in sorted(gaps_us)]
-    return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else ""
+    """Return the range of commit gaps as text, such as `2 s to 4 s`; "" if there are none."""
+    if not gaps_us:
+        return ""
+    shortest, longest = duration_text(min(gaps_us)), duration_text(max(gaps_us))
+    return shortest if shortest == longest else f"{shortest} to {longest}"

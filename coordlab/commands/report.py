@@ -74,7 +74,8 @@ def report_command(
             write_run_report(console, past_run, output=output if single else None)
             for past_run in past_runs
         ]
-        comparison, page = None, pages[0]  # `page` is the one that --open opens
+        page = pages[0]  # the page that --open opens
+        comparison = None
         if not single:
             facts = [facts_of(past_run) for past_run in past_runs]
             pairs = list(zip(facts, summaries, strict=True))
@@ -84,6 +85,11 @@ def report_command(
         # A wrong --output is a mistake of the user, and not a failure of coordlab.
         raise click.FileError(str(error.filename), error.strerror) from error
     if json:
+        comparison_document = (
+            None
+            if comparison is None
+            else {"page": str(page), "columns": comparison.columns, "rows": comparison.rows}
+        )
         document = {
             "reports": [
                 {
@@ -93,9 +99,7 @@ def report_command(
                 }
                 for past_run, path in zip(past_runs, pages, strict=True)
             ],
-            "comparison": None
-            if comparison is None
-            else {"page": str(page), "columns": comparison.columns, "rows": comparison.rows},
+            "comparison": comparison_document,
         }
         print_document(Console(), document)
     else:

@@ -5,13 +5,12 @@ smaller schedule; this module connects the search with the command line, the liv
 The live view shows which part the search tries to leave out at the moment, and the size of the
 schedule so far. Without a terminal, it prints one line for each smaller size.
 
-- Finding: a violation that a check reports. Its signature is the check's name and the violation's
-  text without names and numbers. The smaller schedule must show a finding with the same signature.
-- Space: a description of schedules, from which a seed draws one.
-- Stamp: the part of a finding's file that describes the run for which the file was written.
-- Robustness: how many runs of the smaller schedule with other seeds of the network show the same
-  violation.
-- Story: the events that lead to the violation, as lines for the file.
+A finding is a violation that a check reports. Its signature is the check's name and the violation's
+text without names and numbers. The smaller schedule must show a finding with the same signature.
+
+Latencies of the virtual network are drawn from a seed, the network seed. At the end, the smaller
+schedule is played with other network seeds. Its robustness is the number of these runs that show
+the same violation.
 """
 
 import time
@@ -66,11 +65,12 @@ EXIT_CODES_OF_SHRINKING = (
 class ShrinkOptions:
     """The options of shrinking.
 
-    - `seed`: seed of the network; None: the seed of the schedule.
-    - `check`: the check whose violation is to be kept. None: the violation in the stamp; without a
-      stamp the earliest violation.
+    - `schedule`: the file of an experiment, or a seed of `space`. A space is a file from which each
+      seed draws an experiment.
+    - `seed`: the network seed. If it is None, the seed of the schedule is used.
+    - `check`: the check whose violation is to be kept. If it is None, `finding_to_keep` chooses.
     - `time_limit_us`: real time, in microseconds.
-    - `robustness`: the number of other seeds with which the result is played.
+    - `robustness`: the number of other network seeds with which the result is played.
     """
 
     schedule: str
@@ -87,7 +87,9 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     """The document of `--json`.
 
     - `said`: the sizes before and after, or why the schedule was not shrunk.
-    - `shrunk`: None if nothing was shrunk: no violation was found, or a Ctrl-C came before.
+    - `shrunk`: None if no violation was found, or if a Ctrl-C came before the search for a smaller
+      schedule.
+    - `story`: the events that lead to the violation.
     """
 
     origin: str
@@ -157,8 +159,9 @@ def shrink_command(options: ShrinkOptions) -> int:
     console = Console()
     began_s = time.monotonic()
     schedule = _schedule(options)
-    # The search replaces settings of the schedule by those of `base`. A drawn schedule has the base
-    # experiment of its space. A file has None, which means the defaults of an experiment.
+    # The search resets settings of the schedule. For a schedule that was drawn from a space, it
+    # resets them to the space's base experiment. For a file (`base` is None), it resets them to the
+    # defaults of an experiment.
     base = base_experiment(load_space(options.space)) if schedule.path is None else None
     origin, output = _origin(schedule), _output(options, schedule)
     with stop_on_ctrl_c() as stop_requested:
@@ -170,8 +173,8 @@ def shrink_command(options: ShrinkOptions) -> int:
         limit_s = options.time_limit_us / 1e6
         view = shrink_view(console, origin, shown=not options.json)
         shrinker = Shrinker(
-            # The function that plays a smaller schedule. The run ends soon after the violation,
-            # because the rest of the run would only cost time.
+            # The search calls this function to play a smaller schedule. With `stop_at`, the run
+            # ends soon after the violation, because the rest of the run would only cost time.
             lambda experiment, seed, signature: play(experiment, seed, stop_at=signature),
             now_s=time.monotonic,
             deadline_s=began_s + limit_s * SEARCH_SHARE,  # end of the search
@@ -212,8 +215,9 @@ def shrink_command(options: ShrinkOptions) -> int:
 def _schedule(options: ShrinkOptions) -> Schedule:
     """Return the schedule that the command line names.
 
-    Its experiment loses the stamp of an earlier run (`replay`), because the stamp would not fit a
-    smaller schedule. `Schedule.stamp` still has it.
+    The key `replay` of a file is the stamp: it describes the run for which the file was written.
+    The returned experiment has no stamp, because the stamp would not fit a smaller schedule.
+    `Schedule.stamp` still has it.
 
     Raises: ExperimentError if the schedule is no experiment file and no seed.
     """
@@ -246,7 +250,7 @@ def finding_to_keep(
 ) -> PlayedFinding | None:
     """Return the finding that the smaller schedule must show; None if there is none.
 
-    The first choice is the finding that the stamp names. Another version of coordlab can describe
+    The first choice is the finding that the stamp of the file names. Another version can describe
     the same violation in other words, so the second choice is a finding of the stamp's check. The
     last choice is any finding. Of several equal choices, the earliest finding is returned.
 

@@ -2,9 +2,8 @@
 
 The process that runs the cluster answers the command. A group is listed once for each broker that
 acts as its coordinator. After a partition of the network a group can have two coordinators for a
-short time. A member of a group is a node of the cluster, or a client from outside; the `node` of
-such a client is None. A generation is the number of a group's rebalance. ISR means the in-sync
-replicas of a partition. The epoch of a partition is the number of its leadership.
+short time. ISR means the in-sync replicas of a partition. The epoch of a partition grows with each
+change of its leader.
 """
 
 from collections.abc import Iterator
@@ -89,7 +88,10 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
 
 
 def _group_lines(group: GroupAtBroker) -> Iterator[str]:
-    """Yield a line on a group as one broker knows it, then a line for each member."""
+    """Yield a line on a group as one broker knows it, then a line for each member.
+
+    A member is a node of the cluster, or a client from outside, whose `node` is None.
+    """
     count = len(group.members)
     yield (
         f"group {group.group}: {group.state} at broker {group.coordinator}, generation "

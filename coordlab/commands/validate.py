@@ -54,13 +54,13 @@ def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: b
     files = tuple(_validate(name, var) for name in experiments)
     console = Console()
     if json:
-        # The document has the errors, so no exception may print them again.
+        # The document has the errors, so no exception is raised here, which would print them again.
         print_document(console, {"experiments": files})
         return EXIT_PASS if all(file.ok for file in files) else EXIT_BAD_ARGUMENTS
     for file in files:
         _print(console, file)
     problems = [problem for file in files for problem in file.problems]
-    # The handler of exceptions prints the errors, as for every command that reads a file.
+    # `coordlab.errors` prints the problems of this exception, and returns the exit code.
     if problems:
         raise ExperimentError(problems)
     return EXIT_PASS

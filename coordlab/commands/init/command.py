@@ -1,7 +1,7 @@
 """`init`: writes a commented experiment file, which runs without changes.
 
-Data flow: (templates/experiment.yaml with a plan from templates/faults.yaml, or the file of another
-experiment) -> text -> file. A plan is the list of faults of an experiment.
+The new file is made from templates/experiment.yaml, with a plan from templates/faults.yaml; or it
+is a copy of another experiment's file. A plan is the list of faults of an experiment.
 """
 
 import os
@@ -33,7 +33,7 @@ DEFAULT_FAULT = "crash"
 NAME_PATTERN = re.compile(msgspec.json.schema(Name)["pattern"])
 """The pattern of an experiment's name, from the type that checks names in experiment files."""
 FOLDER = Path("experiments")
-"""Folder in which `run` first looks for an experiment's name."""
+"""Folder in which `run NAME` looks first for the file of the experiment."""
 _PACKAGE = "coordlab.commands.init"
 _SUFFIXES = (".yaml", ".yml")
 # Two lines of an experiment file: the one with its name, and a comment by which editors find the
@@ -98,7 +98,8 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
         raise click.BadParameter(
             f"{new.path} cannot be written: {error}", param_hint="`NAME`"
         ) from error
-    load_experiment(str(new.path))  # the promise of `init`: the written file runs without changes
+    # `init` promises that the written file runs without changes. So this raises an error if not.
+    load_experiment(str(new.path))
     console = Console()
     console.print(f"wrote {escape(str(new.path))}; next:", highlight=False, soft_wrap=True)
     for line in (
@@ -181,7 +182,8 @@ def text_from(new: NewFile, source: str) -> str:
 def write_new(new: NewFile, text: str, *, force: bool) -> None:
     """Write a file; overwrite an existing one only with `force`.
 
-    Raises: FileExistsError without `force`; OSError if the file cannot be written.
+    Raises: FileExistsError if the file exists and `force` is False; OSError if the file cannot be
+    written.
     """
     folder = new.path.parent
     # Without this check `mkdir` would raise FileExistsError, which callers take to mean that the

@@ -36,7 +36,7 @@ def debug(moment: Moment, console: Console) -> bool:
 
 
 def _session(moment: Moment, console: Console) -> None:
-    """Stop in the debugger, with these names in its scope."""
+    """Stop in the debugger. The user can type the names of this function's local variables."""
     runtime, status = moment.runtime, moment.status
     experiment, faults, rows = moment.experiment, moment.faults, moment.rows
 
@@ -50,8 +50,9 @@ def _session(moment: Moment, console: Console) -> None:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def last(count: int = 20, name: str | None = None) -> None:
-        """Print the last rows, of a node if one is named."""
-        for row in [row for row in rows if name in {None, row.node}][-count:]:
+        """Print the last `count` rows of the trace, or of the rows of the node `name`."""
+        rows_of_node = [row for row in rows if name in {None, row.node}]
+        for row in rows_of_node[-count:]:
             console.print(row_line(row), markup=False, highlight=False, soft_wrap=True)
 
     def node(name: str) -> Node | None:

@@ -1,10 +1,10 @@
 """`replay`: plays a schedule in virtual time again, and compares its trace with a stamp.
 
 A schedule is an experiment with a seed. In virtual time (a simulated clock) a schedule always gives
-the same trace (the run's recorded rows of events). A digest is a hash over the rows of a trace. A
-trail is a sequence of digests, each over the trace up to a point in time; `parted_between` compares
-two trails to find when the two traces begin to differ. A stamp, in the schedule's file, is the
-digest and the trail of an earlier run.
+the same trace (the run's recorded rows of events). A file of a schedule can have a stamp, which
+describes an earlier run of the schedule. A stamp has the digest of that run's trace, and a trail. A
+digest is a hash over the rows of a trace. A trail is a sequence of digests, each over the trace up
+to a point in time. It shows when two traces begin to differ.
 
 The schedule is played twice:
 
@@ -76,7 +76,7 @@ _EXIT_OF_RESULT = {
 class ReplayOptions:
     """The options of a replay.
 
-    Units: `until_us` and `break_at_us` are microseconds of the run's clock, from its beginning.
+    `until_us` and `break_at_us` are times of the run's clock, in microseconds from its beginning.
     """
 
     schedule: str
@@ -197,7 +197,8 @@ def _play_whole(
 ) -> int:
     """Play the schedule without messages, then with messages into its directory."""
     played = play(schedule.experiment, schedule.seed)
-    # After a Ctrl-C, `play` only returns this result. The exception also ends the command.
+    # After a Ctrl-C, `play` raises nothing, but returns this result. KeyboardInterrupt ends the
+    # command before the second run.
     if played.result is PlayResult.INTERRUPTED:
         raise KeyboardInterrupt
     recording = Recorder(schedule.experiment, schedule.seed, directory).play()
@@ -293,8 +294,9 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
         return Compared(
             same=False, said=f"{said}; the stamp does not show when they begin to differ"
         )
-    # `parted_between` returns None if the trails are equal. The trails then do not tell where the
-    # traces differ: anywhere after 0.
+    # The traces begin to differ between the two times that `parted_between` returns. It returns
+    # None if the trails are equal although the digests of the whole traces differ. Then the trails
+    # only tell that the traces begin to differ after 0, which is certain.
     after_us, before_us = parted_between(stamp.trail, played.trail) or (0, None)
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(
@@ -323,13 +325,13 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
     """Print whether the trace up to the requested time equals the stamp's trace."""
-    # The recording ends early, so its trail usually has fewer digests than the stamp's. `interval`
-    # is None if the trails are equal. Otherwise it is a pair: the time up to which the digests are
-    # equal, and the time of the first digest that differs (None if no digest of the recording
-    # differs).
+    # The recording ends early, so its trail usually has fewer digests than the stamp's trail. If it
+    # has the same digests (None), nothing is printed.
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return
+    # The digests are equal up to the first time. The second time is that of the first digest that
+    # differs; it is None if no digest of the recording differs.
     equal_until_us, differs_before_us = interval
     if differs_before_us is not None:
         seconds = f"{differs_before_us / 1e6:g} s"

@@ -1,12 +1,11 @@
 """Recorder: plays a run in virtual time into a directory, and calls an inspection at one moment.
 
-Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Moment -> Inspection.
+An inspection is a function that gets a Moment: the cluster, and what the run has recorded so far.
 
-A schedule is an experiment with a seed. Its plan has the faults; the journal has an entry for each
-fault of the plan, with its times and nodes as far as they are known. The trace has the recorded
-rows of the run: its events, and the messages between nodes. A digest is a hash over the rows of a
-trace. A trail is a sequence of digests, each over the trace up to a point in time. A stamp, in a
-schedule's file, is the digest and the trail of an earlier run, both computed without the messages.
+The trace has the recorded rows of the run: its events, and the messages between nodes. A digest is
+a hash over the rows of a trace. A trail is a sequence of digests, each over the trace up to a point
+in time. An experiment file can have a stamp, which is the digest and the trail of an earlier run,
+both computed without the messages.
 """
 
 from collections import deque
@@ -35,7 +34,8 @@ class Moment:
     """The run at one time of its clock, before any event of that time.
 
     - `rows`: the last LAST_ROWS rows of the trace.
-    - `faults`: the journal so far.
+    - `faults`: an entry for each fault of the plan, with its times and nodes as far as they are
+      known.
     - `stage`: the name of the run's stage (such as the warmup); "" before the first stage.
     """
 
@@ -67,7 +67,10 @@ class Recording:
 
 
 class Recorder:
-    """Plays one schedule into a run directory. `play` may be called once."""
+    """Plays one experiment with its seed into a run directory.
+
+    `play` may be called only once, because it closes the trace.
+    """
 
     def __init__(self, experiment: Experiment, seed: int, directory: RunDirectory) -> None:
         self._experiment = experiment

@@ -1,10 +1,9 @@
 """States of groups, nodes and faults at one moment of a run, as lines of text.
 
-A ClusterStatus has the answers of the live nodes about their own state; a paused or dead node has
-none. A claim is the state of a group in the memory of one broker that acts as the group's
-coordinator. In a split brain two brokers act as the coordinator of one group, which then has two
-claims. A generation is the number of a group's rebalance. A partition of `__consumer_offsets`
-stores the state of its groups; the broker that leads the partition coordinates these groups.
+A ClusterStatus has the answers of the live nodes about their own state; a paused or dead node gives
+no answer. The broker that leads a partition of `__consumer_offsets` coordinates the groups whose
+state this partition stores. In a split brain, two brokers act as the coordinator of one group. So
+here a claim is the state of a group in the memory of one broker that acts as its coordinator.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from protocol.ids import NodeName, TopicPartition, broker_name
 from results_schema.journal import JournalEntry
 
 ROWS_SHOWN = 12
+"""Number of the trace's last rows that are printed."""
 
 
 def print_state(console: Console, moment: Moment) -> None:
@@ -46,7 +46,8 @@ def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterat
 
 def group_lines(status: ClusterStatus) -> Iterator[str]:
     """Yield each group's state at every broker that coordinates it, and at its members."""
-    # The groups that brokers know, then those that only members know; each once, in this order.
+    # First the groups that brokers know, then the groups that only members know. The keys of the
+    # dict keep this order, and each group is in it once.
     group_ids = dict.fromkeys(
         [*status.groups, *(member.group_id for member in status.members.values())]
     )
@@ -83,7 +84,10 @@ def _member(member: MemberStatus) -> str:
 
 
 def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[str]:
-    """Yield the partitions that a node leads, the groups that it coordinates, and its states."""
+    """Yield texts on a node, such as the partitions that it leads, or that it is fenced.
+
+    The text on a member of a group is the member's state.
+    """
     led = [
         partition
         for partition, replicas in status.partitions.items()
