@@ -3,9 +3,9 @@
 The experiment kills the coordinator of a group with 12 members: the broker that leads the group's
 partition of `__consumer_offsets`. The next leader loads the group from the log. Virtual time is a
 simulated clock. A guard is a check of Kafka's that an experiment can switch off. The guard
-`high_watermark_gate` allows an acknowledgement only when the high watermark has passed the append:
-then every in-sync replica has it. A planted bug is a change of our code that the checks should
-find. Citations name a file of docs/kafka and a section.
+`high_watermark_gate` allows an acknowledgement only when the high watermark has passed the append,
+which means that every in-sync replica has the append. A planted bug is a change of our code that
+the checks should find. Citations name a file of docs/kafka and a section.
 """
 
 from collections.abc import Callable

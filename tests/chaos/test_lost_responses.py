@@ -19,7 +19,7 @@ LOST_AT_US = 30_000_000
 
 @pytest.mark.slow
 def test_request_whose_response_is_lost_is_repeated_and_no_lost_node_is_awaited() -> None:
-    """Each of three faults loses exactly one response: the repeated request is answered.
+    """Each of three faults loses exactly one response. The repeated request is answered.
 
     At its end the run waits for a steady state of the remaining nodes. It does not wait for the
     broker and the member that never return.

@@ -77,7 +77,7 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     cut_us = injected_us(run)
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
     # A session lasts 6 s from its last ping, which came at most 2 s before the cut. ZooKeeper looks
-    # for ended sessions every 2 s (tickTime). So this one ends 4 to 8 s after the cut.
+    # for ended sessions every 2 s (tickTime). So the session ends 4 to 8 s after the cut.
     assert 4 * SECOND <= expired.time_us - cut_us <= 8 * SECOND
 
     # Both process: from 1 s after the end of the session to the end of the cut (20 s).
@@ -129,7 +129,7 @@ def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -
 def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     """Until a dead member's session ends, no member can claim its partitions (ZK-49, ZK-50).
 
-    Each attempt to claim them is a conflict, and fails. It does not help that a new member replaces
+    Each attempt to claim them is a conflict, and fails, also those of a new member that replaces
     the dead one immediately.
     """
     run = played("zookeeper_restart")
@@ -242,8 +242,8 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
 def test_split_views_cost_conflicts_and_a_member_that_gives_up() -> None:
     """Members with different views claim the same partitions, and one gives up (ZK-38, ZK-96).
 
-    A partition never has two owner nodes: the second claim is a conflict. The newcomer gives up
-    while it starts, and its program starts it again.
+    A partition never has two owner nodes, because the second claim is a conflict. The newcomer
+    gives up while it starts, and its program starts it again.
     """
     run = played("zookeeper_split_view")
     conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")

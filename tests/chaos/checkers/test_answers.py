@@ -1,9 +1,10 @@
 """The answers checker finds requests without an answer in a healthy cluster.
 
 A request that timed out is a finding if the cluster had been healthy for more than twice the
-request's timeout: then it was sent while nothing was broken. A connection of a broker has a purpose
-(such as "metadata"), which decides the timeout of its requests. The ISR are the in-sync replicas of
-a partition. "Planted bug" in a docstring names a bug that the test would find.
+request's timeout, because such a request was sent while nothing was broken. A connection of a
+broker has a purpose (such as "metadata"), which decides the timeout of its requests. The ISR are
+the in-sync replicas of a partition. "Planted bug" in a docstring names a bug that the test would
+find.
 """
 
 import pytest
@@ -139,7 +140,8 @@ def test_requests_of_other_clients_are_not_judged() -> None:
 def test_answer_with_an_unknown_server_error_is_found() -> None:
     """Planted bug: a handler that throws.
 
-    Two answers are counted, and one is reported: a finding for each server and API is enough.
+    Two answers are counted, and one is reported, because one finding for each server and API is
+    enough.
     """
     rows = Rows()
     for time_s, error in ((1, "NONE"), (2, "UNKNOWN_SERVER_ERROR"), (3, "UNKNOWN_SERVER_ERROR")):

@@ -178,8 +178,8 @@ def test_every_consumer_of_the_cluster_is_expected() -> None:
 def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
     """The bound is the time in which a cluster must become steady.
 
-    There is no bound in real time, because a machine may be slow. There is none either if a
-    partition of the offsets topic cannot be loaded.
+    There is no bound in real time, because a machine may be slow, and no bound if a partition of
+    the offsets topic cannot be loaded.
     """
     ordinary = experiment()
     bound_us = context_of(ordinary, in_virtual_time=True).start_bound_us

@@ -118,8 +118,8 @@ def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None
 def test_offset_whose_commit_becomes_known_later_passes() -> None:
     """C1 fetches 17 before C0's commit of 17 has an answer.
 
-    This is legal: a new coordinator also loads records above the high watermark, such as that of
-    a commit which has not been acknowledged yet.
+    This is legal, because a new coordinator also loads records above the high watermark, such as
+    the record of a commit that is not acknowledged yet.
     """
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
@@ -250,7 +250,7 @@ def test_expired_offset_of_a_live_group_is_found() -> None:
 def test_offset_may_expire_once_its_group_was_empty_for_long(
     empty_s: float, outcome: CheckOutcome, is_loaded: bool
 ) -> None:
-    """`offsets.retention.minutes` is 1: offsets may expire once their group was Empty for 60 s.
+    """`offsets.retention.minutes` is 1, so offsets may expire once their group was Empty for 60 s.
 
     A failover to broker-1 does not begin the minute anew.
     """
@@ -486,7 +486,7 @@ def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
         checker.observe(row)
     assert checker.findings_total == 0
 
-    # A row of a message reports nothing: findings must not depend on message tracing.
+    # A row of a message reports nothing, because findings must not depend on message tracing.
     checker.observe(rows.add(40, C1, TraceKind.REQUEST_SENT, api="Heartbeat", group="g"))
     assert checker.findings_total == 0
     checker.observe(rows.add(41, "driver", TraceKind.RUN_STAGE, detail={"stage": "healing"}))
@@ -623,7 +623,7 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
 def test_coordinator_that_leads_again_answers_from_its_earlier_load_until_the_next_one(
     reloaded_s: float, outcome: CheckOutcome
 ) -> None:
-    """broker-0 leads again at 5.5 s, after broker-1. Its next load ends at `reloaded_s`.
+    """broker-0 leads again at 5.5 s, after broker-1. broker-0's next load ends at `reloaded_s`.
 
     The fetch, at 6.1 s, gets 200 from broker-0, although 300 was committed at broker-1. After the
     next load this is a finding.

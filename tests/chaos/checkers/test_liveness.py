@@ -310,7 +310,7 @@ def test_static_member_fenced_after_it_was_stable_is_found() -> None:
 
 
 def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> None:
-    """broker-2 is the only replica in sync, loses power and leads again: its data may be lost."""
+    """broker-2, the only replica in sync, loses power and leads again, so its data may be lost."""
     rows = fenced_after_it_was_stable()
     change_isr(rows, 41, OFFSETS_0, isr=[2])
     lose_power(rows, 41.1, "broker-2")
@@ -345,7 +345,7 @@ def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() ->
 
 
 def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
-    """The ended application is the only finding: the rest of the group is live without it."""
+    """The ended application is the only finding, because the group is live without it."""
     rows = healed_group()
     end_application(rows, 41, "UNKNOWN_SERVER_ERROR")
     rows.committed(42, C1, offset=1)
@@ -881,7 +881,7 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
 
 
 def test_finding_names_the_waiting_request() -> None:
-    """C1 waits for two answers. Only the JoinGroup is named: a Fetch may wait for half a second."""
+    """C1 waits for two answers. The Fetch is not named, because it may wait for half a second."""
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
     for api, waited_us in (("JoinGroup", 30_000_000), ("Fetch", 400_000)):
@@ -907,8 +907,8 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
 ) -> None:
     """Planted bug: a group that no member ever joins.
 
-    The run waited 60 s for the steady state. `bound_s` is the time in which it must be reached; in
-    real time there is none.
+    The run waited 60 s for the steady state. `bound_s` is the time in which the run must reach the
+    steady state; None: a run in real time, which has no such bound.
     """
     rows = Rows()
     rows.add(

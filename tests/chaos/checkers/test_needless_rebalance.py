@@ -112,9 +112,9 @@ def test_rebalance_after_the_load_is_found() -> None:
 
 
 def test_member_without_its_assignment_may_join_again() -> None:
-    """C1's SyncGroup was never answered: the log has the assignment, but C1 does not have it.
+    """C1's SyncGroup was never answered, so C1 lacks the assignment that is in the log.
 
-    So C1 must join again. If C1 is STABLE, it has its assignment.
+    Therefore C1 must join again. If C1 is STABLE, it has its assignment.
     """
     for state, outcome in (
         ("STABLE", CheckOutcome.VIOLATED),
@@ -274,7 +274,7 @@ def test_rebalance_before_any_fault_is_not_judged() -> None:
 def test_rebalance_at_a_zombie_does_not_count() -> None:
     """A resumed coordinator expires members that have long found the new one (BEHAVIOUR 6.6 i).
 
-    Its rebalance does not concern the group, which broker-1 coordinates.
+    The rebalance at broker-0 does not concern the group, which broker-1 coordinates.
     """
     rows = stable_group_loses_its_coordinator()
     rows.load_completed(18, "broker-1", leader_epoch=1)
@@ -463,7 +463,8 @@ def test_member_has_the_rebalance_timeout_to_rejoin(removed_after_s: int, is_rig
 def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
     """`m` is not among the loaded members, so its session did not begin with the load.
 
-    A new member has five minutes for its first JoinGroup. They may end soon after a load.
+    A new member has five minutes for its first JoinGroup. These five minutes may end soon after a
+    load.
     """
     rows = Rows()
     rows.group_loaded(2, "broker-0", members=["other"])
@@ -798,7 +799,7 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
 ) -> None:
     """broker-0 is replaced by broker-1, and then elected again, and learns of neither in time.
 
-    So broker-0 does not load the group again, and goes on with the members in its memory. It
+    So broker-0 does not load the group again, and goes on with the members in its memory. broker-0
     expires a member of which it has not heard for a session. This member then returns under a new
     id. If the member was heard at 40 s, the expiry at 50 s is early, and is found. The member is
     static: its ids begin with its instance id, member-0.

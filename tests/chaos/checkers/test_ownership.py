@@ -7,11 +7,11 @@ An overlap is the time in which two members own one partition. It is allowed und
 2. It ends soon after nothing is broken any more, in about 10 s.
 
 The coordinator of a group is the broker that leads its offsets partition (OFFSETS_0); it loads the
-group from the log. It removes a member of which it has not heard for a session: the member expires
-(`rows.member_removed` without another cause). A zombie is a replaced coordinator, or a removed
-member, that does not know this yet. A fenced broker is one that the controller considers dead,
-until it is unfenced. "Planted bug" in a docstring names a bug that the test would find. Citations
-name a file of docs/kafka and a section.
+group from the log. A member expires (`rows.member_removed` without another cause) when the
+coordinator has not heard of it for a session, and therefore removes it. A zombie is a replaced
+coordinator, or a removed member, that does not know this yet. A fenced broker is one that the
+controller considers dead, until it is unfenced. "Planted bug" in a docstring names a bug that the
+test would find. Citations name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace

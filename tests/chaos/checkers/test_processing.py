@@ -320,7 +320,7 @@ def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
 def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> None:
     """An administrator sets the offset to 50, and C1 begins there.
 
-    Its auto-commit repeats the offset before C1 has processed any record.
+    C1's auto-commit repeats the offset before C1 has processed any record.
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
@@ -380,7 +380,7 @@ def test_records_skipped_after_an_expiry_are_no_violation(
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
 def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
-    """The request had no answer, or its append timed out: it may have been carried out."""
+    """The request had no answer, or its append timed out, so it may have been carried out."""
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.admin_commit(5, offset=50, error=error)
@@ -404,7 +404,7 @@ def test_records_skipped_to_a_refused_offset_are_found() -> None:
 
 
 def test_unanswered_commit_promises_nothing() -> None:
-    """The only commit of the group, of 0, has no answer: perhaps the group has no commit at all.
+    """The only commit of the group, of 0, has no answer, so perhaps the group has no commit.
 
     A group without a commit may start from the latest offset.
     """

@@ -459,7 +459,7 @@ def test_negative_delay_or_zero_interval_is_an_error(
 
 
 def test_storage_model_is_passed_to_the_cluster(write: Write) -> None:
-    """`cluster.storage` models the disk: a power loss may lose data younger than write_back_ms."""
+    """`cluster.storage` models the disk. A power loss may lose data younger than write_back_ms."""
     loaded = load_experiment(write(VALID), ["cluster.storage.write_back_ms=5000"])
 
     assert to_cluster_spec(loaded.experiment).storage.write_back_ms == 5_000

@@ -25,7 +25,7 @@ def test_members_with_processing_time_have_no_note() -> None:
 
 
 def test_validate_prints_the_note_beside_ok(capsys: pytest.CaptureFixture[str]) -> None:
-    """A note is neither problem nor warning: the exit code is 0."""
+    """A note is neither problem nor warning, so the exit code is 0."""
     assert run_cli(["validate", "coordinator_crash"]) == EXIT_PASS
     output = capsys.readouterr().out
     assert output.startswith("note: members of orders-readers do no work")

@@ -67,7 +67,8 @@ def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name
 def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:
     """Of these faults only a controlled shutdown stops a process in an orderly way.
 
-    It can be aimed at servers only. Rollouts and scalings are gradual, and not in the space.
+    A controlled shutdown can be aimed at servers only. Rollouts and scalings are gradual faults,
+    which this space does not have.
     """
     kinds = {name: FAULT_KINDS[name] for name in packaged_space("standard").faults.kinds}
     assert len(kinds) >= 10  # the lists below must not be empty because the space is

@@ -43,8 +43,8 @@ def space() -> Space:
 def test_canary_is_found_and_shrunk(space: Space) -> None:
     """The canary is a coordinator that acknowledges commits too early.
 
-    It answers before the high watermark, the offset below which all in-sync replicas have the
-    records. Two faults are enough to lose such a commit.
+    It acknowledges them before the high watermark, the offset below which all in-sync replicas have
+    the records, has passed them. Two faults are enough to lose such a commit.
     """
     hunted = hunt(BUGS[CANARY], space, seeds=SEEDS, other_seeds=0)
 

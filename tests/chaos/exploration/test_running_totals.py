@@ -39,7 +39,7 @@ def test_rechecked_seeds_are_a_constant_share_from_any_start(percent: float) -> 
 
 
 def test_findings_are_grouped_by_check_and_claim_and_numbered_by_check() -> None:
-    """Seeds 1 and 4 have the same check and claim, so probably one bug: they are one group."""
+    """Seeds 1 and 4 have the same check and claim, and so probably the same bug."""
     tally = tally_of(
         violated(1),
         violated(2, check="liveness"),

@@ -30,7 +30,7 @@ from tests.support.harness.fan_out import (
 class Searching:
     """A search over scripted workers, with everything that it wrote and reported.
 
-    `before` are the records of an interrupted search, which this one resumes.
+    `before` are the records of an interrupted search, which this search resumes.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ def test_every_seed_is_played_once_for_any_batches() -> None:
 
 
 def test_batches_grow_to_a_second_of_a_workers_time() -> None:
-    """A scripted run costs 0.25 s: the first batch has one seed, each later batch four."""
+    """A scripted run costs 0.25 s, so each batch after the first one has four seeds."""
     workers = ScriptedWorkers(size=1)
     Searching(workers, Limits(count=9)).search.run()
     assert [len(items) for _, items in workers.given] == [1, 4, 4]

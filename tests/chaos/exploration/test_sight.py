@@ -513,7 +513,7 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
         ),
         *(PlayedOrder(seed=seed, sound=sound(3), mutants=(stopped,)) for seed in (2, 3)),
     ]
-    # A settled mutant is not played again: it is found, or was stopped in three seeds.
+    # A mutant that is found, or was stopped in three seeds, is settled: it is not played again.
     assert settled(orders) == ({0, 2, 3} if finds_third else {0, 3})
     assert 3 not in settled(orders[:-1])
     head = replace(HEAD, gone=(mutants[5].id,))

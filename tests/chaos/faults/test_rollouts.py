@@ -225,16 +225,17 @@ def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
 
 @pytest.mark.parametrize("asked_by_another", [False, True])
 def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_another: bool) -> None:
-    """A group has two rollouts. The other one starts a successor between two steps of this one.
+    """A group has two rollouts: `deploy` and another one, which is not driven here.
 
-    So this rollout never sees the place empty, and must not wait until it is. With
-    `asked_by_another` the other rollout, not this one, has asked the member to stop.
+    The other rollout starts a successor between two steps of `deploy`. So `deploy` never sees the
+    place empty, and must not wait until the place is empty. With `asked_by_another` the other
+    rollout has asked the member to stop, and `deploy` has not.
     """
     cluster = of_four(stopping_takes_us=None)
     if asked_by_another:
         cluster.states[PLACES[3]] = NodeState.STOPPING
     deploy = rollout(grace_us=10 * S)
-    # At the end of the grace period, 10 s, this rollout kills a member that it has asked to stop.
+    # At the end of the grace period, 10 s, `deploy` kills a member that it has asked to stop.
     drive(deploy, cluster, until_us=9 * S if asked_by_another else 10 * S)
     cluster.states[PLACES[3]] = NodeState.UP  # the other rollout's successor
     cluster.stopping_takes_us = 0

@@ -145,7 +145,7 @@ def test_disk_without_room_for_the_end_of_a_trace_keeps_the_documents(
 def test_disk_that_is_full_from_the_start_begins_no_run(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reserve cannot be allocated: no directory remains, and `latest` is unchanged.
+    """The reserve cannot be allocated, so no directory remains, and `latest` is unchanged.
 
     The errors mean: no space left, quota exceeded, file too large.
     """

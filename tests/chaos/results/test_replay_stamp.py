@@ -41,7 +41,7 @@ def test_other_code_and_other_python_are_both_named() -> None:
 def test_code_version_is_equal_in_another_process_and_folder() -> None:
     """The version must depend on the code only, not on the process or the working directory.
 
-    `-O` makes Python ignore asserts: the version is still equal.
+    `-O` makes Python ignore asserts, and the version is still equal.
     """
     program = "from chaos.results.replay_stamp import code_version; print(code_version())"
     completed = subprocess.run(

@@ -132,8 +132,7 @@ def test_row_of_an_earlier_healing_is_no_difference_of_its_own() -> None:
     """Two runs are compared, one of them without the last fault of the other.
 
     The run without the fault enters the stage "healing" earlier. A difference at the row of this
-    stage shows nothing about Kafka: it needs no other cause than the missing fault
-    (`parts_by_itself`).
+    stage shows nothing about Kafka, because the missing fault alone causes it (`parts_by_itself`).
     """
     healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
     one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]

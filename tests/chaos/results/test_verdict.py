@@ -49,7 +49,7 @@ def test_verdict_of_checks_faults_and_reasons(
     unknown_because: tuple[str, ...],
     verdict: Verdict,
 ) -> None:
-    """A violation is always proven. Without one, any doubt makes the verdict unknown."""
+    """A violation is always proven. Without a violation, any doubt makes the verdict unknown."""
     reached_verdict, reasons = reach_verdict(
         reports=(report(check_outcome, "why"),),
         entries=(fault(fault_outcome),),

@@ -212,7 +212,7 @@ class NeverPaused(FakeRuntime):
 
 
 def test_fault_that_was_never_injected_leaves_nothing_to_undo() -> None:
-    """The pause failed and the node is up: it is neither resumed nor started a second time."""
+    """The pause failed and the node is up, so it is neither resumed nor started a second time."""
     own_experiment = experiment(faults=[PAUSE])
     run = Injecting(own_experiment=own_experiment, runtime=NeverPaused(own_experiment))
     with pytest.raises(ToolFailed):

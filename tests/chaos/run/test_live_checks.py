@@ -79,7 +79,7 @@ def test_run_shows_possible_violations_and_judges_by_the_whole_trace(
     rows: list[TraceRow] = []
     progress: list[Progress] = []
     # This suite judges the whole trace; the live checks have a suite of their own. `replay` is the
-    # command that repeats a run: there is none for a fake runtime.
+    # command that repeats a run; no command plays a run on a fake runtime.
     suite = CheckSuite(context_of(own_experiment), SAFETY)
     plan = plan_of(own_experiment)
     directory = create_run_directory(

@@ -221,7 +221,7 @@ def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> No
 
 
 def test_run_without_accidents_keeps_its_reports() -> None:
-    """Without an accident no evidence can be lost: the reports are returned as they are."""
+    """Without an accident no evidence can be lost, so the reports are returned as they are."""
     reports = (violated(S),)
 
     assert without_lost_evidence(reports, (), (), KINDS) is reports

@@ -150,7 +150,7 @@ def test_closed_server_is_unreachable(server: ControlServer) -> None:
 
 
 def test_a_name_is_claimed_once_by_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
-    """The file has the token. It is removed when the cluster ends."""
+    """The file has the token, and is removed when the cluster ends."""
     with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()) as claimed:
         claimed.publish(run_directory=tmp_path / "blue", bootstrap=("127.0.0.1:9092",))
         path = tmp_path / FOLDER / "blue.json"

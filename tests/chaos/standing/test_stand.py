@@ -34,7 +34,7 @@ from results_schema.results import RunOutcome, Verdict
 from tests.support.builders.quick_experiment import quick_experiment
 
 PATIENCE_S = 60.0
-"""Limit of each wait: a failure must not hang the test."""
+"""Limit of each wait, because a failure must not hang the test."""
 # The fields of a status that the run itself does not know.
 IDENTITY = StatusAnswer(
     name="quick", run_directory="x", runtime="local", pid=1, stage="", time_us=0

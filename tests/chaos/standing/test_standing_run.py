@@ -301,7 +301,8 @@ def test_an_invalid_order_is_refused_as_in_a_file() -> None:
 def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
     """The file does not name the group `payments`, but a coordinator has it.
 
-    Its coordinator can be crashed. Its member is a process outside the lab, which no fault can hit.
+    The group's coordinator can be crashed. Its member is a process outside the lab, which no fault
+    can hit.
     """
 
     class WithGuests(FakeRuntime):
@@ -424,7 +425,7 @@ def _consumer(index: int) -> NodeName:
 
 
 def test_late_members_that_were_not_started_are_not_awaited() -> None:
-    """`down` comes at 20 s: the member of 5 s has started, that of 1 h has not."""
+    """When `down` comes, at 20 s, the member of 5 s has started, and the member of 1 h has not."""
     groups = {
         "readers": {
             "members": 1,
@@ -436,7 +437,7 @@ def test_late_members_that_were_not_started_are_not_awaited() -> None:
     standing.execute()
     assert standing.runtime.acts.count("start consumer-readers-1") == 1
     assert standing.runtime.nodes[_consumer(2)] is NodeState.NOT_STARTED
-    # The group is live soon after the healing: the run does not wait for the member of 1 h.
+    # The run ends soon after the healing, because it does not wait for the member of 1 h.
     assert standing.runtime.time_us < 25 * SECOND_US
 
 
@@ -488,8 +489,8 @@ def test_orders_are_in_the_manifest(tmp_path: Path) -> None:
 def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
     """From 5 s on a client from outside is a member of the lab's own group.
 
-    Its actions write no rows, so a checker may take a normal state for a violation. The finding of
-    4 s counts, the finding of 8 s does not.
+    The client's actions write no rows, so a checker may report a normal state as a violation. The
+    finding of 4 s counts, the finding of 8 s does not.
     """
 
     class WithGuest(FakeRuntime):

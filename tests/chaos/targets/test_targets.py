@@ -356,7 +356,7 @@ def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
 
 
 def test_leader_of_the_ensemble_is_that_of_the_newest_epoch() -> None:
-    """Two servers say that they lead: an old leader may not know yet that there is a new one."""
+    """Two servers say that they lead, because an old leader may not know yet of the new leader."""
     runtime = FakeRuntime(experiment(groups=groups_of_both_kinds()))
     situation = situation_of(runtime)
     for number, epoch in ((1, 3), (2, 2)):

@@ -4,8 +4,8 @@ An assignment lasts from the row that gives C0 its partitions to their revocatio
 position is the offset of the record that a member reads next. A generation is the number of a
 group's rebalance.
 
-Each violation here is a bug of a consumer that other checks of the group might not notice: records
-are processed once more, or another member processes the records that this one leaves out. The
+Each violation here is a bug of a consumer that other checks of the group might not notice, because
+records are processed once more, or another member processes the records that C0 leaves out. The
 checker waits `commit_patience_us` (5 s) for a commit. A trace in which no record is due has the
 outcome NOTHING_SEEN, so the tests only assert that the outcome is not VIOLATED.
 """
@@ -85,7 +85,7 @@ def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
 
 
 def test_member_without_a_committed_offset_begins_where_the_reset_policy_says() -> None:
-    """The coordinator answered -1: nothing is committed."""
+    """The coordinator's answer, -1, means that nothing is committed."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=-1)

@@ -25,7 +25,7 @@ def test_intervals_equal_a_set_of_offsets(
 ) -> None:
     """Each method gives the same result as with a plain set of offsets (the model).
 
-    Besides, no two intervals touch: the class must join intervals that touch.
+    Besides, no two intervals touch, because the class joins intervals that touch.
     """
     intervals = IntervalSet()
     model: set[int] = set()

@@ -133,7 +133,7 @@ def test_data_that_a_replica_must_keep_is_found_when_lost(
 
 
 def test_commits_after_the_loss_must_not_be_lost() -> None:
-    """The group continues in the new log, which is undamaged: offset 9 must be kept."""
+    """The group continues in the new log, which is undamaged, so offset 9 must be kept."""
     rows = last_replica_lost()
     rows.committed(7, "consumer-0", offset=9, peer="broker-0")
     rows.stage(9, "verifying")

@@ -135,7 +135,7 @@ def test_member_that_finds_its_coordinator_again_is_not_excused() -> None:
 
 
 def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
-    """C1 has committed since the faults were healed: only the commit of C0 is missing."""
+    """C1 has committed since the faults were healed, so only the commit of C0 is missing."""
     report = check(Liveness(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE

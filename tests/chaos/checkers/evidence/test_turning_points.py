@@ -54,7 +54,7 @@ def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
 def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -> None:
     """An unanswered controller explains why a broker did not learn of its successor.
 
-    A request to a broker explains nothing: clients can ask other brokers.
+    A request to a broker explains nothing, because clients can ask other brokers.
     """
     to_controller = row(
         15, "broker-0", TraceKind.REQUEST_FAILED, peer="controller-100", api="Fetch"

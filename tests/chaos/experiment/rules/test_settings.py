@@ -456,9 +456,10 @@ def test_longer_limits_of_a_machines_silence_are_valid() -> None:
 def test_members_without_a_common_assignor_are_warned_about(
     late: list[str], is_warned: bool
 ) -> None:
-    """An assignor is a way to assign partitions. Without a common one a member is refused.
+    """An assignor is a way to assign partitions.
 
-    Kafka's coordinator does so with the error INCONSISTENT_GROUP_PROTOCOL.
+    Kafka's coordinator refuses a member that has no assignor in common with the other members
+    (INCONSISTENT_GROUP_PROTOCOL).
     """
     # The group's other members have Kafka's default, which includes `range`.
     config = CONSUMER | {"partition.assignment.strategy": late}

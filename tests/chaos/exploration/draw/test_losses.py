@@ -34,7 +34,7 @@ def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:
 
 
 def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> None:
-    """A group must keep a member that certainly runs: a late member may never join."""
+    """A group must keep a member that certainly runs, because a late member may never join."""
     group = {"topics": ["orders"], "commit_interval_ms": 200}
     three_groups = experiment(
         groups={
@@ -87,7 +87,8 @@ def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
         any(fault.fault == "node_loss" for fault in draw(space, seed).faults)
         for seed in range(SEEDS)
     )
-    # The lower bound is low: some seeds that may lose nodes draw no loss, or have none to spare.
+    # The lower bound is low, because some seeds that may lose nodes draw no loss, and some clusters
+    # can spare no node.
     assert 0.3 * space.faults.lost < losing / SEEDS <= space.faults.lost * 1.5
     without_losses = replace(space, faults=msgspec.structs.replace(space.faults, lost=0.0))
     assert not any(

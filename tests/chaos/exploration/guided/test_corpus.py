@@ -19,7 +19,7 @@ def run(*lineage: int, marks: str = "", faults: int = 5, passed: bool = True) ->
 
 
 def runs_with_common_marks(seeds: range, marks: str = "xy") -> Iterator[RunSeen]:
-    """Yield a run for each seed, all with the same marks: these are then common, others rare."""
+    """Yield a run for each seed, all with the same marks, so that these are the common marks."""
     for seed in seeds:
         yield run(seed, marks=marks)
 

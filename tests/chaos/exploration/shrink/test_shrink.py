@@ -596,7 +596,7 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
 
 
 def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
-    """With one fault the group recovers after 30 s; a wait of 20 s makes it seem never to do so.
+    """With one fault the group recovers after 30 s, which a wait of 20 s does not show.
 
     The confirmation with longer waits shows that one fault is not enough.
     """

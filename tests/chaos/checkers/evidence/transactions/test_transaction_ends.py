@@ -1,9 +1,9 @@
 """Offsets of a transaction count exactly if its end was decided as a commit.
 
-The transaction coordinator decides on a commit or an abort (`decided`). It sends a marker, a record
-that ends the transaction in the group (`completed`): then the offsets count, or are forgotten. The
-checker compares each end in a group with the decision that it belongs to. `pending` adds the row of
-an offset that waits for the end of its transaction.
+The transaction coordinator decides on a commit or an abort (`decided`), and sends a marker. The
+marker is the record that ends the transaction in the group (`completed`): the offsets count from
+then on, or are forgotten. The checker compares each end in a group with the decision that it
+belongs to. `pending` adds the row of an offset that waits for the end of its transaction.
 
 The group's coordinator is broker-0, the transaction coordinator is broker-2, and the producer has
 the id 0. A coordinator loads its groups or transactions (reads them from the log) when it takes
@@ -223,8 +223,8 @@ def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
     """In the group a transaction ends as an abort at 60 s.
 
     If the transaction coordinator completed its commit at 2.5 s, the abort is not this commit's
-    end. The commit's own end has no row: the group was loaded from a log with the marker. Without
-    the completion, the abort is against the decision.
+    end. The commit's own end has no row, because the group was loaded from a log with the marker.
+    Without the completion, the abort is against the decision.
     """
     rows = Rows()
     pending(rows, 1)
@@ -486,8 +486,8 @@ def test_late_end_counts_no_offset_if_one_that_is_being_appended_has_replaced_it
 ) -> None:
     """The append of the next transaction's offset is in progress at the late end, and fails later.
 
-    It has replaced the offset of the ended transaction, so that Kafka forgets both, although the
-    first one was acknowledged. There is no excuse in three cases:
+    This append has replaced the offset of the ended transaction. So Kafka forgets both offsets,
+    although the first one was acknowledged. There is no excuse in three cases:
 
     - No load comes between the decision, at 10 s, and the end, at 10.5 s.
     - The append began after the end.
