@@ -259,6 +259,7 @@ def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
     shrunk = [
         row
         for row in rows_of(run, TraceKind.ISR_CHANGED)
+        # The cut coordinator leads in leader epoch 0.
         if row.partition == OFFSETS and row.leader_epoch == 0 and row.time_us < healed_us
     ]
     assert shrunk == []
@@ -284,6 +285,7 @@ def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
         if row.node == COORDINATOR
         and row.kind == TraceKind.RESPONSE_SENT
         and row.api == "Heartbeat"
+        # About 8 s after the cut the controller elects another coordinator.
         and cut_us + 8 * SECOND_US < row.time_us < healed_us
     ]
     assert heartbeats

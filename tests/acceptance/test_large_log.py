@@ -146,7 +146,7 @@ def slow_virtual() -> Loaded:
 @pytest.fixture(scope="module")
 def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """Play the crash on Ray; the broker session is 3 s, so that the run is short."""
-    del local_ray
+    del local_ray  # the fixture has started a Ray, and has no value
     definition = large_log(
         records=RECORDS,
         # So that several heartbeats fall into a load, which takes 50 ms or more.

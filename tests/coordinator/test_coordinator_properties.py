@@ -60,9 +60,10 @@ offers = st.one_of(
         ]
     ),
 )
+# 5 s is below Kafka's minimum of 6 s, so a JoinGroup with this session timeout is refused.
 timeouts_ms = st.sampled_from([6_000, 10_000, 10_000, 5_000])
 rebalance_timeouts_ms = st.sampled_from([0, 5_000, 30_000, 30_000])
-generations = st.integers(-1, 4)
+generations = st.integers(-1, 4)  # -1 is no generation
 # 0 to 5 pick a member id that a group has had, 6 and 7 one that was never assigned.
 picks = st.integers(0, 7)
 producers = st.sampled_from([7, 8])
@@ -161,6 +162,7 @@ class Coordinator(RuleBasedStateMachine):
         self.log_diverged = False
         """True once the log may differ from memory, so that a load need not give equal groups."""
 
+    # Of the two limits of a group's size, 2 is reached and 100 is not.
     @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
@@ -197,6 +199,8 @@ class Coordinator(RuleBasedStateMachine):
         # The newest id comes first, so that small picks are often present members.
         return ids[-1 - pick % len(ids)] if ids and pick < 6 else "never-assigned"
 
+    # Version 0 has no rebalance timeout. Version 4 is the first that answers MEMBER_ID_REQUIRED,
+    # and version 5 the first with an instance id. Version 9 is the latest.
     @rule(
         group_id=group_ids,
         instance=instances,
@@ -400,6 +404,7 @@ class Coordinator(RuleBasedStateMachine):
         self.submit(offset_fetch(group_id=group_id, require_stable=require_stable))
         assert snapshot(self.h) == before
 
+    # 3 s is an initial delay, 6 s and 10 s are session timeouts, and 30 s is a rebalance timeout.
     @rule(delay_ms=st.sampled_from([0, 1, 3_000, 6_000, 10_000, 30_000, 300_000]))
     def advance(self, delay_ms: int) -> None:
         self.h.advance(delay_ms)

@@ -154,6 +154,7 @@ def test_check_appends_finds_a_transaction_without_append() -> None:
     h = CoordinatorHarness()
     h.stable_group()
     group = h.group()
+    # Without this entry, the check that a marker of producer 7 reaches the group would raise.
     h.coordinator._shards.owned[group.partition].add_producer(7, group)
     group.offsets.prepare_transactional(7, TopicPartition("orders", 0), VALUE)
     with pytest.raises(InvariantViolation, match="by producer 7 waits"):

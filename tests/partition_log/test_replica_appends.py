@@ -83,6 +83,7 @@ def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
     Only high watermarks of partitions of __consumer_offsets are traced.
     """
     data = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
+    # In an ISR of one the append itself moves the high watermark.
     leading = leader(partition_log=data, isr=(A,), min_insync_replicas=1)
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     assert info.new_high_watermark == 1

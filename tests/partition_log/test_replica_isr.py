@@ -241,6 +241,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
     """The controller may have applied the expansion already, and may elect the new member."""
     leading, _ = expanding()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
+    # C fetched at time 0, so it no longer counts as caught up. Only the proposal makes it count.
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US * 2)
     # B, which is in the ISR, has the record. C, whose membership is only proposed, has not.
     fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)

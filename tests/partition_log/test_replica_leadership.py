@@ -60,6 +60,7 @@ def test_make_leader_keeps_its_own_last_high_watermark() -> None:
 
 def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
     """The leader is the only member of the ISR, so it need not wait for a follower's Fetch."""
+    # With an ISR smaller than min.insync.replicas the high watermark would not move.
     partition = replica(partition_log=log_of_epochs(0, 0, 0), min_insync_replicas=1)
     change = partition.make_leader(
         leader_epoch=1, partition_epoch=1, replicas=REPLICAS, isr=(A,), now_us=0

@@ -32,7 +32,7 @@ CRASH = {"at": "1s", "fault": "crash", "target": "coordinator-of(readers)", "dur
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write three schedules into an empty folder; `one` and `other` differ in the second crash."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "160")  # so that no line of the output is wrapped
     one, other = ([CRASH, CRASH | {"at": at, "target": "broker(0)"}] for at in ("5s", "5500ms"))
     Path("one.yaml").write_text(experiment_text(quick_experiment(faults=one)))
     Path("other.yaml").write_text(experiment_text(quick_experiment(faults=other)))
@@ -85,6 +85,7 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
     """
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
+    # The folder also has the link `latest`, to the second run.
     first, second = sorted(str(p) for p in Path("runs/quick").iterdir() if not p.is_symlink())
 
     assert run_cli(["diff", first, "one.yaml"]) == EXIT_PASS

@@ -62,7 +62,7 @@ def test_runs_of_several_seeds_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty lines for twenty seeds would hide all other runs; the JSON has each seed."""
-    monkeypatch.setenv("COLUMNS", "130")
+    monkeypatch.setenv("COLUMNS", "130")  # on a narrow terminal a run has several lines
     small = (
         *("run", "coordinator_crash", "--runtime", "virtual", "--runs", str(tmp_path)),
         *("--no-analyze", "--var", "groups.orders-readers.members=1"),

@@ -45,6 +45,7 @@ def _assert_same(analysed: AnalysedRuns, copies: dict[str, Path]) -> None:
         assert is_current(copy)
         for name in TABLE_NAMES:
             rows, expected = read_table(copy, name), read_table(analysed.directories[run], name)
+            # The order of rows has no meaning. Rows are dicts, which only their texts can order.
             assert sorted(rows, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
 
 

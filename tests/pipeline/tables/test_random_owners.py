@@ -38,6 +38,7 @@ def test_ownership_of_random_members_equals_the_model(
             tuple(getattr(interval, name) for name in columns) for interval in model.intervals
         ]
         rows_by_spark = [tuple(row[name] for name in columns) for row in run.table("ownership")]
+        # Sorted as texts, because a row may have None in place of a number.
         assert sorted(rows_by_spark, key=str) == sorted(expected, key=str)
     # Enough intervals for a comparison that means something.
     assert sum(len(model.intervals) for model, _ in runs) > 100
