@@ -51,7 +51,10 @@ PlantedTest = Callable[..., None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The result of a planted bug with one seed; `missed` says what was not as expected."""
+    """The result of a planted bug's test with one seed.
+
+    `missed` is the first line of the failed assertion; None: the test passed.
+    """
 
     missed: str | None
 

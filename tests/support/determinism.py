@@ -228,7 +228,7 @@ def digest_with_messages(name: str, seed: int) -> str:
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
-# Ends of the names of scenarios that must give the same digest as those without this end.
+# A scenario whose name has one of these ends must give the digest of the scenario without the end.
 CODEC = " through the codec"
 MESSAGES = " with messages"
 DRAWN = {

@@ -41,9 +41,9 @@ def two_design_facts(
     new: int = 3,
     **changes: Any,  # noqa: ANN401 - any field of the structs in it
 ) -> RunFacts:
-    """Return the facts of a run in which the last member joins groups of `old` and `new`.
+    """Return the facts of a run in which the last member of each group joins late.
 
-    `old` and `new` count that member.
+    `old` and `new` are the numbers of members of the two groups, with the late member.
     """
     group = {"topics": ["t"], "late_members": [{"at": "5s", "members": 1}]}
     config = {
@@ -130,7 +130,7 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
         {"group": "old", "effect": "read", "from_us": JOIN_US, "requests": 54},
         {"group": "old", "effect": "write", "from_us": JOIN_US + 100_000, "requests": 18},
         {"group": "old", "effect": "session", "from_us": JOIN_US, "requests": 7},
-        # These reads were before the join, too.
+        # These reads were before the join, so that they do not count for the join.
         {"group": "old", "effect": "read", "from_us": STEADY_US, "requests": 99},
     ]
     rows["coordinator_requests"] = [
@@ -165,6 +165,6 @@ def crash_of(member: str, injected_us: int = DEATH_US, healed_us: int | None = N
 
 
 def two_design_input() -> Any:  # noqa: ANN401 - see report_input
-    """Return the whole input of such a run's report."""
+    """Return the input of the report on a run with both groups."""
     # The tables have no public way to list them all; `_read` has their rows by table name.
     return report_input(two_design_facts(), tables=two_design_tables()._read)

@@ -73,8 +73,8 @@ class CommandLine:
         try:
             yield process
         finally:
-            # If the command has ended, the processes that it left are not killed: some tests look
-            # for them.
+            # If the command has ended, the processes that it left are not killed, because some
+            # tests look for them.
             if process.poll() is None:
                 process.kill()
                 process.communicate()

@@ -212,7 +212,7 @@ class ControllerLab:
         """Let broker `by`, the partition's leader, propose an ISR.
 
         By default the request names the partition's present leader epoch and partition epoch.
-        `broker_epochs` has the broker epochs that it names for the members of the ISR.
+        `broker_epochs` has the broker epochs that the request names for the members of the ISR.
         """
         present = self.image.partition(name)
         if leader_epoch is None:

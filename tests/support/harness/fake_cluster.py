@@ -4,8 +4,8 @@ The fake cluster is for tests of the runtime itself. A host is a node's access t
 disk and randomness.
 
 Tests compare the traces (recorded events) of two runs, which must be equal. So every random value
-here is drawn from the host's generator. Two kinds of consumers break this rule on purpose: a test
-shows that the comparison finds them.
+here is drawn from the host's generator. Two kinds of consumers break this rule on purpose, and a
+test shows that the comparison finds them.
 """
 
 import random

@@ -119,7 +119,7 @@ class FakeAgent(AgentHandle):
 
 
 class FakeFleet(Fleet):
-    """Fake processes; each takes over `trouble` (see FakeProcessHandle) when it starts."""
+    """Fake processes. All their handles share `trouble`, which a test may change at any time."""
 
     def __init__(self, run_dir: Path, on_failure: Callable[[str], None]) -> None:
         super().__init__(

@@ -1,8 +1,8 @@
 """Node processes on one asyncio loop, without Ray, with nodes that answer heartbeats.
 
 A NodeProcess hosts nodes, and uses TCP to reach nodes of other NodeProcesses. In a real run each
-has a process of the operating system to itself; here all share one. An incarnation is the number of
-a node's restarts.
+NodeProcess has a process of the operating system for itself; here all of them share one process. An
+incarnation is the number of a node's restarts.
 """
 
 import asyncio

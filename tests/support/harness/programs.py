@@ -71,7 +71,8 @@ def driver_arguments(run_dir: Path, address: str, run_ms: int, *more: str) -> tu
 def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
     """Read the driver's output up to the event `name`, and return the event.
 
-    Each event is one line of JSON. If the output ends before, the error shows the other lines.
+    Each event is one line of JSON. If the output ends before the event, the error shows all other
+    lines.
     """
     output: IO[str] | None = process.stdout
     assert output is not None

@@ -35,7 +35,7 @@ LIVES = 3
 NEVER = 2**62
 """A number of system calls that no life reaches."""
 STEPS_MAX = 25
-"""A life has fewer steps than this before the one in which it crashes."""
+"""A life has fewer steps than this before the step in which it crashes."""
 CALLS_MAX = 11
 """Largest number of system calls of a step.
 
@@ -81,7 +81,7 @@ STEP_WEIGHTS = {
 }
 """How often each step is drawn, relative to the others."""
 KILLED_IN_OPENING_ONE_IN = 8
-"""On average one life in so many may be killed while it opens the disk."""
+"""On average, one life in this number is to be killed while it opens the disk."""
 
 
 @dataclass(slots=True)

@@ -214,7 +214,7 @@ class ClientMember:
     async def fetch_stable(self) -> ErrorCode:
         """Send OffsetFetch of the member's own partition, until its offset is stable.
 
-        It is unstable while a transaction with an offset for the partition has not ended.
+        The offset is unstable while a transaction with an offset for the partition has not ended.
         """
         error, offset = await self.fetched(require_stable=True)
         while error is ErrorCode.UNSTABLE_OFFSET_COMMIT:

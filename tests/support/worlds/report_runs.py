@@ -137,7 +137,7 @@ def pause_garbage_collector() -> Iterator[None]:
 class CtrlC:
     """Raises KeyboardInterrupt in a run, `after_us` after it became steady; None: never.
 
-    A run calls it again and again with its progress.
+    A run calls this object again and again with its progress.
     """
 
     def __init__(self, after_us: int | None) -> None:
