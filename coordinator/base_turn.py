@@ -1,8 +1,10 @@
 """A turn, the handling of one input: the time of the input, and the Result under construction.
 
-An input is a request, a fired timer or a completed append. A Result is what the coordinator returns
-for it: replies, appends, timers and trace rows, which the host carries out. A coordinator is called
-once per input and keeps no callbacks. If the handling of an input starts a timer or an append, the
+An input is a request, a fired timer or a completed append. The host, which is the broker that runs
+the coordinator, calls the coordinator once for each input. The coordinator returns a Result: the
+replies, appends, timers and trace rows that the host has to carry out.
+
+A coordinator keeps no callbacks. If the handling of an input starts a timer or an append, its
 continuation is stored here as data: `InFlight` maps the timer's key, or the append's id, to a value
 that says what to do when the timer fires or the append completes.
 
@@ -38,7 +40,7 @@ class InFlight(Generic[_Timer, _Pending]):
     def new_append_id(self) -> AppendId:
         """Return a new id without storing a continuation.
 
-        For an append with acks=0, whose outcome is never reported.
+        An append with acks=0 needs no continuation, since its outcome is never reported.
         """
         self.last_append_id += 1
         return AppendId(self.last_append_id)
@@ -98,7 +100,8 @@ class BaseTurn(Generic[_Timer, _Pending, _Result]):
     def set_timer(self, key: str, timer: _Timer, delay_ms: int) -> None:
         """Start a timer, replacing a timer with the same key; a negative delay counts as 0."""
         self._in_flight.timers[key] = timer
-        # A JoinGroup may name a negative rebalance timeout (BEHAVIOUR 0.1).
+        # The delay is negative if it is the rebalance timeout of a JoinGroup that named a negative
+        # one (BEHAVIOUR 0.1).
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
 
     def has_timer(self, key: str) -> bool:

@@ -23,27 +23,27 @@ from protocol.api import Api
 from protocol.trace import TraceEvent, TraceKind
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""Limit of a new member's first JoinGroup. Its session timeout cannot bound it: the client does not
-know its member id yet, and sends no heartbeat.
+"""Longest time that a new member's first JoinGroup is kept without an answer. The session timeout
+cannot limit this time: the client does not know its member id yet, and so it sends no heartbeats.
 Source: Kafka `GroupCoordinator.NewMemberJoinTimeoutMs`."""
 
 
 def schedule_join(
     turn: Turn, group: Group, operation: DelayedJoin | InitialDelayedJoin, delay_ms: int
 ) -> None:
-    """Set the operation that completes the join phase, and its timer, `delay_ms` from now."""
+    """Set `group.delayed_join` to `operation`, and start the join phase's timer."""
     group.delayed_join = operation
     turn.set_timer(_join_key(group), JoinTimer(group), delay_ms)
 
 
 def cancel_join(turn: Turn, group: Group) -> None:
-    """Stop the join phase's timer; the phase cannot complete until `schedule_join`."""
+    """Stop the join phase's timer; the phase cannot complete before `schedule_join` is called."""
     group.delayed_join = None
     turn.cancel_timer(_join_key(group))
 
 
 def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
-    """Return the operation of an Empty group's first join phase.
+    """Return the value of `group.delayed_join` for an Empty group's first join phase.
 
     The wait of group.initial.rebalance.delay.ms lets the members of a new group arrive before the
     first generation begins. Without it, each new member would cause a rebalance. `remaining_ms`:
@@ -56,7 +56,7 @@ def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
 
 
 def extended_initial_join(turn: Turn, join: InitialDelayedJoin) -> InitialDelayedJoin:
-    """Return the operation that follows `join` when a member joined during the wait."""
+    """Return the next InitialDelayedJoin, since a member joined during the delay of `join`."""
     # `remaining_ms` is reduced by the delay that has just run out, not by the new one, as in Kafka.
     return InitialDelayedJoin(
         delay_ms=min(turn.config.group_initial_rebalance_delay_ms, join.remaining_ms),
@@ -72,7 +72,10 @@ def schedule_sync(turn: Turn, group: Group) -> None:
 
 
 def complete_sync(turn: Turn, group: Group) -> None:
-    """Stop the sync timer if every member has sent SyncGroup; otherwise do nothing."""
+    """Stop the sync timer if every member has sent SyncGroup; otherwise do nothing.
+
+    Named after Kafka's attempt to complete the operation DelayedSync.
+    """
     if not group.pending_sync_members:
         turn.cancel_timer(_sync_key(group))
 
@@ -106,8 +109,8 @@ def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
     Source: Kafka `completeAndScheduleNextHeartbeatExpiration`.
     """
     if group.state is GroupState.DEAD or member.outlives_session_timeout:
-        # A parked member needs no timer: one is started when its request is answered. (Kafka
-        # creates a delayed operation here, and completes it immediately.)
+        # A Dead group has no sessions. A parked member needs no timer: one is started when its
+        # request is answered. Kafka creates a delayed operation here, and completes it immediately.
         turn.cancel_timer(member.heartbeat_key)
     else:
         timer = SessionTimer(group, member.member_id)

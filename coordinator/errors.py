@@ -16,22 +16,24 @@ class UnknownServerError(Exception):
     """
 
 
-# Keys: errors of the log. Values: errors of the answer. The client gets an error without an entry
-# unchanged.
-# Scala coordinator, append of a group's record (its members and their assignment):
+# The keys of the three tables are errors of the log, the values are the errors that the client gets
+# instead. An error that is no key of the table reaches the client unchanged.
+
+# Kafka's Scala coordinator, for the append of a group's record (its members, their assignment):
 _GROUP_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    # Not COORDINATOR_NOT_AVAILABLE: the member must rejoin, since its generation was not stored.
+    # The member must rejoin, since its generation was not stored. So the answer is not
+    # COORDINATOR_NOT_AVAILABLE, as it is for the first three errors.
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-# Scala coordinator, append of committed offsets:
+# Kafka's Scala coordinator, for the append of committed offsets:
 _OFFSET_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -41,10 +43,11 @@ _OFFSET_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    # An error of the transaction's verification, before the append. The client retries it.
+    # This error comes from the verification of a transaction, which precedes the append. The client
+    # retries after COORDINATOR_LOAD_IN_PROGRESS.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-# Java coordinator, any append:
+# Kafka's Java coordinator, for every append:
 _JAVA_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -66,8 +69,8 @@ def group_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
 
 def offset_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
     """Return the client's error when the append of its commit ended with `error`."""
-    # `commits_apply_on_append` stores commits as the Java coordinator does, so their errors are
-    # Java's, too.
+    # With the switch `commits_apply_on_append`, commits are stored as in the Java coordinator, so
+    # their errors are also translated as there.
     as_java = java.append_errors or java.commits_apply_on_append
     errors = _JAVA_APPEND_ERRORS if as_java else _OFFSET_APPEND_ERRORS
     return errors.get(error, error)

@@ -10,7 +10,8 @@ InvariantViolation with the evidence.
   answer is also the key of the timer that bounds the wait.
 - Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
 - Marker: the record that ends a producer's transaction; until then its offsets wait in the group.
-- Timers and appends come as mappings: the key or id, to the data of what continues at its end.
+- `timers`: maps the key of each running timer to data, which says what to do when it fires.
+- `appends`: maps the id of each append in flight to data, which says what follows.
 """
 
 from collections.abc import Mapping
@@ -106,11 +107,11 @@ def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None
 def check_appends(shards: Shards, appends: Mapping[AppendId, PendingAppend]) -> None:
     """Every commit that waits for the log has an append in flight.
 
-    Without the append the offset would stay unstable for ever. The reverse is no error: an append
-    may belong to a group that was unloaded.
+    Without the append the commit would stay unfinished for ever. An append without a commit that
+    waits for it is no error: its group may have been unloaded.
     """
     for group in shards.groups():
-        # (Producer id, partition); the id is None for a commit outside transactions.
+        # (Producer id, topic partition); the id is None for a commit outside transactions.
         being_written = {
             (append.producer_id if isinstance(append, TransactionalOffsetsAppend) else None, name)
             for append in appends.values()
@@ -155,7 +156,8 @@ def waiting_requests(
                 held.append(member.awaiting_join.request_id)
             if member.awaiting_sync is not None:
                 held.append(member.awaiting_sync)
-    # A fetch of several groups can be held for each of them. The result has it once.
+    # A fetch that asks for several groups is held once for each group. Its id is in the result
+    # once, since the result is a set.
     for shard in shards.owned.values():
         for _, write in shard.above_high_watermark.held.values():
             answered = write if isinstance(write, HeldHeartbeat) else write.fetch
@@ -238,7 +240,8 @@ def _check_state(group: Group) -> None:
         "join_phase_in_preparing",
         f"{group.group_id} is {state.value} with {group.delayed_join}",
     )
-    # Only for a DelayedJoin: an initial join phase lasts for its delay, even if all have joined.
+    # A DelayedJoin completes as soon as all members have joined, so it is not there any more then.
+    # An initial join phase may still be there: it lasts for its delay.
     _require(
         not (isinstance(group.delayed_join, DelayedJoin) and group.has_all_members_joined),
         "join_phase_waits",

@@ -1,13 +1,13 @@
 """A member of a group, and its parked requests.
 
 A rebalance gives the members of a group their partitions. In its join phase every member sends
-JoinGroup. Then a new generation begins (generations number a group's rebalances), and every member
-sends SyncGroup to get its assignment. A request is parked while it waits for its answer: a
-JoinGroup for the end of the join phase, a SyncGroup for the assignment.
+JoinGroup. Then a new generation begins: the number of the group's rebalances increases by one.
+Every member sends SyncGroup to get its assignment. A request is parked while it waits for its
+answer: a JoinGroup for the end of the join phase, a SyncGroup for the assignment.
 
 The coordinator stores a group as a record. Another coordinator that takes the group over loads it,
-that is, reads the record. This module owns the fields of one member. `group` owns the set of
-members and the number of parked ones.
+that is, reads the record. This module owns the fields of one member. The module `group` owns the
+set of members and the number of parked members.
 Source: Kafka `MemberMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.1.
 """
 
@@ -22,9 +22,9 @@ from protocol.messages.group import JoinGroupRequestProtocol
 class ParkedJoin:
     """A JoinGroup that waits for its answer.
 
-    `answered`: False for the usual request. A handler can park a request and then fail in its next
-    steps. Then the client has got UNKNOWN_SERVER_ERROR, and `answered` is True. As in Kafka, the
-    member stays parked nevertheless. When the join phase ends, no second answer must be sent.
+    `answered`: True if the handler failed after it had parked the request. The client has then got
+    UNKNOWN_SERVER_ERROR, but the member stays parked, as in Kafka. When the join phase ends, no
+    second answer must be sent.
     """
 
     request_id: RequestId
@@ -64,8 +64,8 @@ class Member:
     is_new: bool = False
     awaiting_join: ParkedJoin | None = None  # its JoinGroup, while parked
     awaiting_sync: RequestId | None = None  # its SyncGroup, while parked
-    # The key of the member's timer. The group sets it when it adds the member, or changes its id;
-    # it is stored since every heartbeat needs it.
+    # The key of the member's timer. The group sets it when it adds the member, or changes its id.
+    # Every heartbeat needs the key, so it is stored instead of being built each time.
     heartbeat_key: str = field(init=False, default="")
 
     @property
@@ -113,6 +113,6 @@ class Member:
     def vote(self, candidates: dict[str, None]) -> str | None:
         """Return the member's most preferred candidate, None if it supports no candidate.
 
-        `candidates` is an ordered set of protocol names.
+        `candidates` has protocol names as keys; the dict is used as an ordered set.
         """
         return next((name for name in self.protocol_names() if name in candidates), None)

@@ -135,12 +135,12 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
     )
 
     if was_empty:
-        # A new group: waits for more members first (group.initial.rebalance.delay.ms).
+        # This is a new group. It first waits for more members (group.initial.rebalance.delay.ms).
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
     else:
-        # The check after the timer's start matters for a group with one member: its JoinGroup has
-        # begun the rebalance, and nobody is missing.
+        # `try_complete_join` completes the phase immediately if nobody is missing. This happens in
+        # a group with one member whose JoinGroup has begun the rebalance.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         try_complete_join(turn, group)
 
@@ -154,10 +154,11 @@ def try_complete_join(
 ) -> None:
     """Complete the join phase if every member has joined.
 
-    Does nothing in an initial join phase: only its timer completes it. Does nothing either if
-    `complete_join` has raised an exception in this phase: `delayed_join` is None since then.
-    `cause`, `cause_text`: why the group changes its state now. For a group without members they are
-    replaced by NO_MEMBER_LEFT.
+    Only its timer completes an initial join phase, so this function does nothing in that phase. It
+    also does nothing if `complete_join` has raised an exception in this phase: `group.delayed_join`
+    is None since then.
+    `cause`, `cause_text`: why the group changes its state now. They are ignored in a group without
+    members, where the cause is NO_MEMBER_LEFT.
     """
     if not isinstance(group.delayed_join, DelayedJoin) or not group.has_all_members_joined:
         return
@@ -182,7 +183,8 @@ def complete_join(
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
 
-    # Replaces a leader that has not rejoined. False: no member has rejoined.
+    # `elect_joined_leader` replaces a leader that has not rejoined. It returns False if no member
+    # has rejoined.
     if not group.elect_joined_leader() and group.members:
         # Only static members are left, and none has rejoined, so no leader could compute an
         # assignment. The join phase continues until one rejoins or all of them expire.
@@ -269,7 +271,6 @@ def remove_member(
     # (""), so that the client joins as a new member.
     fail_parked_join(turn, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     drop_member(turn, group, member, cause=cause)
-    # `cause` reads as words in a text below: "session expiry of the last member ...".
     match group.state:
         case GroupState.DEAD | GroupState.EMPTY:
             pass  # not reached, since no member is removed in these states; listed as in Kafka
@@ -280,6 +281,7 @@ def remove_member(
                 turn,
                 group,
                 cause=GroupStateCause.LAST_MISSING_WENT,
+                # For example "session expiry of the last member that had not joined".
                 cause_text=f"{cause} of the last member that had not joined",
             )
 

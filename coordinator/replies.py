@@ -1,9 +1,10 @@
 """Answers to JoinGroup and SyncGroup, parked or not, in the version of the request.
 
 A parked request is kept without an answer: a JoinGroup until the join phase ends, a SyncGroup until
-the assignment is stored. A function that answers a parked request does nothing if the member has
-none, since something else may have answered the request before. `unpark_...` removes a member's
-parked request and returns it. Answers go through the turn (the handling of one input).
+the assignment is stored. `Group.unpark_join` and `Group.unpark_sync` remove a member's parked
+request and return it. Another event may have answered the request before. So the functions that
+answer a parked request do nothing if none is parked. Answers go through the turn (the handling of
+one input).
 Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`;
 docs/kafka/BEHAVIOUR.md 2.2, 4.9.
 """
@@ -20,11 +21,12 @@ from protocol.messages.group import (
 )
 
 NULLABLE_PROTOCOL_NAME_VERSION = 7
-"""Below this version of JoinGroup a missing protocol name is sent as an empty string."""
+"""First version of JoinGroup in which the protocol name may be null. In older versions an empty
+string stands for a missing name."""
 
 
 def join_error(member_id: str, error: ErrorCode, api_version: int) -> JoinGroupResponse:
-    """Return the JoinGroup answer that carries `error`; the `member_id` "" names no member."""
+    """Return the JoinGroup answer that carries `error`; an empty `member_id` names no member."""
     return JoinGroupResponse(
         error_code=error,
         member_id=member_id,
@@ -58,7 +60,10 @@ def join_response(
 
 
 def current_generation(group: Group, member_id: str) -> JoinGroupResponse:
-    """Return the answer for a member; only the leader's has the list of all members."""
+    """Return the JoinGroup answer that lets a member into the group's current generation.
+
+    Only the leader's answer has the list of all members.
+    """
     return join_response(
         group,
         member_id,
@@ -70,12 +75,12 @@ def current_generation(group: Group, member_id: str) -> JoinGroupResponse:
 def answer_parked_join(
     turn: Turn, group: Group, member: Member, response: JoinGroupResponse
 ) -> bool:
-    """Answer the member's parked JoinGroup; return False if none is parked."""
+    """Answer the member's parked JoinGroup; return True if one was parked."""
     parked = group.unpark_join(member)
     if parked is None:
         return False
-    # `answered`: the request's handler failed after it had parked the request, and the client got
-    # UNKNOWN_SERVER_ERROR. No second answer is sent.
+    # If the request's handler failed after it had parked the request, the client has already got
+    # UNKNOWN_SERVER_ERROR, and `answered` is True. No second answer is sent.
     if not parked.answered:
         turn.reply(parked.request_id, response)
     return True
@@ -84,7 +89,10 @@ def answer_parked_join(
 def fail_parked_join(
     turn: Turn, group: Group, member: Member, member_id: str, error: ErrorCode
 ) -> None:
-    """Answer the member's parked JoinGroup with an error; `member_id` is the id in the answer."""
+    """Answer the member's parked JoinGroup with an error.
+
+    The answer names `member_id`. It is empty if the client must join as a new member.
+    """
     parked = group.unpark_join(member)
     if parked is not None:
         reply_join_error(turn, parked, member_id, error)
@@ -108,7 +116,7 @@ def sync_response(group: Group, member: Member) -> SyncGroupResponse:
 def answer_parked_sync(
     turn: Turn, group: Group, member: Member, response: SyncGroupResponse
 ) -> bool:
-    """Answer the member's parked SyncGroup; return False if none is parked."""
+    """Answer the member's parked SyncGroup; return True if one was parked."""
     request_id: RequestId | None = group.unpark_sync(member)
     if request_id is None:
         return False

@@ -4,7 +4,7 @@ An offsets partition is a partition of `__consumer_offsets`; its leader coordina
 it. A load reads a partition's log into memory; an unload drops the result. A broker owns a
 partition from the end of its load to its unload. A shard holds the groups of one owned partition.
 This module only remembers which partitions are being loaded; `coordinator.storage` reads their
-logs. The trace is the lab's recording of a run.
+logs.
 Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 `groupMetadataCache`); docs/kafka/BEHAVIOUR.md 5.4, 5.5, 5.7.
 """
@@ -19,14 +19,16 @@ from coordinator.storage.load import Load, LoadReport
 from protocol.partitioner import partition_for
 
 PARTITIONS_REMEMBERED_MAX = 65_536
-"""Limit of the cache of group id -> partition. Without the cache, each request of a group would
-compute Java's hash of the group id in Python, character by character, which is slow."""
+"""Maximum number of entries in the cache of group id -> partition. Without the cache, each request
+of a group would compute Java's hash of the group id in Python, character by character, which is
+slow."""
 
 
 class Committer(NamedTuple):
-    """The member that last committed offsets in a transaction; needed only for trace rows.
+    """The member that last committed offsets in a transaction.
 
-    The records in the log do not name the member, so after a load both fields are None.
+    Only the rows of the trace, the lab's recording of a run, need it. The records in the log do not
+    name the member, so after a load both fields are None.
     """
 
     member_id: str | None = None
@@ -50,7 +52,8 @@ class Shard:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
-        self.above_high_watermark = AboveHighWatermark()  # answers that wait for records' commit
+        # Answers that wait until the newest records of the partition are committed.
+        self.above_high_watermark = AboveHighWatermark()
         self._groups_of_producers: dict[int, dict[str, Committer]] = {}
         """Producer id -> group id -> the last committer, for each open transaction."""
 
@@ -131,6 +134,7 @@ class Shards:
         """Return the offsets partition of a group."""
         partition = self._partition_of.get(group_id)
         if partition is None:
+            # A full cache is emptied. It fills again with the groups that still send requests.
             if len(self._partition_of) >= PARTITIONS_REMEMBERED_MAX:
                 self._partition_of.clear()
             partition = partition_for(group_id, self._num_partitions)

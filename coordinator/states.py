@@ -13,8 +13,8 @@ from enum import Enum
 class GroupState(Enum):
     """State of a group; values are the names that Kafka prints.
 
-    Empty: the group has no members; it may have offsets. A simple group (a client that only commits
-    offsets) stays Empty.
+    Empty: the group has no members; it may have offsets. A simple group, whose clients only commit
+    offsets and never join, stays Empty.
     PreparingRebalance: the join phase. A member of the last generation that heartbeats is answered
     with REBALANCE_IN_PROGRESS, so that it rejoins.
     CompletingRebalance: every member has the new generation and waits for the leader's assignment.
@@ -30,7 +30,8 @@ class GroupState(Enum):
 
 
 VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
-    # Not from Stable: when the last member goes, a join phase begins, and ends without members.
+    # A Stable group whose last member goes does not become Empty directly: a join phase begins, and
+    # ends without members.
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
     GroupState.PREPARING_REBALANCE: frozenset(
         {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}

@@ -5,10 +5,11 @@ without a member id. It gets a new member id. The old id is fenced (its requests
 FENCED_INSTANCE_ID), in case the old process still runs. A Stable group needs no rebalance for this:
 the new process keeps the old assignment.
 
-A parked request is kept without an answer; `member.awaiting_join` is the parked JoinGroup. A turn
-is the handling of one input. A log append completes in a later turn. So `replace_static_member`
-gives `turn.append` the record and a `StaticMemberAppend`, which holds what the later turn needs;
-that turn calls `static_member_stored` with it.
+The coordinator stores the new id: it appends the group's record to the log. Until the append has
+completed, the JoinGroup is parked, that is, kept without an answer in `member.awaiting_join`. The
+append completes in a later turn (a turn is the handling of one input). So `replace_static_member`
+gives `turn.append` the record and a `StaticMemberAppend`, which holds what the later turn needs.
+The later turn calls `static_member_stored` with it.
 
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.
 """
@@ -58,11 +59,13 @@ def replace_static_member(
 ) -> None:
     """Give the member a new id, fence the old id, and park the request.
 
-    The request is answered when the log has the new id (in a Stable group), or at the end of the
-    join phase (during a rebalance).
+    In a Stable group that keeps its protocol, the request is answered when the log has the new id.
+    In every other case a rebalance runs or begins here, and the end of its join phase answers the
+    request.
 
-    `parked`: the request. The protocols and timeouts (in milliseconds) are those of the request.
-    Raises: UnknownServerError if the group is Empty or Dead, where Kafka throws too.
+    `parked`: the JoinGroup of the new process. It has named the protocols and the timeouts (in
+    milliseconds).
+    Raises: UnknownServerError if the group is Empty or Dead. Kafka throws an exception there, too.
     """
     # If the member is the leader, `_rename` changes `group.leader_id`. The old leader id is needed
     # later, in some answers (`static_member_stored`, `_revert`).
@@ -93,8 +96,8 @@ def replace_static_member(
     match group.state:
         case GroupState.STABLE:
             # The new process may support other protocols, which can change the members' vote on
-            # the group's protocol. A Stable group can always rebalance, so here
-            # `maybe_prepare_rebalance`, which checks that first, equals `prepare_rebalance`.
+            # the group's protocol. Kafka calls `maybePrepareRebalance` here, which first checks
+            # that the group can rebalance. A Stable group always can.
             if group.select_protocol() != group.protocol_name:
                 maybe_prepare_rebalance(turn, group, reason)
                 return
@@ -115,7 +118,7 @@ def replace_static_member(
                 ),
             )
         case GroupState.COMPLETING_REBALANCE:
-            # The leader may be computing an assignment for the old id.
+            # The leader may be computing an assignment for the old id. So the members join again.
             prepare_rebalance(turn, group, reason)
         case GroupState.PREPARING_REBALANCE:
             pass  # the join phase that is under way answers the request
@@ -138,9 +141,12 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
         return  # answered meanwhile: by a rebalance, a removal, or the next replacement
 
     # The member is still in the group, since its removal would have answered the JoinGroup.
+    # A leader that got the list of members would compute a new assignment, which a Stable group
+    # does not store. From v9 on, the answer can tell a leader to skip the assignment. Below v9, the
+    # answer therefore hides from the new process that it is the leader: it names the old leader id.
+    # The process then acts as a follower, and only fetches its assignment.
     can_skip_assignment = parked.api_version >= SKIP_ASSIGNMENT_VERSION
-    # True if the answer tells the member that it is the leader. Below v9 this is also False for a
-    # real leader; the comment at `leader_id` below has the reason.
+    # True if the answer tells the new process that it is the leader.
     is_leader = can_skip_assignment and group.is_leader(append.new_member_id)
     # A leader's answer needs the list of members, which Kafka cannot build in the states Dead and
     # PreparingRebalance. A follower's answer has no such list, and is given in every state.
@@ -152,9 +158,6 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
     response = join_response(
         group,
         append.new_member_id,
-        # Below v9 an answer cannot tell a leader to skip the assignment. A leader would compute a
-        # new assignment, which a Stable group does not store. So the answer names the old leader
-        # id: the new process then acts as a follower, and only fetches its assignment.
         leader_id=group.leader_id if can_skip_assignment else append.old_leader_id,
         members=group.current_member_metadata() if is_leader else (),
         skip_assignment=is_leader,
@@ -173,8 +176,8 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     group, member = append.group, append.member
     if member.awaiting_join is not append.parked:
         return
-    # `update_member` before `_rename`: it takes the new process's JoinGroup from the member.
-    # Otherwise `_rename` would answer that request with FENCED_INSTANCE_ID.
+    # `_rename` answers a parked JoinGroup with FENCED_INSTANCE_ID. This JoinGroup shall get `error`
+    # instead, so `update_member` first removes it from the member (`parked=None`).
     group.update_member(
         member,
         member.supported_protocols,
@@ -192,7 +195,8 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
             leader=append.old_leader_id or "",
-            # As in Kafka: the new id is no longer valid, and the old id is not the new process's.
+            # As in Kafka, the answer names no member id: the new id is no longer valid, and the old
+            # id belongs to the old process.
             member_id="",
         ),
     )
@@ -212,8 +216,8 @@ def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_i
     )
     cancel_heartbeat(turn, group, old_id)
     group.replace_static_member(group_instance_id, old_id, new_id)
-    # Both rows have the same cause, also the added one: by it a reader of the trace knows that the
-    # two rows are one replacement, and no member came or went.
+    # MEMBER_ADDED gets a cause of removal, too. Since both rows have this cause, a reader of the
+    # trace knows that they are one replacement, and that no member came or went.
     for kind, member_id in ((TraceKind.MEMBER_REMOVED, old_id), (TraceKind.MEMBER_ADDED, new_id)):
         turn.trace(
             TraceEvent(

@@ -3,11 +3,12 @@
 A timer can fire too late. By then the group may be Dead, the generation over, or the member
 removed, replaced or parked. Each handler checks for this first, and does nothing in that case.
 
-A timer is data: the group, and the member or generation that it was set for. A member is parked
-while its JoinGroup or SyncGroup is kept without an answer. `group.delayed_join` says which timer
-ends the group's join phase. With an InitialDelayedJoin (first join phase of an Empty group), the
-timer is a delay that new members extend. With a DelayedJoin, it is the rebalance timeout. A turn is
-the handling of one input; replies and timers go through it.
+- Timer: data, namely the group, and the member or generation that the timer was set for.
+- Parked: of a member, having a JoinGroup or SyncGroup that is kept without an answer.
+- `group.delayed_join`: tells what the timer of the join phase measures. For a DelayedJoin it is the
+  rebalance timeout. For an InitialDelayedJoin, which only the first join phase of an Empty group
+  has, it is a delay. If new members join during the delay, another delay follows.
+- Turn: the handling of one input; replies and timers go through it.
 Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
 docs/kafka/BEHAVIOUR.md 3.3 to 3.5.
 """
@@ -49,7 +50,7 @@ def expire(turn: Turn, timer: GroupTimer) -> None:
         case SessionTimer():
             _expire_session(turn, timer.group, timer.member_id)
         case PendingMemberTimer():
-            # Still pending: no member has joined with the id meanwhile.
+            # An id that is no longer pending was used meanwhile: a member has joined with it.
             if timer.member_id in timer.group.pending_members:
                 remove_pending_member(
                     turn, timer.group, timer.member_id, cause=RemovalCause.SESSION_EXPIRY
@@ -62,8 +63,8 @@ def _expire_join(turn: Turn, group: Group) -> None:
         return
     join = group.delayed_join
     if isinstance(join, InitialDelayedJoin):
-        # If a member joined during this delay, more may be on their way: wait once more, as long as
-        # the rebalance timeout leaves time (`remaining_ms`).
+        # If a member joined during this delay, more members may be on their way, so the group waits
+        # once more. `remaining_ms` is what the rebalance timeout leaves for further delays.
         if group.new_member_added and join.remaining_ms != 0:
             group.new_member_added = False
             extended = extended_initial_join(turn, join)
@@ -86,7 +87,8 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         return
     silent = tuple(group.pending_sync_members)  # a copy: `drop_member` removes ids
     for member_id in silent:
-        # An id without a member is the old id of a replaced static member: no member is removed.
+        # A static member that restarts gets a new id, but its old id stays in
+        # `pending_sync_members`, as in Kafka. The old id has no member, so none is removed.
         member = group.members.get(member_id)
         if member is not None:
             drop_member(turn, group, member, cause=RemovalCause.SYNC_DEADLINE)
@@ -96,7 +98,7 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         RebalanceReason(
             cause=RebalanceCause.NO_SYNC_GROUP,
             text=f"no SyncGroup from {', '.join(silent)}",
-            member_id=silent[0],
+            member_id=silent[0],  # the trace's column has one member; `silent_members` has all
             silent_members=silent,
         ),
     )

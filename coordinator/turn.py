@@ -2,9 +2,10 @@
 
 Each handler gets a Turn, changes groups, and requests replies, appends and timers through it. The
 dataclasses here are continuations: data that says how the coordinator continues when a timer fires
-(`...Timer`) or when an append has completed (`...Append`). A shard has the groups of one partition
-of `__consumer_offsets`. The high watermark is the offset below which every in-sync replica has the
-records of a partition.
+(`...Timer`) or when an append has completed (`...Append`).
+
+- Shard: the groups of one partition of `__consumer_offsets`. Their records go to this partition.
+- High watermark: the offset below which every in-sync replica of a partition has the records.
 """
 
 from collections.abc import Callable
@@ -69,7 +70,10 @@ GroupTimer = JoinTimer | SyncTimer | SessionTimer | PendingMemberTimer
 
 @dataclass(frozen=True, slots=True)
 class HeldWriteTimer:
-    """Deadline of an answer that waits for the high watermark, as in Kafka's Java coordinator."""
+    """Deadline of an answer that waits for the high watermark, as in Kafka's Java coordinator.
+
+    Kafka's Java coordinator calls a request that may change memory a write.
+    """
 
     shard: Shard
 
@@ -79,7 +83,7 @@ CoordinatorTimer = GroupTimer | HeldWriteTimer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentAppend:
-    """The leader's assignment is being appended; `assignments` by member id."""
+    """The leader's assignment is being appended; the keys of `assignments` are member ids."""
 
     group: Group
     generation_id: int
@@ -120,8 +124,9 @@ class StaticMemberAppend:
 class OffsetsAppend:
     """The offsets of an OffsetCommit are being appended.
 
-    `is_too_large` has every partition of the request, in the request's order. True: the partition's
-    metadata was too large to store. `values` has the partitions that are stored.
+    With each offset the client may send metadata, a string of its own. `is_too_large` maps every
+    partition of the request, in the request's order, to True if its metadata is too large to store.
+    `values` has only the partitions that are stored.
     """
 
     group: Group
@@ -136,8 +141,8 @@ class OffsetsAppend:
 class TransactionalOffsetsAppend:
     """The offsets of a TxnOffsetCommit are being appended.
 
-    A TxnOffsetCommit commits offsets as a part of a producer's transaction. Fields as in
-    OffsetsAppend.
+    A TxnOffsetCommit commits offsets as a part of a producer's transaction. `values` and
+    `is_too_large` are the same as in OffsetsAppend.
     """
 
     group: Group
@@ -170,7 +175,10 @@ class PendingVerification:
 
 @dataclass(slots=True, kw_only=True)
 class Shared:
-    """State that outlives a turn: settings, switches, continuations, verifications by id."""
+    """State that outlives a turn: settings, switches, continuations and open verifications.
+
+    The keys of `verifications` are ids that `Turn.verify` numbers from 1.
+    """
 
     config: BrokerConfig
     guards: Guards
@@ -204,8 +212,8 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     @property
     def acks_of_commits(self) -> int:
         """The acks of the append that stores committed offsets: the replicas that it waits for."""
-        # With the switch, as in Kafka's Java coordinator, the append waits for the leader only. The
-        # answer to the client still waits for the high watermark.
+        # With the switch `commits_apply_on_append` the append waits for the leader only, as in
+        # Kafka's Java coordinator. The answer to the client still waits for the high watermark.
         return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
 
     @property
@@ -277,8 +285,9 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     def verify(self, pending: PendingVerification, *, tells_abortable: bool) -> None:
         """Ask the broker whether the group's partition is part of the request's transaction.
 
-        The answer arrives as an input of its own, `GroupCoordinator.transaction_verified`.
-        `tells_abortable`: the client knows the error TRANSACTION_ABORTABLE.
+        The broker's answer arrives as another input, `GroupCoordinator.transaction_verified`.
+        `tells_abortable`: the verification may end with the error TRANSACTION_ABORTABLE, because
+        the version of the request shows that the client knows this error.
         """
         shared = self._shared
         shared.last_verification_id += 1

@@ -1,9 +1,9 @@
 """Checks that several APIs share, in Kafka's order.
 
-A check changes nothing. It returns the error of the answer, or NONE if the request passes. The
-first check, `check_group_status`, is called the gate. It returns the group's shard (the groups of
-one partition of `__consumer_offsets` that this broker has loaded), or an error; the handler of the
-API gets this result.
+A check changes nothing. It returns the error of the answer, or NONE if the request passes.
+`check_group_status` is the first check of a request on a group, and is called the gate. If the
+request passes the gate, the gate returns the group's shard instead of NONE. A shard has the groups
+of one partition of `__consumer_offsets` that this broker has loaded.
 Source: Kafka `GroupCoordinator.validateGroupStatus`, `validateCurrentMember`,
 `validateOffsetCommit`; docs/kafka/BEHAVIOUR.md 2.0, 2.0.1, 2.6.
 """
@@ -18,7 +18,11 @@ from protocol.errors import ErrorCode
 def check_group_status(
     shards: Shards, group_id: str, *, is_active: bool, allow_empty_id: bool = False
 ) -> Shard | ErrorCode:
-    """Return the shard of a group, or the error that says why this broker does not serve it."""
+    """Return the shard of a group, or the error that says why this broker does not serve it.
+
+    `is_active`: False once the coordinator has shut down.
+    `allow_empty_id`: the API accepts the empty group id, which old simple consumers use.
+    """
     if not group_id and not allow_empty_id:
         return ErrorCode.INVALID_GROUP_ID
     if not is_active:
@@ -48,7 +52,10 @@ def check_current_member(group: Group, member_id: str, group_instance_id: str | 
 
 
 def check_generation(group: Group, generation_id: int, guards: Guards) -> ErrorCode:
-    """Check that the generation is the current one, unless the guard is switched off."""
+    """Check that the generation is the current one.
+
+    `guards` are protections of Kafka that an experiment may switch off; this check is one of them.
+    """
     if guards.generation_check and generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE
@@ -67,13 +74,15 @@ def check_offset_commit(
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation_id < 0 and group.state is GroupState.EMPTY:
-        # An admin tool or a simple consumer. Its member id and instance id are not checked.
+        # The request is from an admin tool or a simple consumer: a client that is no member. Its
+        # member id and instance id are not checked.
         return ErrorCode.NONE
     if generation_id >= 0 or member_id or group_instance_id is not None:
-        # The request names a member: it must be in the group, and in its current generation. The
-        # value of NONE is 0.
+        # The request names a member: it must be in the group, and in its current generation. NONE
+        # has the value 0, so `error.value` is true for every other code.
         error = check_current_member(group, member_id, group_instance_id)
         return error if error.value else check_generation(group, generation_id, guards)
-    # A producer older than KIP-447 names no member. The log refuses it if its producer epoch is
-    # old.
+    # The request names no member. A producer older than KIP-447 may send it: if its producer epoch
+    # is old, the log refuses the append. Any other client must not commit here, since the group has
+    # members.
     return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,6 +1,7 @@
-"""The vote of a group's members for the protocol of a generation: its way to assign partitions.
+"""The vote of a group's members for the protocol of a generation.
 
-If several protocols share the most votes, Kafka takes the first in the iteration order of a Scala
+A protocol is a way to assign partitions to members. Each member votes for one protocol. If several
+protocols share the most votes, Kafka takes the first in the iteration order of a Scala
 HashMap of protocol names. That order is arbitrary but fixed: the same names always give the same
 protocol. Recordings of real Kafka depend on the order, so it is computed here as Scala computes it.
 Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`;
@@ -11,7 +12,7 @@ from collections.abc import Iterable
 
 from protocol.partitioner import java_string_hash
 
-_BITS_PER_LEVEL = 5  # of the hash; a node of Scala's trie has 2 ** 5 places
+_BITS_PER_LEVEL = 5  # each level of Scala's trie looks at 5 bits of the hash: 2 ** 5 places
 _HASH_BITS = 32
 
 
@@ -36,7 +37,7 @@ def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
     # place in the node. An iteration over a node yields first the keys that are alone at their
     # place, then the keys of the places that several keys share (each such place is a node of the
     # next level).
-    wanted = dict.fromkeys(names)
+    wanted = dict.fromkeys(names)  # used as a set
     hashes = {name: _improve(java_string_hash(name)) for name in among}
     return [name for name in _trie_order(list(hashes), hashes, 0) if name in wanted]
 
@@ -44,7 +45,7 @@ def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
 def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[str]:
     """Return names in a trie node's order; bit `shift` is the first that the node looks at."""
     if shift >= _HASH_BITS:
-        return names  # equal hashes: a collision node keeps the order of insertion
+        return names  # all bits are equal: Scala's collision node keeps the order of insertion
     places: dict[int, list[str]] = {}
     for name in names:
         # The place is the number in the next five bits of the hash.

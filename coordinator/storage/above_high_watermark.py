@@ -2,10 +2,11 @@
 
 The high watermark is the offset below which every in-sync replica has the records: they are
 committed. This module is used only with switches of the Java coordinator. There an answer waits
-until every record that its request could see is committed. An OffsetCommit's answer may time out
-before that. Such a commit is called late; it still becomes the committed offset once the high
-watermark passes it. The broker reports the end of the log and its high watermark
-(`GroupCoordinator.log_moved`). This module must not know how requests are answered.
+until every record that its request could see is committed. If an OffsetCommit waits too long, its
+client gets an error. The commit is then called late: its record is in the log, and it still becomes
+the committed offset once the high watermark passes it. The broker reports the end of the log and
+its high watermark (`GroupCoordinator.log_moved`). This module must not know how requests are
+answered.
 Source: Kafka (Java) `CoordinatorRuntime`, `SnapshottableCoordinator` (lastWrittenOffset,
 lastCommittedOffset), `DeferredEventQueue`.
 """
@@ -80,8 +81,8 @@ class AboveHighWatermark:
 
     def __init__(self) -> None:
         self.position: LogPosition | None = LogPosition(0, 0)
-        """None once this broker has lost the leadership of the partition. The first value is used
-        only until the broker's first report, which follows the load directly."""
+        """None once this broker has lost the leadership of the partition. Until the broker's first
+        report, which follows the load directly, the log counts as empty."""
         self.held: dict[str, tuple[int, HeldWrite]] = {}
         """Timer key -> the log end offset that must be committed first, and the answer."""
         self._held_count = 0
@@ -90,7 +91,10 @@ class AboveHighWatermark:
 
     @property
     def is_empty(self) -> bool:
-        """True if every record in this leader's log is committed; False for a former leader."""
+        """True if no record is above the high watermark: every record in the log is committed.
+
+        False for a former leader, which does not know the high watermark.
+        """
         position = self.position
         return position is not None and position.end_offset <= position.high_watermark
 
@@ -98,7 +102,7 @@ class AboveHighWatermark:
         """Keep an answer until every record now in the log is committed; return its timer's key.
 
         After a loss of leadership no record will be committed, and only the timer ends the wait.
-        The offset in `held` is then 0, a value without a use.
+        The offset in `held` is then 0 and is never looked at.
         """
         self._held_count += 1
         key = f"write-{partition}-{self._held_count}"

@@ -19,10 +19,11 @@ def values_to_store(
     *,
     expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP,
 ) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, bool]]:
-    """Return the values to store, and a map from every partition to "its metadata is too large".
+    """Return the values to store, and a map that tells which partitions have too large metadata.
 
-    A partition whose metadata is too large has no value. If the request names a partition twice,
-    the last entry counts.
+    The map has every partition of the request. A partition whose metadata is too large has the
+    value True in the map, and no value to store. If the request names a partition twice, the last
+    entry counts.
     """
     metadata_max = turn.config.offset_metadata_max_bytes
     values: dict[TopicPartition, OffsetCommitValue] = {}
@@ -34,7 +35,7 @@ def values_to_store(
             is_too_large = _java_length(metadata) > metadata_max
             too_large[partition] = is_too_large
             if is_too_large:
-                values.pop(partition, None)  # of an earlier entry for this partition
+                values.pop(partition, None)  # an earlier entry for this partition may have set it
                 continue
             values[partition] = OffsetCommitValue(
                 offset=entry.committed_offset,
@@ -56,5 +57,10 @@ def partitions_of(topics: tuple[OffsetCommitRequestTopic, ...]) -> list[TopicPar
 
 
 def _java_length(text: str) -> int:
-    """Return the length in UTF-16 units, as Java's String counts it and Kafka compares it."""
+    """Return the length of a Java String with this text.
+
+    Java counts units of UTF-16. Kafka compares this number with the limit, although the name of the
+    setting says bytes.
+    """
+    # A unit has two bytes. "surrogatepass" lets half of a surrogate pair count as one unit.
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

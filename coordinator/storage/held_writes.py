@@ -47,10 +47,7 @@ def release_committed(turn: Turn, shard: Shard) -> None:
 
 
 def fail_held(turn: Turn, shard: Shard) -> None:
-    """Answer all held requests with NOT_COORDINATOR, after a loss of leadership.
-
-    `held` is cleared at the end only: nothing in the loop changes it.
-    """
+    """Answer all held requests with NOT_COORDINATOR, after a loss of leadership."""
     held = shard.above_high_watermark.held
     for key, (_, write) in held.items():
         turn.cancel_timer(key)
@@ -68,14 +65,18 @@ def give_up(turn: Turn, shard: Shard, key: str) -> None:
 
 
 def answer_if_complete(turn: Turn, fetch: ParkedFetch) -> None:
-    """Answer an OffsetFetch if no group of its answer waits any more (None: the group waits)."""
+    """Answer an OffsetFetch if no group of its answer waits any more."""
+    # A group that still waits is None in `fetch.groups`.
     groups = tuple(group for group in fetch.groups if group is not None)
     if len(groups) == len(fetch.groups):
         turn.reply(fetch.request_id, OffsetFetchResponse(groups=groups))
 
 
 def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
-    """Answer a held request with an error; in a fetch, only the held group gets an error."""
+    """Answer a held request with an error.
+
+    A Heartbeat gets `error`. In a fetch only the held group gets an error, always NOT_COORDINATOR.
+    """
     match write:
         case HeldHeartbeat():
             turn.reply(write.request_id, HeartbeatResponse(error_code=error))

@@ -46,8 +46,8 @@ class LoadReport:
     """Outcome of a load."""
 
     error: str | None = None
-    """Why the load failed, else None. A load that was stopped early is a failure only with the
-    switch `failed_load_refuses`."""
+    """Why the load failed, None if it did not. A load that the broker stopped before the end of the
+    log counts as failed only with the switch `failed_load_refuses`."""
     unknown_records: int = 0
     """Number of records of kinds that only newer coordinators know; they were ignored."""
 
@@ -64,7 +64,8 @@ class Load:
         # Key of an offset -> the newest value with this key, and the base offset of that value's
         # batch. As in Kafka, the position of a commit is the base offset of its batch.
         self._offsets: dict[bytes, tuple[int, bytes]] = {}
-        # Producer id -> such a map for its open transaction, whose marker was not read yet.
+        # Producer id -> a map like `_offsets` for its open transaction, whose marker was not read
+        # yet.
         self._transactional: dict[int, dict[bytes, tuple[int, bytes]]] = {}
         self._groups: dict[str, GroupMetadataValue] = {}
 
@@ -79,7 +80,7 @@ class Load:
         try:
             for batch in batches:
                 self._read_batch(batch)
-        except ValueError as error:  # CorruptRecord, or msgspec's own
+        except ValueError as error:  # CorruptRecord and the errors of msgspec are ValueErrors
             self._fail(str(error))
 
     def finish(self, now_us: int) -> tuple[Group, ...]:
@@ -197,8 +198,9 @@ def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
     Raises: CorruptRecord if there is no key.
     """
     # The first two bytes are the version. A version up to OFFSET_COMMIT_KEY_VERSION marks the key
-    # of an offset, a higher one a key of another kind. All versions of an offset's key have the
-    # same fields. So a rewritten version makes two keys of one offset equal, without decoding them.
+    # of an offset, a higher version a key of another kind. All versions of an offset's key have the
+    # same fields. So two keys of one offset become equal bytes when both have the newest version.
+    # Neither key must be decoded for this.
     if key is None or len(key) < 2:
         raise CorruptRecord(f"record without key in batch {base_offset}")
     # The first byte is the high byte of the version. Not 0: the version is 256 or more.
@@ -249,6 +251,7 @@ def group_from_record(
         if value.leader not in group.members:
             raise CorruptRecord(f"group {group_id}: leader {value.leader} is no member")
         group.leader_id = value.leader
-    # The next generation would compute them, too late for an expiry of offsets or an OffsetDelete.
+    # The topics are normally computed when a generation begins. Before the next one begins, an
+    # expiry of offsets or an OffsetDelete may need them.
     group.subscribed_topics = group.compute_subscribed_topics()
     return group

@@ -1,4 +1,4 @@
-"""Selection of expired offsets. Changes nothing.
+"""Selection of expired offsets. The functions here change nothing.
 
 An offset is kept while its group consumes its topic, and then for `offsets.retention.minutes`. This
 time begins when the group became Empty (had no members any more). In a group that is not Empty, and
@@ -33,9 +33,8 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
             and group.subscribed_topics is not None
         ):
             spared = group.subscribed_topics
-        # Otherwise the group rebalances, or its subscriptions are unknown: any offset may be in
-        # use.
         else:
+            # The group rebalances, or its subscriptions are unknown: any offset may be in use.
             return ()
     return tuple(
         partition
@@ -49,9 +48,11 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
 def _is_expired(
     stored: CommittedOffset, empty_since_ms: int | None, *, now_ms: int, retention_ms: int
 ) -> bool:
-    """Return True if an offset is past its expiry time or, without an expiry time, the retention.
+    """Return True if an offset has expired.
 
-    Only old clients set an expiry time, by the retention time of their commits.
+    Old clients named a retention time in their commits, from which the coordinator computed an
+    expiry time. Any other offset has no expiry time, and is kept for `retention_ms`. This time
+    begins at `empty_since_ms`, or at the commit if `empty_since_ms` is None.
     """
     value = stored.value
     if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:

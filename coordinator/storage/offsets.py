@@ -4,14 +4,14 @@ A commit of a partition's offset is in one of four places:
 - committed: the log has acknowledged it; a fetch returns it.
 - pending (as in Kafka's Scala coordinator, [S]): its append is in flight.
 - written (as in Kafka's Java coordinator, [J], with the switch `commits_apply_on_append`): its
-  append has begun, and some in-sync replica may lack it. A fetch with `require_stable`, which must
-  not return an unfinished commit, returns it when the high watermark has passed it.
+  append has begun, and some in-sync replica may lack it. It is committed when the high watermark,
+  the offset below which every in-sync replica has the records, has passed it.
 - transactional: part of a producer's open transaction. It counts once a marker (the record that
   ends the transaction) commits the transaction.
 
-Committed and transactional offsets are hard state: a load rebuilds them from the log. A method's
-name tells which place the method changes: `append_...` the pending offsets, `write_...` the written
-ones, `transactional_...` the transactional ones.
+Committed and transactional offsets are hard state: a load rebuilds them from the log. The methods
+`prepare` and `append_...` change the pending offsets, `write` and `write_...` the written offsets,
+and `...transactional...` and `complete` the offsets of open transactions.
 This class must not know groups, members or requests.
 Source: Kafka `GroupMetadata` (scala), offsets part; docs/kafka/BEHAVIOUR.md 4.10, 2.8.
 """
@@ -111,7 +111,11 @@ class GroupOffsets:
         return partition in self._pending or partition in self._written
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Return True if a commit of `partition` is pending, or in an open transaction."""
+        """Return True if a commit of `partition` is pending, or in an open transaction.
+
+        A fetch with `require_stable` then gets an error. A written offset does not count: with
+        [J] the fetch itself waits for the high watermark.
+        """
         if partition in self._pending:
             return True
         return any(partition in pending for pending in self._transactional.values())
@@ -143,7 +147,8 @@ class GroupOffsets:
         newer = current is None or current.is_older_than(stored)
         if newer:
             self._committed[partition] = stored
-        # If a second commit has replaced the pending value, that commit is still in flight.
+        # The pending value differs if a second commit has replaced it. That commit is still in
+        # flight, so it stays.
         if pending == stored.value:
             del self._pending[partition]
         return newer
@@ -242,7 +247,7 @@ class GroupOffsets:
         Source: Kafka GroupMetadata.completePendingTxnOffsetCommit.
         """
         pending = self._transactional.pop(producer_id, {})
-        counted: dict[TopicPartition, OffsetCommitValue] = {}
+        counted: dict[TopicPartition, OffsetCommitValue] = {}  # the offsets that become committed
         if not is_commit:
             return counted
         for partition, waiting in pending.items():
@@ -277,8 +282,7 @@ class GroupOffsets:
         """Remove all offsets of `partitions`, also those of unfinished commits.
 
         Returns: the partitions that had a committed or written offset, and so need a tombstone.
-        A transaction stays open until its marker, even if this removes its last offset, as in
-        Kafka.
+        As in Kafka, an open transaction stays here until its marker, even without any offset.
         """
         removed = []
         for partition in partitions:

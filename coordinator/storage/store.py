@@ -26,9 +26,10 @@ from protocol.records.offsets import (
 def group_record(
     group: Group, assignments: dict[str, bytes], now_ms: int, versions: ValueVersions
 ) -> Record:
-    """Return the record of `group` with `assignments` (by member id), one for every member.
+    """Return the record of `group` with its members and their assignments.
 
-    Of a member's protocols only the group's selected one is stored, with its metadata.
+    `assignments` has a value for the id of every member. Of a member's protocols only the one that
+    the group has selected is stored, with the member's metadata for it.
 
     Raises: SimulationError if a member has no assignment, or there is no protocol.
     """
@@ -53,7 +54,7 @@ def group_record(
             )
         )
 
-    # The format has no null for these two fields: "" and -1 stand for None.
+    # The format has no null for the protocol type and the timestamp: "" and -1 stand for None.
     timestamp = group.current_state_timestamp_ms
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",

@@ -51,8 +51,9 @@ def clean_up(
         kill_group(turn, group, cause=cause)
 
     records = [offset_tombstone(group.group_id, partition, turn.now_ms) for partition in removed]
-    # The group is Dead because of the lines above, or because an administrator deletes it. A group
-    # that never had a generation has no record in the log, so it needs no tombstone.
+    # The group is Dead because of `kill_group` above, or because an administrator deletes it.
+    # `shard.remove` removes it, and returns False if it was removed before. A group that never had
+    # a generation has no record in the log, so it needs no tombstone.
     if group.state is GroupState.DEAD and shard.remove(group) and group.generation_id > 0:
         records.append(group_tombstone(group.group_id, turn.now_ms))
     if records:
