@@ -57,7 +57,8 @@ def _delete(turn: Turn, shard: Shard | ErrorCode, group_id: str) -> ErrorCode:
         case GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         case GroupState.EMPTY:
-            # Dead first: clean_up removes a Dead group from the shard, and writes its tombstones.
+            # The group must be Dead first: `clean_up` then removes it from the shard, and writes
+            # its tombstones.
             kill_group(turn, group, cause=DeletionCause.DELETED)
             clean_up(
                 turn, shard, group, group.offsets.all_partitions(), cause=DeletionCause.DELETED

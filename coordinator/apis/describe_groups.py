@@ -44,8 +44,7 @@ def handle_describe_groups(
 def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
     """Return the answer's entry for a group.
 
-    A group that does not exist is Dead, without an error, as in Kafka. `protocol_data` is Kafka's
-    name for the field with the protocol's name.
+    As in Kafka, a group that does not exist is answered with the state Dead, without an error.
     """
     if isinstance(shard, ErrorCode):
         return DescribedGroup(group_id=group_id, error_code=shard)
@@ -58,7 +57,7 @@ def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",  # a simple group has no type
-        protocol_data=protocol_name or "",
+        protocol_data=protocol_name or "",  # Kafka's name for the protocol's name
         members=_members(group, protocol_name),
     )
 

@@ -44,9 +44,12 @@ def handle_heartbeat(
 
 
 def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
-    """Return True if an answer must wait: it is no refusal, and the log has uncommitted records."""
-    # Java's handler returns these two codes, and the return waits. It throws any other code, which
-    # is answered immediately.
+    """Return True if an answer must wait: it is no refusal, and the log has uncommitted records.
+
+    The TypeGuard tells the type checker that `shard` is no error if the result is True.
+    """
+    # The handler of the Java coordinator returns these two codes, and a returned answer waits. It
+    # throws any other code as an exception, which is answered immediately.
     is_returned = error is ErrorCode.NONE or error is ErrorCode.REBALANCE_IN_PROGRESS
     return isinstance(shard, Shard) and is_returned and not shard.above_high_watermark.is_empty
 
@@ -54,7 +57,8 @@ def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
 def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) -> ErrorCode:
     """Check a heartbeat and restart the member's session; return the answer's error."""
     if isinstance(shard, ErrorCode):
-        # While loading, answer NONE: the member may well be in the group, so it must not rejoin.
+        # While the partition is loading, the member may well be in the group. So the answer is
+        # NONE, and the member does not rejoin.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE if loading else shard
     group = shard.groups.get(request.group_id)
@@ -68,8 +72,8 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
     match group.state:
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        # A member that must rejoin still needs its session until its JoinGroup arrives.
         case GroupState.PREPARING_REBALANCE:
+            # The member must rejoin. Its session must not end before its JoinGroup arrives.
             restart_session(turn, group, group.members[request.member_id], Api.HEARTBEAT)
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:

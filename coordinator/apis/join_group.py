@@ -12,8 +12,8 @@ members (KIP-345), v8 the client's reason (KIP-800), v9 lets the leader skip the
   new generation, whose number members name in later requests.
 - Parked: kept without an answer; a JoinGroup is parked until the join phase ends.
 - Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
-- Static member: one with a configured `group.instance.id`, which keeps its place when it restarts.
-  A dynamic member has none.
+- Static member: a member with a configured `group.instance.id`, which keeps its place when it
+  restarts. Any other member is dynamic.
 - Protocol: a way to assign partitions; each member lists the protocols that it supports.
 Source: Kafka `GroupCoordinator.handleJoinGroup`, `doNewMemberJoinGroup`,
 `doCurrentMemberJoinGroup`, `addMemberAndRebalance`; docs/kafka/BEHAVIOUR.md 2.2.
@@ -49,9 +49,10 @@ from protocol.messages.group import JoinGroupRequest
 from protocol.trace import TraceEvent, TraceKind
 
 MEMBER_ID_REQUIRED_VERSION = 4
-"""From this version a dynamic member must join a second time, with the id of the first answer."""
+"""First version in which a new dynamic member must join twice, the second time with the member id
+that the first answer gave it."""
 _WHAT_MEMBER_DID = {
-    # Only the leader's rejoin starts a rebalance by itself.
+    # The text says "leader", since only the leader's rejoin starts a rebalance by itself.
     RebalanceCause.REJOIN: "(leader) rejoined",
     RebalanceCause.CHANGED_METADATA: "changed its metadata",
 }
@@ -198,9 +199,10 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
             client_reason=request.reason,
         )
     elif join.requires_known_member_id:
-        # KIP-394. Without this step: (1) a client joins and loses the answer; (2) it joins again,
-        # and becomes a second member; (3) the group waits in vain for the first one. With it, the
-        # lost answer leaves a pending id. This also holds up a join phase, but only for one session
+        # Assume that a client loses the answer to its first JoinGroup, and joins again without a
+        # member id. If the first JoinGroup had added a member, the second one would add another,
+        # and the group would wait in vain for the first. So the first JoinGroup only leaves a
+        # pending id (KIP-394). A join phase waits for a pending id, too, but only for one session
         # timeout.
         group.add_pending_member(member_id)
         schedule_pending_member_timer(turn, group, member_id, request.session_timeout_ms)
@@ -233,7 +235,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
     member = group.members[member_id]
     match group.state:
         case GroupState.PREPARING_REBALANCE:
-            # Updates the member and parks the request. No new rebalance: one runs already.
+            # A rebalance runs already, so this only updates the member and parks the request.
             _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
         case GroupState.COMPLETING_REBALANCE:
             if member.matches(request.protocols):
@@ -258,9 +260,9 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
                     join.request_id,
                     join_response(group, member_id, leader_id=group.leader_id, members=()),
                 )
-        # Both states were refused above already: an Empty group has no members. Listed here as in
-        # Kafka.
         case GroupState.EMPTY | GroupState.DEAD:
+            # Not reached: Dead was refused first, and an Empty group does not have the member. The
+            # states are listed as in Kafka.
             _refuse(turn, join, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
@@ -278,8 +280,9 @@ def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: s
         supported_protocols=request.protocols,
         is_new=True,
     )
-    # A member that joins during the initial delay of a new group extends the delay. The first
-    # member does not: its JoinGroup begins the delay, and the group is still Empty here.
+    # A member that joins during the initial delay of a new group extends the delay. The delay runs
+    # in PreparingRebalance, before the first generation. For the first member the group is still
+    # Empty here: its JoinGroup begins the delay.
     if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
         group.new_member_added = True
     group.add(member, join.park())

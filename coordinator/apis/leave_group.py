@@ -1,9 +1,10 @@
 """LeaveGroup (13), v0 to v5: members leave, or an administrator removes static members.
 
-v3 adds a batch of members to the request, v5 a reason for each. A handler adds its replies and
-trace rows to the turn, which is the handling of one input. A shard has the groups of one partition
-of `__consumer_offsets` that this broker coordinates. A pending member id was given to a client by
-MEMBER_ID_REQUIRED, and no member uses it yet.
+From v3 on a request names several members. v5 adds a reason for each member.
+
+- Turn: the handling of one input; replies and trace rows are added to it.
+- Shard: the groups of one partition of `__consumer_offsets` that this broker coordinates.
+- Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
 Source: Kafka `GroupCoordinator.handleLeaveGroup`, `LeaveGroupResponse`;
 docs/kafka/BEHAVIOUR.md 2.5.
 """
@@ -25,7 +26,8 @@ from protocol.messages.group import (
 )
 
 BATCH_VERSION = 3
-"""Below this version a request names one member, and the answer carries that member's error."""
+"""First version with several members. In older versions a request names one member, and the answer
+has only that member's error."""
 
 
 def handle_leave_group(
@@ -38,8 +40,8 @@ def handle_leave_group(
     """Answer a LeaveGroup.
 
     `shard`: the group's shard, or the error why it is not served here.
-    Raises: UnknownServerError if a join phase waited only for this member, so that it completes,
-    and the next generation cannot begin.
+    Raises: UnknownServerError if the removal of a member completes a join phase, and the next
+    generation cannot begin.
     """
     turn.reply(request_id, for_version(_leave(turn, shard, request), api_version))
 
@@ -51,8 +53,9 @@ def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRes
     """
     if api_version >= BATCH_VERSION:
         return response
-    # Such a request has one member. So at most one of these errors differs from NONE: that of the
-    # whole request (then `members` is empty), or that of the member.
+    # Such a request has one member. If the whole request was refused, `error_code` has the error,
+    # and `members` is empty. Otherwise the member has the error. So at most one error in the list
+    # differs from NONE.
     errors = (response.error_code, *(member.error_code for member in response.members))
     first = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
     return LeaveGroupResponse(error_code=first)

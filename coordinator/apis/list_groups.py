@@ -1,4 +1,4 @@
-"""ListGroups (16), v0 to v5: the groups of this broker. Changes nothing.
+"""ListGroups (16), v0 to v5: returns the groups of this broker, and changes nothing.
 
 v4 adds a filter by state, v5 a filter by type. Both ignore letter case. A turn is the handling of
 one input; replies go through it. Shards are the groups of this broker, by partition of
@@ -35,6 +35,7 @@ def handle_list_groups(
     if not is_active:
         turn.reply(request_id, ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
+    # An empty filter lets every group pass.
     states = _folded(request.states_filter)
     types = _folded(request.types_filter)
     groups = tuple(

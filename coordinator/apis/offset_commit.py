@@ -8,9 +8,9 @@ committed one. v2 to v4 may carry a retention time.
 By default, as in Kafka's Scala coordinator, memory changes when the append is acknowledged; a
 failed append changes nothing. With the switch `commits_apply_on_append`, as in Kafka's Java
 coordinator, memory changes when the append is requested, before any follower has the record. The
-answer still waits until the high watermark passes the record (every in-sync replica has it then),
-but at most offsets.commit.timeout.ms. After that time the client gets an error, although the log
-has the record. Such a commit is called late. It becomes the committed offset once the high
+answer still waits until the high watermark passes the record: every in-sync replica has it then.
+The wait takes at most offsets.commit.timeout.ms. After that time the client gets an error, although
+the log has the record. Such a commit is called late. It becomes the committed offset once the high
 watermark passes it.
 
 - Turn: the handling of one input; replies and appends go through it. `turn.java` has the switches,
@@ -48,8 +48,8 @@ from protocol.records.offsets import NO_EXPIRE_TIMESTAMP
 from protocol.trace import TraceEvent, TraceKind
 
 RETENTION_VERSIONS = range(2, 5)
-"""Versions with a retention time, from which the offset's expiry is computed. The client sends -1
-if it limits no retention."""
+"""Versions in which the client sends the time for which its offsets are kept; -1 means that the
+broker's setting applies."""
 
 
 def handle_offset_commit(
@@ -78,11 +78,12 @@ def handle_offset_commit(
 def offsets_stored(
     turn: Turn, shard: Shard | None, append: OffsetsAppend, completed: AppendCompleted
 ) -> None:
-    """Answer the request; make its commit the committed offset, or a late commit, or drop it.
+    """Continue after the append of a commit: update memory, and answer the request.
 
+    The commit becomes the committed offset or a late commit, or it is dropped.
     `shard` is the group's shard. It is None if the partition was unloaded meanwhile; the client
-    still gets an answer. `completed.base_offset` is the place of the commit's record in the log,
-    None if the log never had the record. If there is both a place and an error, the log has the
+    still gets an answer. `completed.base_offset` is the offset of the commit's record in the log,
+    None if the log never had the record. If it is not None and there is an error, the log has the
     commit, but the append was not acknowledged in time.
 
     Raises: SimulationError if an append is acknowledged without an offset.
@@ -103,9 +104,10 @@ def offsets_stored(
         )
         if error is ErrorCode.NONE:
             if shard is not None:
-                # The high watermark has passed this batch and all before it. `log_moved`, which
-                # normally handles late commits, may not have been called yet. So the late commits
-                # before this batch are handled now, to keep the log's order.
+                # The append is acknowledged, so the high watermark has passed this batch and all
+                # batches before it. Late commits in those batches become committed offsets first,
+                # because they are earlier in the log. Normally `log_moved` handles late commits,
+                # but the broker may not have called it yet.
                 late_commits_committed(turn, shard, completed.base_offset)
             _committed(turn, commit)
         elif shard is not None and turn.java.commits_apply_on_append:
@@ -198,9 +200,9 @@ def _store(
             # partitions.
             member = group.members[request.member_id]
             restart_session(turn, group, member, Api.OFFSET_COMMIT)
-        # The member is in the new generation, and waits for its assignment. It has no partitions
-        # yet whose offsets it could commit.
         case GroupState.COMPLETING_REBALANCE:
+            # The member is in the new generation, and waits for its assignment. It has no
+            # partitions yet whose offsets it could commit.
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.DEAD:
             # Refused by check_offset_commit already; listed here as in Kafka.
@@ -216,7 +218,7 @@ def _append(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
-    """Append the offsets whose metadata fits; if none does, answer immediately."""
+    """Append the offsets whose metadata is not too large; if no offset is left, answer now."""
     values, too_large = values_to_store(
         turn,
         request.topics,
@@ -229,9 +231,9 @@ def _append(
         return
 
     now_ms, versions = turn.now_ms, turn.versions
-    # Scala: the offset is pending from here until the append completes. Java: the offset is
-    # written, and stable fetches return it, as soon as the append is requested. It is put into
-    # memory after the request of the append, because `write` needs the append's id.
+    # In the Scala coordinator the offset is pending from here until the append completes. In the
+    # Java coordinator the offset is written as soon as the append is requested: stable fetches
+    # return it. `write` needs the append's id, so it is called after the request of the append.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():

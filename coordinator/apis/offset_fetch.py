@@ -4,11 +4,12 @@ v7 adds require_stable, which refuses offsets with an unfinished commit; v8 adds
 
 By default the answer comes from memory, without the log. So an old coordinator that is cut off from
 the cluster answers with stale offsets. The switch `commits_apply_on_append` (of the Java
-coordinator) changes this for stable fetches. A stable fetch then returns the offsets written last,
-and each group's part of the answer waits until the records of these offsets are committed. Then
-only an open transaction makes an offset unstable.
+coordinator) changes this for a stable fetch, that is, a fetch with require_stable. A stable fetch
+then returns the offsets written last, and each group's part of the answer waits until the records
+of these offsets are committed.
 
-- Stable fetch: one with require_stable. Unstable offset: one with an unfinished commit.
+- Unstable offset: an offset with an unfinished commit. With the switch, only an offset in an open
+  transaction is unstable.
 - Turn: the handling of one input; replies go through it. `turn.java` has the switches.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
 - Held: of a part of an answer, waiting for the high watermark (below it, every in-sync replica has
@@ -118,8 +119,8 @@ def _partitions(
 ) -> tuple[TopicPartition, ...]:
     """Return the partitions of the answer, each once.
 
-    These are the partitions that the request names, or all with an offset if it names no topics
-    (`asked.topics` is None).
+    If `asked.topics` is None, the request names no topics, and the answer has all partitions with
+    an offset. Otherwise the answer has the partitions that the request names.
     """
     if asked.topics is None:
         if group is None:

@@ -61,9 +61,9 @@ def handle_sync_group(
         _refuse(turn, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return
     if isinstance(shard, ErrorCode):
-        # Old clients do not handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup, so another error is
-        # sent. The rebalance was lost with the earlier coordinator, and the group must start over
-        # with JoinGroup. REBALANCE_IN_PROGRESS makes the member rejoin, at this coordinator.
+        # The earlier coordinator did not store the unfinished rebalance, so the group must start
+        # over with JoinGroup. REBALANCE_IN_PROGRESS makes the member rejoin, at this coordinator.
+        # Old clients do not handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS if loading else shard)
         return
@@ -92,7 +92,7 @@ def handle_sync_group(
             turn.reply(request_id, sync_response(group, member))
             restart_session(turn, group, member, Api.SYNC_GROUP)
         case GroupState.DEAD:
-            # Refused by _check already. Both states are listed here as in Kafka.
+            # Refused by _check already. Empty and Dead are listed here as in Kafka.
             _refuse(turn, request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -101,9 +101,9 @@ def assignment_stored(
 ) -> None:
     """Answer the parked SyncGroups from the stored assignment; rebalance if storing failed."""
     group = append.group
-    # Do nothing if a rebalance has overtaken the append: (1) the leader's SyncGroup requests the
-    # append; (2) a member joins or expires, and the rebalance answers all parked SyncGroups; (3)
-    # the append completes, but its assignment belongs to a generation that is over.
+    # Nothing is done if another rebalance has begun since the append was requested. For example, a
+    # member has joined or expired. That rebalance has answered all parked SyncGroups, and the
+    # assignment belongs to a generation that is over.
     if (
         group.state is not GroupState.COMPLETING_REBALANCE
         or group.generation_id != append.generation_id
@@ -124,7 +124,8 @@ def assignment_stored(
         )
         return
 
-    # The members are still those of the append. A member that joins, leaves or is replaced would
+    # Every member has an entry in `append.assignments`, because the group still has the members
+    # that it had when the append was requested. A member that joins, leaves or is replaced would
     # have begun a rebalance.
     for member in group.members.values():
         member.assignment = append.assignments[member.member_id]

@@ -4,7 +4,8 @@ A commit takes four steps:
 1. The broker verifies the transaction (KIP-890): it asks the transaction coordinator whether the
    offsets partition is part of the transaction. Without this step, a request that arrives late
    could begin a transaction that never ends.
-2. The offsets are appended to the log, and kept in memory as pending.
+2. The offsets are appended to the log. Until step 4 they are kept in memory as pending offsets of
+   the transaction.
 3. The client is answered. Readers still see the offsets from before.
 4. The producer ends the transaction. The transaction coordinator has a marker written to the log, a
    record that ends the transaction. A commit marker makes the pending offsets the committed ones;
@@ -115,11 +116,13 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-    # Offsets stay pending until their marker if both conditions hold, and are removed otherwise:
-    # 1. The leader has written them. Then base_offset is known, even if the append failed later,
+    # The offsets stay pending until their marker if both of these conditions hold. Otherwise they
+    # are removed.
+    # 1. The leader has written them. Then `base_offset` is known, even if the append failed later,
     #    for example by a timeout.
-    # 2. The append was acknowledged. Java's coordinator does not require this, because the high
-    #    watermark may still pass the record after a failure.
+    # 2. The append was acknowledged. Kafka's Java coordinator does not require this, because the
+    #    high watermark may still pass the record after a failure.
+    # A Dead group is no longer in memory, so its offsets are not touched.
     may_stay_pending = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():
         if not is_dead and completed.base_offset is not None and may_stay_pending:
@@ -129,7 +132,7 @@ def transactional_offsets_stored(
         elif not is_dead:
             group.offsets.transactional_append_failed(append.producer_id, partition)
         if error is not ErrorCode.NONE:
-            continue  # the row stands for an acknowledged commit
+            continue  # only an acknowledged commit gets the row TXN_COMMIT_PENDING
         turn.trace(
             TraceEvent(
                 kind=TraceKind.TXN_COMMIT_PENDING,
@@ -154,9 +157,10 @@ def transactional_offsets_stored(
 
 
 def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commit: bool) -> None:
-    """Make the pending offsets of a producer's transaction count, or drop them.
+    """Make the pending offsets of a producer's transaction committed offsets, or drop them.
 
-    Does nothing if the transaction has no pending offsets in this partition.
+    Called when the transaction's marker is in the log. Does nothing if the transaction has no
+    pending offsets in this partition.
     """
     for group, committer in shard.take_groups_of(producer_id):
         # A failed append or a deletion may have removed the offsets since the request.
@@ -192,8 +196,8 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
 def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerified) -> None:
     """Append the offsets of a verified request, and add them to the open transaction.
 
-    Partitions whose metadata is too large are left out. `verified.guard` is not one of
-    `turn.guards`: it is a number by which the log knows that the transaction was verified.
+    Partitions whose metadata is too large are left out. `verified.guard` is a number by which the
+    log knows that the transaction was verified. It has nothing to do with `turn.guards`.
     """
     group, request = pending.group, pending.request
     values, is_too_large = values_to_store(turn, request.topics)

@@ -116,7 +116,10 @@ def _add(
     producer_epoch: int,
     partitions: tuple[TopicPartition, ...],
 ) -> None:
-    """Append the added partitions to the log, or collect an outcome that needs no append."""
+    """Append the transaction with the added partitions, or collect its outcome immediately.
+
+    An error needs no append, and neither do partitions that the transaction has already.
+    """
     found = _find(turn, transactional_id)
     error: ErrorCode | None
     if isinstance(found, ErrorCode):
@@ -160,12 +163,12 @@ def _verify(
     partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
     """Return an error for each partition, NONE if it is part of the transaction."""
-    # Unlike in `_check`, a step whose append is in flight is no error here, because the log checks
-    # a transactional batch once more when it is appended.
+    # In `_check` a pending step is an error, here it is not. The broker's log checks the batch once
+    # more when it is appended.
     found = _find(turn, asked.transactional_id)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)
-    _owned, metadata = found
+    _owned, metadata = found  # the partition is not needed, since nothing is appended
     if metadata.producer_id != asked.producer_id:
         error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     elif metadata.producer_epoch != asked.producer_epoch:

@@ -32,7 +32,7 @@ class TransactionResult(Result):
     """A Result of the transaction coordinator.
 
     wants_producer_ids: the broker must get a block of producer ids from the controller, and then
-        call `producer_ids_allocated` or `producer_ids_refused` once.
+        call the coordinator's `producer_ids_allocated` or `producer_ids_refused` once.
     """
 
     markers: list[SendMarkers] = field(default_factory=list)

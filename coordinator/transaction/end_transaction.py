@@ -1,4 +1,4 @@
-"""EndTxn (26) and the abort of abandoned transactions.
+"""EndTxn (26), v0 to v4: ends a transaction. The coordinator also aborts abandoned transactions.
 
 The end of a transaction takes three steps:
 1. The decision, PrepareCommit or PrepareAbort, is appended to the log. From then on it is final,
@@ -85,8 +85,9 @@ def end_transaction(
     # An abort by the coordinator comes here with a pending PrepareEpochFence, which its caller has
     # prepared. It is never written: `abort_fenced` replaces it by PrepareAbort.
     is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
-    # True if another producer has the transactional id by now. A client must name exactly the
-    # current epoch. The coordinator's own abort may name a higher one, which fences the producer.
+    # True if another producer has the transactional id by now. The epoch in a client's request must
+    # equal the current epoch. The coordinator's own abort may have a higher epoch, which fences the
+    # producer.
     is_other = producer_epoch < metadata.producer_epoch or (
         is_from_client and producer_epoch != metadata.producer_epoch
     )
@@ -100,8 +101,8 @@ def end_transaction(
     if answer is not None:
         return answer
 
-    # `not is_commit` is Kafka's. Here a fence is prepared and used in one turn, so no commit of a
-    # client meets a pending fence.
+    # Kafka tests `not is_commit`, too. Here the test is without effect: a fence is prepared and
+    # used in one turn, so a client's commit never meets a pending fence.
     is_epoch_fence = is_fence and not is_commit
     if is_epoch_fence:
         metadata.abort_fenced(producer_epoch)
@@ -130,8 +131,8 @@ def end_decided(
     if isinstance(owned, OwnedPartition) and owned.coordinator_epoch == pending.coordinator_epoch:
         found = owned.transactions.get(pending.transactional_id)
     if error is not ErrorCode.NONE and found is not None and purpose.is_epoch_fence:
-        # The next attempt must use the same epoch. Otherwise a log that fails for long would use
-        # up the epochs of the producer id.
+        # The next attempt to fence must use the same epoch. If each attempt used a new epoch, a log
+        # that refuses appends for a long time would use up the epochs of the producer id.
         found.has_failed_epoch_fence = True
     if purpose.request_id is not None:
         if purpose.is_init:
@@ -142,7 +143,8 @@ def end_decided(
         else:
             turn.reply(purpose.request_id, end_txn_answer(error, purpose.api_version))
     # If `found` is None, another coordinator loads the log, finds the decision, and sends the
-    # markers. The test of `owned` follows from that of `found`; the type checker needs it.
+    # markers. If `found` is not None, `owned` is an OwnedPartition; the test is for the type
+    # checker.
     if error is ErrorCode.NONE and isinstance(owned, OwnedPartition) and found is not None:
         begin_markers(turn, owned, found)
 
@@ -161,7 +163,7 @@ def abort_timed_out(turn: TransactionTurn) -> None:
                     step.producer_epoch,
                     is_commit=False,
                     request_id=None,
-                    api_version=0,  # of no effect without a request
+                    api_version=0,  # not used, since no request is answered
                 )
 
 

@@ -9,6 +9,7 @@ from coordinator.transaction.transaction_turn import Expired, TransactionTurn
 
 def expire_transactional_ids(turn: TransactionTurn) -> None:
     """Append a tombstone for every expired transactional id."""
+    # An id whose last update is not after this time has expired.
     oldest_ms = turn.now_ms - turn.config.transactional_id_expiration_ms
     for owned in turn.shared.owned.values():
         for metadata in owned.transactions.values():

@@ -34,7 +34,10 @@ from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdR
 def handle_init_producer_id(
     turn: TransactionTurn, request_id: RequestId, request: InitProducerIdRequest, api_version: int
 ) -> None:
-    """Answer an InitProducerId; immediately if the producer has no transactional id."""
+    """Answer an InitProducerId.
+
+    A producer without a transactional id only gets a producer id, and is answered immediately.
+    """
     ids = turn.shared.producer_ids
     if request.transactional_id is None:
         producer_id = ids.take()
@@ -47,7 +50,8 @@ def handle_init_producer_id(
         failure = _begin(turn, request_id, request, request.transactional_id, api_version)
         if failure is not None:
             turn.reply(request_id, init_producer_id_error(failure, api_version))
-    # `take` may have used the last ids: request the next block early.
+    # The request may have taken a producer id. The next block is requested before the last id of
+    # this block is taken.
     if ids.wants_block():
         turn.result.wants_producer_ids = True
 
@@ -73,7 +77,8 @@ def _begin(
     api_version: int,
 ) -> ErrorCode | None:
     """Append a new epoch, or the abort of an open transaction; or return an error to answer now."""
-    # A request names both id and epoch, or neither (-1 for each).
+    # A valid request names a producer id and an epoch, or -1 for both. The condition below is true
+    # if only one of them is -1.
     names_id = request.producer_id != NO_PRODUCER_ID
     if not transactional_id or names_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
@@ -166,8 +171,8 @@ def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: i
     The epoch is checked later, in `prepare_new_epoch`.
     """
     return (
-        # The metadata is new: no epoch was given out, so no producer can be fenced. The producer
-        # comes back after its id has expired, and gets the new id.
+        # No epoch of this id was ever given out, so no producer can be fenced. This happens if the
+        # transactional id has expired, and its producer comes back. It gets the new producer id.
         metadata.producer_epoch == NO_PRODUCER_EPOCH
         or producer_id == metadata.producer_id
         # The producer's epochs were used up and it got a new id, but that answer was lost.

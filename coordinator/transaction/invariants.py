@@ -6,8 +6,9 @@ InvariantViolation with the evidence.
 - Owned partition: a partition of `__transaction_state` that this broker has loaded.
 - Step: a change of one transactional id. `pending_state` is the state that it leads to, from its
   preparation until its append has completed.
-- Completion: the last step of a transaction. It is pending while the markers (the records that end
-  the transaction in each partition) are being written, and appended after the last one.
+- Marker: the record that ends a transaction in one of its partitions.
+- Completion: the last step of a transaction. It is pending while the markers are being written, and
+  is appended after the last marker.
 - Purpose: what the coordinator does when a step's append has completed.
 """
 
@@ -49,6 +50,7 @@ def check_transactions(shared: TransactionShared) -> None:
         )
         _check_ids(owned, shared)
     for append_id, pending in shared.in_flight.appends.items():
+        # Only an append of added partitions has an AddPartitionsToTxn that waits for it.
         answer = pending.purpose.answer if isinstance(pending.purpose, PartitionsAdded) else None
         _require(
             answer is None or answer.missing > 0,
@@ -77,8 +79,9 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
         is_completing = (
             completion is not None and completion.coordinator_epoch == owned.coordinator_epoch
         )
-        # A pending CompleteCommit or CompleteAbort need not be written: its markers may still be on
-        # the way, or it was given up, because a partition had a marker of a later coordinator.
+        # A pending CompleteCommit or CompleteAbort need not be written yet, because its markers may
+        # still be on the way. Or this coordinator has given it up, because a partition has a marker
+        # of a later coordinator.
         _require(
             metadata.pending_state is None
             or metadata.pending_state in _COMPLETE

@@ -35,7 +35,7 @@ class TransactionLoad:
         try:
             for batch in batches:
                 self._read_batch(batch)
-        except ValueError as error:  # CorruptRecord, or msgspec's own
+        except ValueError as error:  # CorruptRecord and the errors of msgspec are ValueErrors
             self.error = str(error)
 
     def finish(self) -> dict[str, TransactionMetadata]:
@@ -50,7 +50,8 @@ class TransactionLoad:
             name = decode_transaction_key(key)
             if name is None:
                 continue  # written by a newer coordinator, ignored as in Kafka
-            # Removed first, so that a rewritten id moves to the end of the dict's order.
+            # A dict keeps the position of a key that is overwritten. The id is removed first, so
+            # that it moves to the end.
             self._values.pop(name, None)
             if stored is not None:
                 value = decode_transaction_value(stored)

@@ -10,9 +10,9 @@ decision in the log and begins again with step 1, in its own leader epoch (the n
 partition's leadership, which each election increases). Partitions then refuse markers of the older
 epoch.
 
-A completion is the change that step 2 appends. It is kept as a PendingStep in
-`turn.shared.completions`, by transactional id, from the sending of the markers to the end of its
-append. A turn is the handling of one input; appends and markers go through it.
+A completion is the change that step 2 appends. `turn.shared.completions` has it as a PendingStep
+under its transactional id. It is put there when the markers are sent, and taken out when its append
+has ended. A turn is the handling of one input; appends and markers go through it.
 Source: Kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 """
 
@@ -30,8 +30,8 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 RETRY_MS = 100
-"""Delay before a failed append of a completion is repeated. Kafka repeats it with its next markers.
-"""
+"""Delay before a failed append of a completion is repeated. Kafka has no such delay: it repeats the
+append when it sends markers the next time."""
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """Errors of a partition that has a marker of a later coordinator."""
@@ -74,6 +74,7 @@ def markers_answered(
         del turn.shared.completions[transactional_id]
         return
     retry = tuple(name for name, error in errors.items() if error is not ErrorCode.NONE)
+    # Since the decision, `topic_partitions` has only the partitions whose marker is missing.
     for name in errors:
         if name not in retry:
             metadata.topic_partitions.pop(name, None)
@@ -93,8 +94,8 @@ def completion_written(turn: TransactionTurn, pending: PendingStep, error: Error
         transactional_id = pending.transactional_id
         key = f"transaction-complete-{transactional_id}"
         turn.set_timer(key, CompletionTimer(transactional_id), RETRY_MS)
-    # After a load in a later leader epoch, the id may have another completion, which stays.
     elif turn.shared.completions.get(pending.transactional_id) is pending:
+        # After a load in a later leader epoch, the id may have another completion. That one stays.
         del turn.shared.completions[pending.transactional_id]
 
 

@@ -120,12 +120,12 @@ class TransactionMetadata:
         bumped = self.producer_epoch + 1
         if expected_epoch is None:
             epoch, last_epoch = bumped, NO_PRODUCER_EPOCH
-        # The producer has the current epoch. Or the metadata is new, and no epoch was given out.
         elif self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
+            # The producer has the current epoch, or no epoch of this id was ever given out.
             epoch, last_epoch = bumped, self.producer_epoch
         elif expected_epoch == self.last_producer_epoch:
-            # A repeated request whose first answer was lost: the bump is done already, so the
-            # producer gets the epoch that the first answer had.
+            # The producer repeats its request, because the first answer was lost. The epoch is
+            # already raised, so the producer gets the epoch that the first answer had.
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return None
@@ -144,7 +144,9 @@ class TransactionMetadata:
     ) -> Transition:
         """Prepare a new producer id with epoch 0, because the old id has no epoch left.
 
-        `names_epoch`: the request names the epoch that the producer believes to have (KIP-360).
+        `names_epoch`: the request names the epoch that the producer believes to have (KIP-360). If
+        the answer gets lost, the producer repeats the request with its old epoch. So the old epoch
+        is remembered as `last_producer_epoch`.
         """
         return self._prepare(
             TransactionState.EMPTY,
@@ -183,7 +185,8 @@ class TransactionMetadata:
         The completion is appended only after the markers.
         """
         is_commit = self._state is TransactionState.PREPARE_COMMIT
-        # The decision is in the log. If the producer was fenced, so is the epoch of the fence.
+        # The decision is in the log. The record of an abort that fences the producer also has the
+        # new epoch. So no append of a fencing epoch has to be repeated any more.
         self.has_failed_epoch_fence = False
         return self._prepare(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
@@ -194,8 +197,9 @@ class TransactionMetadata:
     def prepare_fence_producer_epoch(self) -> Transition:
         """Prepare the fencing of the producer, by an epoch above the producer's.
 
-        This step is never appended. `abort_fenced` ends it, and the append of the abort carries the
-        epoch. If that append fails, the next attempt uses the same epoch.
+        This step is never appended. `abort_fenced` ends it and adopts the epoch. The record of the
+        abort, which is the next step, has the epoch. If the append of the abort fails, the next
+        fence uses the same epoch again.
         """
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1
         return self._prepare(
@@ -223,7 +227,8 @@ class TransactionMetadata:
     def complete_transition_to(self, step: Transition) -> None:
         """Make the values of a step the current values, after the log has acknowledged them.
 
-        Raises: IllegalTransition if another step is pending, or the table of states forbids it.
+        Raises: IllegalTransition if this step is not the pending one, or if the table of states
+            forbids it.
         """
         if self.pending_state is not step.state:
             raise self._illegal(step.state, f"{self.pending_state} is pending")

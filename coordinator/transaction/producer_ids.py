@@ -1,7 +1,7 @@
 """ProducerIds: blocks of producer ids that the controller has allocated to this broker.
 
-The controller allocates each block once. So two brokers never use the same id, and neither does one
-broker before and after a restart.
+The controller allocates each block once. So two brokers never use the same id. A broker that has
+restarted does not use its earlier ids either.
 Source: Kafka `RPCProducerIdManager`.
 """
 
@@ -14,7 +14,7 @@ class ProducerIds:
 
     def __init__(self) -> None:
         # The current block: its next id, its end (exclusive), and the id at which the following
-        # block is requested. `_next == _end`: no id is left, as at the start.
+        # block is requested. If `_next` equals `_end`, no id is left. The start is such a case.
         self._next = 0
         self._end = 0
         self._prefetch_at = 0

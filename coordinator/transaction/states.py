@@ -1,7 +1,8 @@
 """States of a transactional id, under Kafka's names, and the table of legal transitions.
 
-A transactional id is the name of a producer, which it keeps over restarts. A transaction writes to
-partitions; its marker is the record that ends it in one of them (commit or abort).
+A transactional id is the name of a producer, which it keeps over restarts. A transaction writes
+records to partitions. A marker is the record that ends the transaction in one partition, by a
+commit or an abort.
 
 Source: Kafka `TransactionState`.
 """
@@ -39,7 +40,7 @@ STATE_IDS: dict[TransactionState, int] = {
 STATES_BY_ID = {number: state for state, number in STATE_IDS.items()}
 
 VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
-    # A producer begins: InitProducerId gives it a new epoch.
+    # A producer begins: InitProducerId gives it a new epoch. The former transaction must be over.
     TransactionState.EMPTY: frozenset(
         {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
     ),
@@ -52,7 +53,8 @@ VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
         }
     ),
     TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
-    # PrepareEpochFence is here as in Kafka. In this coordinator it is only ever a pending state.
+    # PrepareEpochFence is listed as in Kafka. No transactional id ever is in this state here: it is
+    # only the target of a step that another step replaces.
     TransactionState.PREPARE_ABORT: frozenset(
         {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
     ),

@@ -1,8 +1,8 @@
 """TransactionCoordinator, the facade through which a broker uses the transaction coordinator.
 
 The broker passes in inputs, and carries out the Result of each. Inputs are requests, completed
-appends, outcomes of markers, fired timers, blocks of producer ids, and tasks (loads and unloads;
-one at a time, in order).
+appends, outcomes of markers, fired timers and blocks of producer ids. Loads and unloads of
+partitions are inputs, too; the broker passes them in one at a time.
 
 - Partition: a partition of `__transaction_state`. It is owned if it is loaded, and served by this
   broker. A load reads the partition's log into memory. The coordinator's epoch is the leader epoch
@@ -172,8 +172,8 @@ class TransactionCoordinator:
                 _schedule_expiration(turn)
             case CompletionTimer() as timer:
                 write_completion_again(turn, timer.transactional_id)
-            # A timer of this coordinator is never cancelled, so a fired timer is always known.
             case None:
+                # This coordinator never cancels a timer, so it knows every timer that fires.
                 raise SimulationError(f"the transaction coordinator never set a timer {key!r}")
         return turn.result
 
@@ -343,7 +343,8 @@ def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) 
         return ErrorCode.NOT_COORDINATOR
 
     if error is not ErrorCode.NONE:
-        # A completion stays pending while its append is repeated, so that no other step begins.
+        # The append of a completion is repeated after COORDINATOR_NOT_AVAILABLE. The completion
+        # stays pending until then, so that no other step begins.
         is_tried_again = error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not (isinstance(pending.purpose, Completed) and is_tried_again):
             metadata.pending_state = None

@@ -66,7 +66,10 @@ class EndDecided:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Purpose: end a transaction; its completion, after the last marker, is being written."""
+    """Purpose: end a transaction, whose completion is being written.
+
+    The completion is the step after the transaction's last marker.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,9 @@ TransactionTimer = AbortTimer | ExpirationTimer | CompletionTimer
 class CollectedAnswer:
     """The unfinished answer to an AddPartitionsToTxn: errors by transaction and partition.
 
-    `missing`: number of transactions without an outcome so far. An AddOffsetsToTxn is handled as
-    the case of one transaction with one partition; its answer carries the error only.
+    `missing`: number of transactions without an outcome so far.
+    `is_add_offsets`: the request is an AddOffsetsToTxn. It is handled like an AddPartitionsToTxn of
+    one transaction with one partition, but its answer has only that partition's error.
     """
 
     def __init__(
@@ -195,8 +199,8 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
 
     def write_step(self, pending: PendingStep) -> None:
         """Append a step to the log."""
-        # The append may take as long as the producer's transaction timeout, as in Kafka. With a
-        # shorter limit, a client might get an error although the step is stored soon after.
+        # The append may take as long as the producer's transaction timeout, as in Kafka. If the
+        # limit were shorter, a client could get an error although the step is stored soon after.
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.add_append(pending),
