@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from pipeline.intermediate.gaps import commit_gaps, coordinator_holes, processing_gaps
 
-_COLUMNS = ("run", "fault", "subject_kind", "group", "subject", "before_us", "after_us")
-"""Columns of the gap that is chosen for a fault and a subject; the last two are its ends."""
+_SUBJECT = ("run", "fault", "subject_kind", "group", "subject")
+"""Columns that name a fault and a subject."""
 _ENDS_TYPE = "struct<before_us: bigint, after_us: bigint>"
 """Type of a struct with both ends of a gap."""
 
@@ -31,11 +31,12 @@ def availability(
     """Measure the gap that each fault caused for each subject.
 
     The kinds of subjects, and their gaps:
-    - `member`: the time without an acknowledged commit. If the fault moved the coordinator, the gap
-      begins with the member's last commit at the old coordinator. It ends with the first commit at
-      a later one: the coordinator of the new leader epoch (the number of the partition's
-      leadership) or of a newer one. If the coordinator did not move, the gap is the longest such
-      time around or after the fault.
+    - `member`: a time without an acknowledged commit. If the fault moved the coordinator, the gap
+      begins with the member's last commit before it commits at a later coordinator, and ends with
+      its first commit there. The later coordinators are the leader of the new leader epoch (the
+      number of the partition's leadership) and those of newer epochs. If the coordinator did not
+      move, the gap is the member's longest time without an acknowledged commit around or after the
+      fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active
@@ -46,12 +47,14 @@ def availability(
     1. A gap is "around or after the fault" if it begins before the next fault that affects the
        group and ends after this fault. If it begins after this fault, it must also end before the
        next one.
-    2. A gap is at least as long as the usual interval between commits or batches.
+    2. Each interval between two commits or batches counts as a gap, so even without an effect of
+       the fault, the gap is as long as the usual interval.
     3. An open gap counts only if the subject missed something: the consumer requested a commit or
        marked the coordinator unknown, or a record was produced. The length of the gap counts from
        that moment to the run's end.
     4. If several gaps have the same length, the earliest counts.
-    Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
+    `events` has one row per event; `runs` is the table, `tenures` the table `coordinator_tenures`;
+    `failovers` has one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns:
     - `run`, `fault`, `subject_kind`, `group`;
@@ -96,7 +99,7 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     ends_at_later = F.col("moved") & at_later
     missed_until_end = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
     is_open_after_move = F.col("moved") & missed_until_end
-    longest = ~F.col("moved") & _around_the_fault()
+    is_around_no_move = ~F.col("moved") & _around_the_fault()
     # If the coordinator moved, the first gap that ends at a later coordinator counts, and without
     # such a gap the open one. If the coordinator did not move, these two are null, and the longest
     # gap counts. A subject has at most one open gap, so `max` only picks it.
@@ -104,7 +107,7 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     picked = F.coalesce(
         first,
         F.max(F.when(is_open_after_move, _ends_of_gap())),
-        F.max_by(_ends_of_gap(), _length(longest)),
+        F.max_by(_ends_of_gap(), _length(is_around_no_move)),
     )
     return _picked(gaps_per_fault, picked, "member")
 
@@ -140,7 +143,7 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
         .agg(longest.alias("longest"))  # null if no hole is in the fault's time
         .withColumn("gap", F.coalesce("longest", no_gap))
         .withColumns({"subject_kind": F.lit("group"), "subject": F.col("group")})
-        .select(*_COLUMNS[:-2], "gap.before_us", "gap.after_us")
+        .select(*_SUBJECT, "gap.before_us", "gap.after_us")
     )
 
 
@@ -170,10 +173,10 @@ def _around_the_fault() -> Column:
 
 
 def _length(condition: Column) -> Column:
-    """Return the length by which gaps are ranked.
+    """Return the sort key by which gaps are ranked: their length, then their beginning.
 
     An open gap counts from the moment at which the subject first missed something. If `condition`
-    is false, the length is null, and the gap is not chosen.
+    is false, the key is null, and the gap is not chosen.
     """
     closed = F.col("after_us") - F.col("before_us")
     since_us = F.greatest("pending_us", "before_us")
@@ -198,5 +201,5 @@ def _picked(gaps_per_fault: DataFrame, picked: Column, subject_kind: str) -> Dat
         .agg(picked.alias("gap"))
         .where(F.col("gap").isNotNull())
         .withColumn("subject_kind", F.lit(subject_kind))
-        .select(*_COLUMNS[:-2], "gap.before_us", "gap.after_us")
+        .select(*_SUBJECT, "gap.before_us", "gap.after_us")
     )

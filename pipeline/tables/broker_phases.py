@@ -24,10 +24,10 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
 
     An election belongs to the latest earlier fault that hit the partition's leader, or that has the
     partition in its blast radius (the groups and partitions that a fault affects). If a fault
-    caused several elections, the first one that found a leader counts. It can have elected the old
-    leader again: then this broker loads the partition again in the new epoch.
-    Input grain: one row per event; `faults`; `groups`. Output grain: one row per run, fault and
-    offsets partition whose leadership moved because of it.
+    caused several elections, the first one that found a leader counts. If this election chose the
+    old leader again, the same broker loads the partition again in the new epoch.
+    `events` has one row per event; `faults` and `groups` are the tables. Output grain: one row per
+    run, fault and offsets partition that got a leader in a new epoch because of the fault.
     Columns:
     - `run`, `fault`, `partition`, `old_leader`, `new_leader`;
     - `leader_epoch`: the epoch of the new leader;
@@ -108,8 +108,9 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit"),
         )
     )
-    # A fault can cause later elections of the partitions and leaders that it hit. If several faults
-    # can have caused an election, the latest fault counts.
+    # A fault can have caused an election after it if it hit the partition, or the partition's
+    # leader before the election. If several faults can have caused an election, the latest fault
+    # counts.
     hit_partition = F.array_contains("hit", F.col("partition"))
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)
@@ -142,6 +143,7 @@ def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
             _first(TraceKind.BECAME_LEADER).alias("applied_us"),
             _first(TraceKind.LOAD_STARTED).alias("load_started_us"),
             _first(TraceKind.LOAD_COMPLETED).alias("active_us"),
+            # The sizes that the first LOAD_COMPLETED states.
             F.min_by(F.when(completed, sizes), F.when(completed, F.col("time_us"))).alias("read"),
         )
         .select("*", "read.records", "read.bytes")

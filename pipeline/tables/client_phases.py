@@ -7,12 +7,13 @@ that follow one another:
 2. rediscover: until an answer names the newest coordinator;
 3. accept: until the member's first success at this coordinator.
 
-An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups, and the leader epoch is the number of this leadership. The newest coordinator is the
-broker of the newest leader epoch. It first loads the partition: it reads the groups into memory. An
-exchange is a request with its answer. In rows of COORDINATOR_FOUND, `cause` is the broker that was
-asked, and `peer` the broker that its answer named. BEHAVIOUR 2.0 is a section of
-docs/kafka/BEHAVIOUR.md.
+An offsets partition is a partition of `__consumer_offsets`. Its leader coordinates the groups in
+it, and each election of a leader begins a new leader epoch. The newest coordinator is the leader of
+the newest epoch. It first loads the partition: it reads the groups into memory.
+
+An exchange is a request with its answer. A row COORDINATOR_FOUND is about the answer to a
+FindCoordinator: its `cause` is the broker that answered, and its `peer` the broker that the answer
+named as coordinator. BEHAVIOUR 2.0 is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -26,8 +27,9 @@ from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
-"""Kinds of rows that prove membership. RECORDS_CONSUMED would prove it, too, but it has far more
-rows, and a row of one of these kinds always comes before it.
+"""Kinds of rows which prove that a consumer was a member of the group. A row RECORDS_CONSUMED
+proves it, too, but it is left out: there are far more such rows, and a row of another of these
+kinds always comes before the first of them.
 """
 _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_UNKNOWN,
@@ -37,7 +39,9 @@ _SIGNAL_KINDS = (
 )
 """Kinds of rows, besides exchanges, from which the phases are computed."""
 _MOMENTS = ("unknown", "named", "accepted")
-"""Names of the steps that end the three phases."""
+"""The steps that end the three phases: `unknown` ends notice, `named` ends rediscover, and
+`accepted` ends accept.
+"""
 _ANSWERED_AT_ONCE = [Api.HEARTBEAT.label, Api.OFFSET_COMMIT.label]
 """APIs that the coordinator answers at once. Its answers to JoinGroup and SyncGroup wait for other
 members.
@@ -52,9 +56,9 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     """Follow each member from the fault to its first answer from the new coordinator.
 
     A member is identified by the node of its consumer, because its member id can change on the way.
-    The steps of a member are in the order in which it wrote them, even if they have the same time.
-    Input grain: one row per event; one row per fault and group. Output grain: one row per run,
-    fault, affected group and consumer that was a member of the group before the fault.
+    The rows of a member count in the order in which it wrote them, even if they have the same time.
+    `events` has one row per event, `failovers` one row per fault and group. Output grain: one row
+    per run, fault, affected group and consumer that was a member of the group before the fault.
     Columns:
     - `run`, `fault`, `group`, `consumer` (node);
     - `member_id`, `generation`: before the fault; `member_id_after`, `generation_after`: after it
@@ -62,20 +66,21 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     - `fault_us`: the fault was injected;
     - `unknown_us`: the member first marked its coordinator unknown;
     - `named_us`: an answer first named the newest coordinator;
-    - `accepted_us`: the member's first success at this coordinator after its load: an acknowledged
-      commit, or a group request (but not a heartbeat that the member sent before the load ended);
+    - `accepted_us`: the member's first success at this coordinator after its load. A success is an
+      acknowledged commit or a group request that was answered without an error. A heartbeat that
+      the member sent before the load ended does not count;
     - `notice_us`, `rediscover_us`, `accept_us`: the lengths of the phases, each from one of these
       four moments to the next;
-    - `join_us`, `sync_us`: microseconds from the first JoinGroup (SyncGroup) that the member sent
-      after the fault to its first successful one;
+    - `join_us`: microseconds from the first JoinGroup that the member sent after the fault to the
+      first successful answer to a JoinGroup; `sync_us`: the same of SyncGroup;
     - `longest_wait_us`: the longest time that a heartbeat or commit to the old coordinator waited
       for its answer or failure. A request counts if the member sent it before `unknown_us`, and if
       its wait ended after the fault;
     - `noticed_by`: the reason for marking the coordinator unknown (an error's name, or a sentence);
     - `attempts`: FindCoordinator answers and failures in the phase rediscover;
-    - `stale_answers`: those of these answers that named another broker than the newest coordinator,
+    - `stale_answers`: how many of these answers named another broker than the newest coordinator,
       or named this broker before its election;
-    - `self_answers`: those of the stale answers in which the answering broker named itself;
+    - `self_answers`: in how many stale answers the answering broker named itself;
     - `commit_timeouts`: commits that the old coordinator answered with REQUEST_TIMED_OUT after the
       fault;
     - `late_heartbeats`: heartbeats that the old coordinator answered with success when the new
@@ -88,14 +93,15 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     - `longest_wait_us` if no request waited;
     - `noticed_by`, `attempts`, `stale_answers`, `self_answers` if `unknown_us` is null;
     - `late_heartbeats` unless the coordinator moved to another broker;
-    - `..._after` if the member has no event after the fault.
+    - `member_id_after`, `generation_after` if the member has no event after the fault.
     """
     affected = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(affected, ["run", "group"])
-    # `unknown`, `named` and `accepted` are the steps that end the three phases; each is computed
-    # from the one before. Every window and every aggregation below has the same key, so Spark
-    # shuffles (redistributes) the rows only once.
+    # The columns `unknown`, `named` and `accepted` hold the step of a member that ends a phase, in
+    # all rows of the member. `_names_newest` reads `unknown`, and `_is_accepted` reads `named`, so
+    # the order of these three lines matters. Every window and aggregation below has the same key,
+    # so Spark shuffles (redistributes) the rows only once.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
@@ -157,10 +163,11 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
 def _signals(events: DataFrame) -> DataFrame:
     """One row per event of a consumer and per answer that the consumer got.
 
-    `sent_us`: of an answer, the time at which the consumer sent the request; null in other rows.
+    In the row of an answer, `sent_us` is when the consumer sent the request; in other rows it is
+    null. `step` is the key by which the rows of a member are ordered.
     """
-    # Of all requests, only JoinGroup and SyncGroup are kept: `join_us` and `sync_us` begin with
-    # them.
+    # Of the rows REQUEST_SENT, only those of JoinGroup and SyncGroup are needed: `join_us` and
+    # `sync_us` begin with them.
     is_request = F.col("kind") == TraceKind.REQUEST_SENT.value
     is_timed = F.col("api").isin(_TIMED_APIS)
     written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
@@ -263,7 +270,7 @@ def _is_accepted() -> Column:
     loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
     committed = _is(TraceKind.OFFSETS_COMMITTED)
     is_heartbeat = F.col("api") == Api.HEARTBEAT.label
-    unchecked = is_heartbeat & ~(F.col("sent_us") >= loaded_us)
+    unchecked = is_heartbeat & (F.col("sent_us") < loaded_us)
     answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~unchecked
     return (
         (committed | answered)
@@ -286,7 +293,10 @@ def _names_itself() -> Column:
 
 
 def _from_old() -> Column:
-    """Return whether a row after the fault is the old coordinator's answer, or its failure."""
+    """Return whether a row after the fault ends a request to the old coordinator, by whatever end.
+
+    The request was answered, or it failed.
+    """
     answered = (F.col("kind") == _ANSWER) & (F.col("at_us") >= F.col("fault_us"))
     return answered & F.col("peer").eqNullSafe(F.col("old_leader"))
 
@@ -322,17 +332,21 @@ def _moved_away() -> Column:
 def _latest(column: str, *, before: bool) -> Column:
     """Return the latest known value of a column: before the fault, or, if not `before`, after it.
 
-    Generation -1 counts as unknown: Kafka uses it before a member's first generation.
+    Generation -1 counts as unknown, because Kafka uses it before a member's first generation.
     """
-    side = (F.col("at_us") < F.col("fault_us")) == F.lit(before)
-    known = F.col(column).isNotNull() & side
+    is_before_fault = F.col("at_us") < F.col("fault_us")
+    known = F.col(column).isNotNull() & (is_before_fault if before else ~is_before_fault)
     if column == "generation":
         known &= F.col(column) >= 0
     return F.max_by(F.when(known, F.col(column)), _step(known))
 
 
 def _first_success(api: Api) -> Column:
-    """Return microseconds from the first request of `api` after the fault to its first success."""
+    """Return microseconds from the first request of `api` after the fault to the first success.
+
+    The success is an answer without an error to any request of `api` after the fault, which need
+    not be the first one.
+    """
     of_api = F.col("api") == api.label
     asked = of_api & _is(TraceKind.REQUEST_SENT) & (F.col("at_us") >= F.col("fault_us"))
     succeeded = of_api & (F.col("error") == "NONE") & (F.col("sent_us") >= F.col("fault_us"))

@@ -17,8 +17,8 @@ ACKNOWLEDGED = "NONE"
 def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
     """Count the outcomes of each member's commits by coordinator and Kafka error.
 
-    Input grain: one row per event; `faults`. Output grain: one row per run, fault, group, member,
-    coordinator and error.
+    `events` has one row per event; `faults` is the table. Output grain: one row per run, fault,
+    group, member, coordinator and error.
     Columns:
     - `run`, `group`;
     - `fault`: the latest fault before the outcome;
@@ -28,14 +28,16 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
       came;
     - `commits`: the number of commits with this outcome; a commit of several partitions counts
       once;
-    - `first_us`, `last_us`: the first and last of them, in microseconds on the run's clock.
+    - `first_us`, `last_us`: moments of the first and the last outcome of these commits, in
+      microseconds on the run's clock.
 
     Nulls: `fault` before the first fault; `coordinator` if the commit never left the member.
     """
     outcomes = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
-        # A commit of several partitions has a row for each partition, all with the same time. Of
-        # the errors of these rows, the last one in alphabetical order is the commit's outcome.
+        # A commit of several partitions has a row for each partition, all with the same time. An
+        # acknowledged partition has no error and counts as "", which sorts before every error. So
+        # `max` picks an error if a partition failed; of several errors, the last one by name.
         .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
         .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
         .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))

@@ -25,12 +25,17 @@ OF_COORDINATION = (
 
 
 def coordinator_requests(all_events: DataFrame) -> DataFrame:
-    """Count the requests of group coordination in tenths of a second.
+    """Count the requests of group coordination in each tenth of a second.
 
-    Input grain: one row per event, messages included. Output grain: one row per run, group, client,
-    incarnation, API and tenth of a second in which the client sent a request of the API.
-    Columns: `run`, `group`, `consumer` (the client's node), `incarnation`, `api`, `from_us`:
-    beginning of the tenth of a second, microseconds on the run's clock; `requests`. Nulls: none.
+    `all_events` has one row per event, and includes the events about all messages. Output grain:
+    one row per run, group, client, incarnation, API and tenth of a second in which the client sent
+    a request of the API.
+    Columns:
+    - `run`, `group`, `consumer` (the client's node), `incarnation`, `api`;
+    - `from_us`: the beginning of the tenth of a second, microseconds on the run's clock;
+    - `requests`: the number of requests in the tenth of a second.
+
+    Nulls: none.
     """
     return (
         of_kind(all_events, TraceKind.REQUEST_SENT)
@@ -42,7 +47,7 @@ def coordinator_requests(all_events: DataFrame) -> DataFrame:
             F.col("node").alias("consumer"),
             "incarnation",
             "api",
-            # Round down to the beginning of the tenth of a second.
+            # Round down to the beginning of the tenth of a second (STEP_US).
             (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
         )
         .agg(F.count("*").alias("requests"))

@@ -28,12 +28,12 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
     If the broker is paused or cut off, the tenure goes on, so two brokers can serve at the same
     time. If several ends have the same time, the run's end comes first, then the broker's own
-    unload or load. A load that ends after the run's end begins no tenure.
-    Input grain: one row per event; one row per tenure (`tenure_spans`); one row per time in which a
-    node was paused or cut off.
+    unload or load. A load that ends after the run's end begins no tenure. `events` has one row per
+    event, `spans` one row per tenure (`tenure_spans`), and `impairments` one row per time in which
+    a node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
-    served the partition. Usually an epoch has one row. It has more if a broker came back in the
-    same epoch, or if something is wrong.
+    served the partition. Usually an epoch of a partition has one row. It has more if a broker died
+    and came back in the same epoch, or if two brokers serve in one epoch, which is an error.
     Columns:
     - `run`, `partition`, `leader_epoch`, `broker`, `incarnation`;
     - `start_us` (the broker became active), `end_us`: microseconds on the run's clock;
@@ -42,8 +42,8 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
       with two tenures counts twice;
     - `paused_us`, `cut_us`: microseconds of the tenure in which the broker was paused, or cut off
       from others;
-    - `paused_from_us`, `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the last moment of
-      these times;
+    - `paused_from_us`, `paused_to_us`: the beginning of the first pause and the end of the last one
+      in the tenure; `cut_from_us`, `cut_to_us`: the same of cuts;
     - `commits`: number of commits that this broker acknowledged in this epoch;
     - `first_commit_us`, `last_commit_us`: moments of the first and the last of these commits,
       microseconds on the run's clock.
@@ -102,7 +102,7 @@ def tenure_spans(events: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def _loads(events: DataFrame) -> DataFrame:
-    """One row per finished load, with the same process's next load or unload of the partition."""
+    """One row per finished load, with the process's next load or unload of the same partition."""
     steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     in_order = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
     return (
@@ -126,8 +126,9 @@ def _loads(events: DataFrame) -> DataFrame:
 def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
     is_after_start = F.col("died_us") >= F.col("start_us")
-    # `successor` is the incarnation whose start proves the end of older ones; null if the row is
-    # about the end itself.
+    # A row of `died` is about the end of a process, or about the start of a newer one, which proves
+    # that all older ones have ended. `successor` is the incarnation that started; it is null in a
+    # row about an end.
     is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     is_its_death = is_after_start & is_of_this_life
     with_death = (

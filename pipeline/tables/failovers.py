@@ -1,8 +1,9 @@
 """The step `failovers`: the effect of each fault on each group, with the group's coordinators.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition (a
-partition of `__consumer_offsets`) and of the groups in it. The leader epoch is the number of the
-partition's leadership. A load reads the partition's groups into memory.
+A step computes a DataFrame that several tables read. A tenure is the time in which a broker is the
+active coordinator of an offsets partition (a partition of `__consumer_offsets`) and of the groups
+in it. The leader epoch is the number of the partition's leadership. A load reads the partition's
+groups into memory.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -14,15 +15,17 @@ def group_failovers(
 ) -> DataFrame:
     """Join every fault with every group of its run.
 
-    Output grain: one row per run, fault and group.
+    `broker_phases` has one row per offsets partition that a fault moved, and `tenures` one row per
+    tenure. Output grain: one row per run, fault and group.
     Columns:
     - `run`, `fault`, `group`, `partition` (the group's offsets partition);
-    - `affected`: the fault names the group, or moved its partition;
+    - `affected`: the fault lists the group as affected, or moved its partition;
     - `moved`: the fault gave the partition a leader in a new epoch;
-    - `old_leader`: the coordinator before the fault; `coordinator`: the one of the newest epoch;
-    - `later`: a struct for each broker that coordinated the group in the newest epoch or a later
-      one. Its fields are `broker`, and `start_us`: when the broker's load was complete, or the
-      moment of the election if the trace lacks the load of the elected leader;
+    - `old_leader`: the coordinator before the fault; `coordinator`: the leader of this new epoch,
+      or `old_leader` if the fault did not move the partition;
+    - `later`: the brokers that coordinated the group in the new epoch or a later one, as a list of
+      structs. The field `broker` names the broker. The field `start_us` is the moment at which its
+      load was complete, or the moment of the election if the trace lacks the elected leader's load;
     - `fault_us`, `decided_us` (the election), `active_us` in microseconds on the run's clock;
     - `until_us`: the moment of the first later fault that affects the same group, or the run's
       end.
@@ -59,9 +62,10 @@ def group_failovers(
         .groupBy("run", "fault", "partition")
         .agg(F.max_by("broker", F.struct("leader_epoch", "start_us")).alias("latest_broker"))
     )
+    # `decided_us` comes from `moves`, which has a row only if the fault moved the partition.
     moved = F.col("decided_us").isNotNull()
-    # The window begins a microsecond after the fault, so that faults of one moment do not end each
-    # other's time.
+    # The window begins a microsecond after the fault, so that two faults of the same moment do
+    # not end each other's time.
     later_faults = (
         Window.partitionBy("run", "group")
         .orderBy("fault_us")
@@ -89,7 +93,8 @@ def group_failovers(
             "active_us",
             F.coalesce(
                 F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later_faults),
-                # Without such a fault, the run's end: the `until_us` of the run's last fault.
+                # Without such a fault the time ends with the run. The `until_us` of the run's last
+                # fault is the run's end.
                 F.max("next_fault_us").over(whole_run),
             ).alias("until_us"),
         )
@@ -97,13 +102,14 @@ def group_failovers(
 
 
 def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
-    """One row per move: the brokers that coordinated the partition since, and when each began."""
+    """One row per move: the later brokers that coordinated the partition, and when each began."""
     move = ["run", "fault", "partition"]
     served = tenures.select(
         "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"
     )
+    # `epoch` is the tenure's epoch, and `leader_epoch` the new epoch of the move.
     loaded = moves.join(served, ["run", "partition"]).where(F.col("epoch") >= F.col("leader_epoch"))
-    # The trace lacks the load of these elected leaders, so their start is the election.
+    # An elected leader without `active_us` has no load in the trace, so the election is its start.
     elected = moves.where(F.col("active_us").isNull()).select(
         *move, F.col("new_leader").alias("broker"), F.col("decided_us").alias("start_us")
     )

@@ -1,8 +1,9 @@
 """The table `faults`: kind, target, times and blast radius of each fault.
 
-The blast radius of a fault is the groups and partitions that it affects. A fault is in force while
-all nodes that it hit have it, and healed when it is undone. In the trace's rows about a fault,
-`cause` is the fault's id in the plan, and `peer` the node that it hit.
+The plan of a run lists its faults, each with an id. The blast radius of a fault is the groups and
+partitions that it affects. A fault is in force while all nodes that it hit have it, and healed when
+it is undone. In the trace's rows about a fault, `cause` is the fault's id, and `peer` the first
+node that it hit.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -13,29 +14,34 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import FaultHealedDetail, FaultInjectedDetail
 
 _FIELDS = ("fault", "target", "groups", "partitions", "nodes", "from", "to")
-"""Fields of the detail of FAULT_INJECTED."""
+"""The fields of the detail of FAULT_INJECTED that the table needs. `fault` is the kind of the
+fault; `from` and `to` are the nodes on the two sides of the links that it hit.
+"""
 
 
 def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     """List the faults, except those that hit no node.
 
-    Input grain: one row per event; `runs`. Output grain: one row per run and fault (id).
+    `events` has one row per event; `runs` is the table. Output grain: one row per run and fault.
     Columns:
-    - `run`, `fault` (its id in the plan), `kind` (such as crash), `target` (the role that the plan
-      names as the target, for example a group's coordinator, resolved to a node);
-    - `node`: the node that the fault hit, or the first of several; `nodes`: all of them;
-    - `from_nodes`, `to_nodes`: the ends of the links that the fault hit;
+    - `run`, `fault` (its id in the plan), `kind` (such as crash);
+    - `target`: the role that the plan names as the target, for example a group's coordinator. When
+      the run injects the fault, it finds the node that has the role;
+    - `node`: the node that the fault hit, or the first of several; `nodes`: all nodes that it hit;
+    - `from_nodes`, `to_nodes`: the nodes at the two ends of the links that the fault hit;
     - `groups`, `partitions`: the blast radius as the run recorded it;
     - moments in microseconds on the run's clock: `injected_us`, `in_force_us` (every affected node
       has the fault), `in_force_until_us` (its healing began), `healed_us` (its healing was
-      complete), `until_us` (the next fault, or the run's end). Of faults at the same moment, the
-      next one is the next by id.
+      complete), `until_us` (the next fault was injected, or the run ended). Faults of the same
+      moment follow one another in the order of their ids.
 
-    Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that, or did
-    not record it; `node`, `target` if the fault has none. Lists are empty if nothing was recorded;
-    `nodes` then holds `node`.
+    Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that moment,
+    or did not record it; `node`, `target` if the fault has none. If the trace lacks a list, `nodes`
+    holds only `node`, and each other list is empty.
     """
-    # Only the first injection of each fault id is listed.
+    # Only the first injection of each fault id is listed. The schema of the trace allows `cause` to
+    # be null; such a row counts as one of a fault with the id "fault", because a null would match
+    # no row in the joins below.
     first = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
     injected = (
         of_kind(events, TraceKind.FAULT_INJECTED)
@@ -45,19 +51,20 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
         .withColumn("decoded", detail(*_FIELDS, of=FaultInjectedDetail))
     )
     is_healed_row = F.col("kind") == TraceKind.FAULT_HEALED.value
-    # What became of each fault after its injection.
+    # One row per fault: when it was in force, and when it was healed.
     later = (
         of_kind(events, TraceKind.FAULT_IN_FORCE, TraceKind.FAULT_HEALED)
         .withColumn("decoded", detail("in_force_until_us", of=FaultHealedDetail))
-        .withColumn("until_us", F.col("decoded.in_force_until_us"))
         .groupBy("run", F.coalesce("cause", F.lit("fault")).alias("fault"))
         .agg(
             F.min(F.when(~is_healed_row, F.col("time_us"))).alias("in_force_us"),
-            F.min(F.when(is_healed_row, F.col("until_us"))).alias("in_force_until_us"),
+            F.min(F.when(is_healed_row, F.col("decoded.in_force_until_us"))).alias(
+                "in_force_until_us"
+            ),
             F.min(F.when(is_healed_row, F.col("time_us"))).alias("healed_us"),
         )
     )
-    # Faults that hit no node. The anti-join below leaves them out.
+    # The faults that hit no node. The anti-join below removes them from the injected ones.
     missed = of_kind(events, TraceKind.FAULT_MISSED).select(
         "run", F.coalesce("cause", F.lit("fault")).alias("fault")
     )
@@ -93,9 +100,9 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
 def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFrame:
     """Add the column `fault` to rows: the latest fault of the run at or before a moment.
 
-    Input grain: any rows with `run`, and with a column of moments whose name is `moment`
-    (microseconds on the run's clock); `faults`. Output grain: the same rows. Nulls: `fault` before
-    the first fault.
+    `rows` have the column `run`, and a column of moments (microseconds on the run's clock), which
+    the parameter `moment` names. `faults` is the table. Output grain: the same rows. Nulls: `fault`
+    before the first fault of the run.
     """
     injected = faults.groupBy("run").agg(
         F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")

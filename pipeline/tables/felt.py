@@ -1,10 +1,12 @@
-"""The tables `felt_partitions` and `felt_groups`: times without service, lag and repeated records.
+"""The tables `felt_partitions` and `felt_groups`: what the users of a group notice of faults.
 
-Felt figures are those that users of a group notice. The summary, the report and comparisons all use
-these definitions.
+The users notice times in which nobody processes a partition, a growing lag, records that are
+processed twice, and members that are removed. The summary, the report and comparisons all use these
+definitions:
 
-- The measured time of a run begins when all groups have all their members and partitions (the
-  steady state), and ends with the run. If this state never came, it begins with the run.
+- The steady state of a run is the state in which all groups have all their members and partitions.
+- The measured time of a run begins with the steady state, and ends with the run. In a run that
+  never became steady, the measured time begins with the run.
 - The lag of a partition is the number of its acknowledged records that the group has not processed.
 """
 
@@ -20,13 +22,17 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import CountDetail
 
 WAIT_US = 1_000_000
-"""Shortest wait that counts as felt. The normal intervals between polls and batches are shorter."""
+"""Shortest wait of records that a user notices. In normal work, records wait for the next poll or
+for the batch before them, which takes less time.
+"""
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Reasons for which the coordinator removes a member that seems to be gone."""
+"""Causes of a removal in which the coordinator takes a silent member to be gone. The members in the
+column `sent_away` were removed for one of these causes, although their process ran.
+"""
 _PARTITION = ("run", "group", "partition")
 """Columns that name a data partition in one group."""
 
@@ -40,19 +46,21 @@ def felt_partitions(
 ) -> DataFrame:
     """Measure the times without service, the lag and the repeated records of each partition.
 
-    Input grain: one row per event; `runs`; `faults`; `ownership`; `processing`. Output grain: one
-    row per run, group and data partition that a member of the group owned or processed.
+    `events` has one row per event; the other inputs are the tables of these names.
+    Output grain: one row per run, group and data partition that a member of the group owned or
+    processed.
     Columns:
     - `run`, `group`, `partition`;
     - `from_us`, `to_us`: the measured time, on the run's clock;
-    - `unowned_us`: microseconds without an owner, counted from the first owner's beginning;
+    - `unowned_us`: microseconds without an owner, after the partition got its first owner;
     - `waited_us`: microseconds in which acknowledged records waited and no member worked on any of
       them; only waits of a second or longer count;
-    - `repeated`: processings of records that the group had processed before, in the whole run;
-    - `lag_usual`: the most records that waited before the first fault;
-    - `lag_peak`: the most records that waited after the first fault; `lag_peak_us`: its moment;
-    - `lag_over_us`: microseconds from the peak until no more than `lag_usual` records waited; 0 if
-      the lag never exceeded `lag_usual`.
+    - `repeated`: how often a member processed a record that its group had processed before. This
+      number is about the whole run, the other numbers are about the measured time;
+    - `lag_usual`: the greatest lag before the first fault;
+    - `lag_peak`: the greatest lag after the first fault; `lag_peak_us`: the moment of this lag;
+    - `lag_over_us`: microseconds from `lag_peak_us` until the lag was at most `lag_usual` again; 0
+      if the lag never exceeded `lag_usual`.
 
     Nulls: `unowned_us` of a partition that no member ever owned; `lag_peak_us` if the lag never
     exceeded `lag_usual`; `lag_over_us` if the lag did not come down to `lag_usual` before the end.
@@ -101,26 +109,27 @@ def felt_groups(
 ) -> DataFrame:
     """Count the rebalances, moved partitions and removed members of each group.
 
-    Input grain: one row per event; the tables; one row per time in which a node was paused or cut
-    off. Output grain: one row per run and group.
+    `events` has one row per event, `impairments` one row per time in which a node was paused or cut
+    off; the other inputs are the tables of these names. Output grain: one row per run and group.
     Columns: `run`, `group`, and these numbers:
-    - `partitions` of the group in `felt_partitions`;
-    - `rebalances` that began in the measured time;
-    - `moved`: partitions with more than one owner, one after the other;
-    - `came_back`: those of the moved partitions that returned to a former owner;
-    - `sent_away`: removals by the coordinator of members whose process ran and was not cut off.
+    - `partitions`: the group's partitions in `felt_partitions`;
+    - `rebalances`: the group's rebalances that began in the measured time;
+    - `moved`: partitions that went from one owner to another in the measured time;
+    - `came_back`: moved partitions that a former owner got again;
+    - `sent_away`: removals of members that the coordinator took to be gone, although their process
+      ran and was not cut off.
 
     Nulls: none.
     """
-    measured = F.broadcast(_measured(runs, faults))
-    started = rebalances.join(measured, "run").where(
+    measured = _measured(runs, faults)
+    started = rebalances.join(F.broadcast(measured), "run").where(
         F.col("started_us").between(F.col("start_us"), F.col("end_us"))
     )
     by_group = ["run", "group"]
     counts = (
         (felt_partitions, "partitions"),
         (started, "rebalances"),
-        (_sent_away(events, impairments, _measured(runs, faults)), "sent_away"),
+        (_sent_away(events, impairments, measured), "sent_away"),
     )
     counted = groups.select(*by_group)
     for rows, name in counts:
@@ -131,7 +140,7 @@ def felt_groups(
         .groupBy(*by_group)
         .agg(
             F.count_if(F.col("successive_owners") > 1).alias("moved"),
-            # More successive than distinct owners: a member owned the partition twice.
+            # If a partition had more successive than distinct owners, one owner got it again.
             F.count_if(F.col("successive_owners") > F.col("owners")).alias("came_back"),
         )
     )
@@ -172,7 +181,8 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     # all intervals before it have ended, but not before the measured time or the first owner.
     reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
     hole_us = F.greatest(F.col("from_us") - reached_us, F.lit(0))
-    # `tail_us`, an aggregate over a partition's rows: the time after the last owner.
+    # `tail_us`, an aggregate over a partition's rows: the time without an owner after the last one.
+    # Like a hole, it does not begin before the measured time or the first owner.
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (
@@ -183,10 +193,10 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 
 def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
-    """One row per partition and batch that was produced or processed: the lag after the batch.
+    """One row per group, partition and produced or processed batch: the lag after the batch.
 
     Columns:
-    - those of `partitions`; `at_us`;
+    - those of `partitions`; `at_us`: when the batch was produced or processed;
     - `processed`: true for a processed batch, false for a produced one;
     - `begun_us`: when work on a processed batch began; null for a produced one;
     - `lag`: acknowledged records above the last one that the group processed;
@@ -199,7 +209,8 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.col("time_us").alias("at_us"),
         F.lit(None).cast("long").alias("begun_us"),
         F.lit(False).alias("processed"),
-        # `ends`: the offset behind the batch's last record.
+        # `ends`: the offset behind the batch's last record. A trace that lacks the batch's offset
+        # or number of records gets the lowest value that is possible: offset 0, one record.
         (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("ends"),
     )
     consumed = batches(events).select(
@@ -209,6 +220,7 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.lit(True).alias("processed"),
         (F.col("last") + 1).alias("ends"),
     )
+    # A produced batch names no group: it counts in each group that has the partition.
     steps = (
         produced.join(partitions.select(*_PARTITION), ["run", "partition"])
         .unionByName(consumed)
@@ -237,10 +249,12 @@ def _waited(levels: DataFrame) -> DataFrame:
 
     In a wait, acknowledged records waited, and no member worked on any of them.
     """
-    # Rows with equal `nth` lie between the ends of two processed batches. The first of them with a
-    # lag above 0 begins a wait, so each `nth` has at most one wait.
-    batch = [*_PARTITION, "nth"]
-    waits = levels.groupBy(*batch, "start_us", "end_us").agg(
+    # Rows with equal `nth` are a processed batch and the batches that were produced before the next
+    # one was processed. The first of these rows with a lag above 0 begins a wait, so each `nth` has
+    # at most one wait. `begun_us` tells when work on the processed batch began; it is null in the
+    # other rows.
+    between_batches = [*_PARTITION, "nth"]
+    waits = levels.groupBy(*between_batches, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
@@ -262,13 +276,16 @@ def _waited(levels: DataFrame) -> DataFrame:
 
 
 def _peaks(levels: DataFrame) -> DataFrame:
-    """One row per partition: lag before and after the first fault, and when it was usual again."""
+    """One row per partition: the greatest lag before and after the first fault, and its decrease.
+
+    `usual_again_us` is the first moment after the peak at which the lag was at most `lag_usual`.
+    """
     at_us = F.col("at_us")
     # `since_us` is the moment of the first fault.
     before_fault = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after_fault = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
-    # The greatest lag. Of several equal ones it is the earliest, because `max` of a struct compares
-    # `lag` first, then `negated_us`.
+    # The greatest lag after the fault, with its moment. `max` compares `lag` first. Of several
+    # moments with this lag it picks the earliest, whose `negated_us` is the greatest.
     peak = F.max(F.when(after_fault, F.struct("lag", (-at_us).alias("negated_us"))))
     peaks = (
         levels.groupBy(*_PARTITION)
@@ -296,9 +313,10 @@ def _peaks(levels: DataFrame) -> DataFrame:
 
 
 def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition: the number of successive owners, and of distinct owners.
+    """One row per partition: the numbers of successive and of distinct owners in the measured time.
 
-    Successive intervals of one member count as one owner.
+    Successive intervals of one member count as one owner. If member A owned the partition, then B,
+    then A again, there are three successive owners and two distinct ones.
     """
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us", "consumer")
     in_measured_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
@@ -306,7 +324,7 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     # The first interval has no previous one; `coalesce` makes the null false.
     is_same_owner = F.coalesce(previous_consumer == F.col("consumer"), F.lit(False))
     return (
-        ownership.join(measured, "run")
+        ownership.join(F.broadcast(measured), "run")
         .where(in_measured_time)
         .withColumn("is_same_owner", is_same_owner)
         .groupBy(*_PARTITION)

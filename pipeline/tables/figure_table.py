@@ -1,9 +1,9 @@
 """The table `figures`: the phases and gaps of every fault, with percentiles over its subjects.
 
-A measure is one column of another table, such as `detect_us` of `broker_phases`; its subjects are
-the rows of that table about one fault: partitions, members or groups. Measures belong to three
-chains: `broker` (phases of offsets partitions), `client` (phases of members), and `gap` (times
-without service).
+A measure is one column of another table, such as `detect_us` of `broker_phases`. Each row of that
+table about a fault is about one subject of the measure: a partition, a member or a group. A measure
+belongs to one of three chains: `broker` (phases of offsets partitions), `client` (phases of
+members), and `gap` (times without service).
 """
 
 from pyspark.sql import Column, DataFrame
@@ -17,20 +17,21 @@ def figures(
 ) -> DataFrame:
     """Summarize each fault's phases, gaps and counts over their subjects.
 
-    A percentile is a value that occurred (nearest rank).
-    Input grain: `faults`; `broker_phases`; `client_phases`; `availability`. Output grain: one row
-    per run, fault and measure of `figures.MEASURES` that has a subject. A subject is an offsets
-    partition that moved, a member, or a subject of `availability`.
+    A percentile is always one of the measured values, not a value between two of them (nearest
+    rank). The inputs are the tables of these names. Output grain: one row per run, fault and
+    measure of `figures.MEASURES` that has a subject. A subject is an offsets partition that moved,
+    a member, or a subject of `availability`.
     Columns:
     - `run`, `fault`, `kind` (of the fault), `chain` (broker | client | gap), `measure`;
     - `is_time` (true: microseconds; false: a count);
     - `samples`: number of subjects that have a value, `missing`: number of those that have none;
     - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
-    - `from_us`, `to_us`: the time that these values describe, in microseconds on the run's clock,
-      from the earliest beginning to the latest end over the subjects. In the broker chain, a
-      subject's time lasts from the fault to the active coordinator; in the client chain, from the
-      fault to the member's acceptance; otherwise it is the gap itself. If that end did not come, or
-      if a member had to join again, the end is the next fault or the run's end.
+    - `from_us`, `to_us`: the time that these values describe, in microseconds on the run's clock.
+      It lasts from the earliest beginning to the latest end of the subjects' times. In the broker
+      chain, the time of a subject lasts from the fault until the coordinator is active; in the
+      client chain, from the fault until the coordinator accepts the member; in the gap chain, it is
+      the gap. If the end of this time did not come, or if a member had to join again, the time ends
+      with the next fault or with the run.
 
     Nulls: `kind` if the run did not record it; `p50` to `max` if there are no samples; `p90` of
     fewer than 10 samples and `p99` of fewer than 100, because so few samples say nothing about the
@@ -41,19 +42,20 @@ def figures(
         "client_phases": client_phases,
         "availability": availability,
     }
-    percents = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
+    fractions = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
+    # `kind` is no key of the aggregation, so it is joined only after it.
     ends = F.broadcast(faults.select("run", "fault", "kind", F.col("until_us").alias("next_us")))
     # An open time lasts until the next fault. If it began after that fault, it has no length.
     to_us = F.coalesce("to_us", F.greatest("from_us", "next_us"))
     summed = (
-        _long(inputs)
+        _one_row_per_value(inputs)
         .join(ends.drop("kind"), ["run", "fault"], "left")
         .groupBy("run", "fault", "chain", "measure", "is_time")
         .agg(
             F.count("value").alias("samples"),
             F.count_if(F.col("value").isNull()).alias("missing"),
             # In contrast to `percentile`, this returns values that occurred.
-            F.percentile_approx("value", percents).alias("percentiles"),
+            F.percentile_approx("value", fractions).alias("percentiles"),
             F.max("value").alias("max"),
             F.min("from_us").alias("from_us"),
             F.max(to_us).alias("to_us"),
@@ -81,8 +83,8 @@ def _percentile(index: int) -> Column:
     return F.when(enough, F.col("percentiles")[index])
 
 
-def _long(inputs: dict[str, DataFrame]) -> DataFrame:
-    """One row per run, fault, measure and subject: turn the measured columns into rows."""
+def _one_row_per_value(inputs: dict[str, DataFrame]) -> DataFrame:
+    """Turn the measured columns into rows: one row per run, fault, measure and subject."""
     parts = []
     for name, table in inputs.items():
         entries = F.array(*(_entry(measure) for measure in MEASURES if measure.table == name))
@@ -95,7 +97,10 @@ def _long(inputs: dict[str, DataFrame]) -> DataFrame:
 
 
 def _entry(measure: Measure) -> Column:
-    """Return a row's contribution to a measure; null if its subject is of another kind."""
+    """Return a struct with the value of a measure in a row, and the time that the value describes.
+
+    The result is null if the measure is about another kind of subject.
+    """
     entry = F.struct(
         F.lit(measure.chain).alias("chain"),
         F.lit(measure.name).alias("measure"),
@@ -109,7 +114,10 @@ def _entry(measure: Measure) -> Column:
 
 
 def _span(measure: Measure) -> tuple[Column, Column]:
-    """Return beginning and end of the time that a row's values describe; null end: it is open."""
+    """Return the beginning and the end of the time that a row's values describe.
+
+    The end is null if it did not come.
+    """
     match measure.chain:
         case "broker":
             begun, ended = F.col("fault_us"), F.col("active_us")

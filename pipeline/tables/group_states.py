@@ -15,7 +15,7 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import GroupLoadedDetail, TransitionDetail
 
 DEAD = "Dead"
-"""State of a group that its coordinator is about to forget."""
+"""State that a group enters when its coordinator deletes it."""
 _LIFE = ("run", "node", "incarnation")
 """Columns that name one incarnation of a broker."""
 _GROUP = (*_LIFE, "group")
@@ -40,11 +40,11 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
     """Follow each group through its states, separately on each coordinator.
 
     An interval begins when a coordinator loads the group or moves it to another state. It ends with
-    the first of these: the next load or move, the unload of the group's offsets partition, the
-    broker's end, the run's end. If two coordinators have the group at the same time, their
-    intervals overlap.
-    Input grain: one row per event; `groups`; `runs`. Output grain: one row per run, group, broker,
-    incarnation and interval in which that coordinator had the group in one state.
+    the first of these: the next load or change of state, the unload of the group's offsets
+    partition, the end of the broker's process, the run's end. If two coordinators have the group at
+    the same time, their intervals overlap. `events` has one row per event; `groups` and `runs` are
+    the tables. Output grain: one row per run, group, broker, incarnation and interval in which that
+    coordinator had the group in one state.
     Columns:
     - `run`, `group`, `partition` (its offsets partition), `broker` (the coordinator),
       `incarnation`, `leader_epoch` (the number of the leadership in which the broker served the
@@ -86,10 +86,11 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
 
 
 def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
-    """One row per step of a group or of its offsets partition on a broker.
+    """One row per step: an event about a group, or about an offsets partition, on a broker.
 
-    `state`: the state that a GROUP_LOADED or GROUP_STATE enters; `counted`: the number of members
-    that a GROUP_LOADED or GENERATION_STARTED lists.
+    In a row about a partition `group` is null. `state` is the state that the group enters with a
+    GROUP_LOADED or GROUP_STATE. `counted` is the number of members that a GROUP_LOADED or
+    GENERATION_STARTED lists.
     """
     details = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     partitions_of_groups = F.broadcast(
@@ -104,7 +105,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
         .join(partitions_of_groups, ["run", "group"], "left")
         .select(
             *_GROUP,
-            # Rows about members and GROUP_STATE name no partition: take that of their group.
+            # Rows about members and GROUP_STATE name no partition, but their group has one.
             F.coalesce("group_partition", "partition").alias("partition"),
             "seq",
             "time_us",
@@ -128,6 +129,7 @@ def _intervals(steps: DataFrame) -> DataFrame:
     entered = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GROUP_STATE)
     return (
         _with_members(steps)
+        # The broker serves the partition in the epoch of its latest load.
         .withColumn(
             "epoch",
             F.last(F.when(loads, F.col("leader_epoch")), ignorenulls=True).over(
@@ -155,21 +157,25 @@ def _intervals(steps: DataFrame) -> DataFrame:
 
 
 def _with_members(steps: DataFrame) -> DataFrame:
-    """Add the number of members after each step: the last list of members, and later changes.
+    """Add the number of members after each step, as far as the steps tell it.
 
-    A group that was not loaded begins with 0 members, and so does a group after Dead.
+    It is the number in the last list of members, plus the members that were added later, minus
+    those that were removed later. A new group begins with 0 members. A group in the state Dead has
+    none.
     """
     dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
     listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
-    # `base` is the number of members that a step sets. It is null if the step's kind has no list of
-    # members. It is a struct with a null in it if only this row lacks the list: the number is then
-    # unknown.
+    # `base` is the number of members that a step sets: the length of its list, or 0 after Dead. The
+    # steps of other kinds set no number: `base` is null. If a step should have a list but lacks it,
+    # `base` is a struct with a null `n`, so that the step counts as one with an unknown number.
     base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
-    # `lists` counts the lists so far. So the window `since` reaches from the last list to this row.
+    # `lists` counts the steps so far that set the number. Steps with equal `lists` are the last one
+    # of these and all later ones, so the window `since` reaches from that step to this row.
     so_far = _so_far(Window.partitionBy(*_GROUP))
     since = _so_far(Window.partitionBy(*_GROUP, "lists"))
-    first = F.when(F.col("lists") == 0, 0)  # before any list: 0 members, plus the changes
+    # Before the first of these steps the group is new: the changes count from 0 members.
+    first = F.when(F.col("lists") == 0, 0)
     return (
         steps.withColumn("lists", F.count(base).over(so_far))
         .withColumn("base", F.last(base, ignorenulls=True).over(so_far))
@@ -180,7 +186,9 @@ def _with_members(steps: DataFrame) -> DataFrame:
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each interval the earliest of its possible ends, unless the run ended before that."""
-    # All deaths of a node form one list, so that the join below does not multiply the intervals.
+    # All deaths of a node form one list, so that the join below does not multiply the intervals. In
+    # a death, `successor` is the incarnation whose start proves it; null if a row states the end
+    # itself.
     deaths_of = died.groupBy("run", "node").agg(
         F.collect_list(F.struct("died_us", "successor")).alias("deaths")
     )
@@ -197,6 +205,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
             lambda death: death["died_us"],
         )
     )
+    # An interval of Dead ends when it begins, so it also ends before the run.
     dead = F.col("state") == DEAD
     end_us = F.when(dead, F.col("from_us")).otherwise(F.least("next_us", died_us))
     return (

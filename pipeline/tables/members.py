@@ -1,8 +1,8 @@
 """The step `member_names`: the consumer of each member id.
 
 A step computes a DataFrame that tables read. A coordinator gives each member of a group a member
-id; a consumer can have several, one after the other. A consumer is named by its node, the process
-in the run.
+id. A consumer that joins its group again can get a new id, so it can have several ids in a run. The
+tables name a consumer by its node, the name of its process in the run.
 """
 
 from pyspark.sql import DataFrame
@@ -17,9 +17,10 @@ from protocol.trace_schema import MemberDetail
 def member_names(events: DataFrame) -> DataFrame:
     """Name the consumer of each member id.
 
-    Rows that the consumer itself wrote name its node. Without such a row, the coordinator's rows
-    name its client id.
-    Input grain: one row per event. Output grain: one row per run, group and member id.
+    Rows that the consumer itself wrote name its node. The coordinator's row about a new member
+    names its client id. A consumer of the lab uses the name of its node as its client id, so both
+    name the same consumer, and the client id serves where the consumer's own rows are missing.
+    `events` has one row per event. Output grain: one row per run, group and member id.
     Columns: `run`, `group`, `member`, `consumer` (the node, or the client id). Nulls: none.
     """
     consumer_rows = of_kind(events, *MEMBER_KINDS).select("run", "group", "member", "node")

@@ -3,9 +3,10 @@
 An exchange is a request with its answer. A correlation id is the number by which a client matches
 an answer to its request. An incarnation is one life of a node's process.
 
-Only exchanges of coordination and control are listed: no Produce, and no Fetch of data. Even these
-can be thousands around a fault. So equal exchanges that follow one another become one row of the
-table, and each fault keeps at most MESSAGES_PER_FAULT rows.
+The table lists only exchanges of coordination and control. Requests that carry records (Produce,
+and Fetch from a broker) are left out. Even so there can be thousands of exchanges around a fault.
+So equal exchanges that follow one another become one row of the table, and each fault keeps at most
+MESSAGES_PER_FAULT rows.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -17,19 +18,20 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 MESSAGES_PER_FAULT = 400
-"""Most rows of a fault: enough for a failover of some 30 members."""
+"""Maximum number of rows of a fault. It is enough for a failover of some 30 members."""
 BEFORE_US = 1_000_000
 AFTER_US = 1_000_000
-"""Time before the fault, and time after its last effect, in which messages are listed."""
+"""Messages are listed from BEFORE_US before the fault until AFTER_US after its last effect."""
 AT_LEAST_US = 5_000_000
 AT_MOST_US = 120_000_000
-"""Bounds of the listed time after the fault. Without the upper bound, a very late effect would
-extend it.
+"""The listed time after the fault lasts at least AT_LEAST_US, and at most AT_MOST_US even if an
+effect of the fault comes later.
 """
 
 NO_ANSWER = "no answer"
+"""The `outcome` of an exchange without an answer or a failure in the trace."""
 _TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
-"""APIs that change the group with each success. So each success has a row of its own."""
+"""APIs that change the group. So each successful request has a row of its own in the table."""
 _PAIR = ("run", "from_node", "to_node", "api", "correlation_id")
 """Columns that name a request. Correlation ids repeat, so several requests can have the same
 values.
@@ -49,17 +51,18 @@ def messages(
     """List the requests of coordination and control around each fault.
 
     1. The window of a fault begins one second before its injection. It ends one second after the
-       fault's last effect: a new coordinator is active, a member is accepted, or a rebalance is
-       stable. After the injection it lasts at least 5 s and at most 120 s, but not beyond the next
-       fault or the run's end. An exchange is listed if it overlaps the window.
+       fault's last effect. Three effects count: a new coordinator becomes active, it accepts a
+       member, a rebalance completes. After the injection the window lasts at least 5 s and at most
+       120 s, but not beyond the next fault or the run's end. An exchange is listed if it overlaps
+       the window.
     2. Successive exchanges on one route (api, from, to, group) become one row if they have the same
        outcome, member and named coordinator. They must all have begun before the fault, or all
        after it. Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
-    3. Each fault keeps 400 rows. Rows are of one kind if they have the same route, apart from the
-       client, and the same outcome. First come the rows that are the first of their kind, then the
-       others. In both, clients with more first rows come before others; if two have equally many,
-       their names decide.
-    Input grain: one row per event; `faults`; `broker_phases`; `client_phases`; `rebalances`.
+    3. Each fault keeps the first 400 rows in this order. Rows are of one kind if they have the same
+       API, server, group and outcome. The earliest row of each kind is a first row; all first rows
+       come before all other rows. Within these two parts, the client with the most first rows comes
+       first. Clients with equally many are in the order of their names.
+    `events` has one row per event; the other inputs are the tables of these names.
     Output grain: one row per run, fault and sequence of equal exchanges.
     Columns:
     - `run`, `fault`; `api`, `purpose` (of the connection), `from_node` (the client), `to_node`,
@@ -69,13 +72,14 @@ def messages(
       up);
     - `outcome`: NONE for success, Kafka's error, DISCONNECTED, TIMED_OUT, or `no answer`;
     - `named`: the coordinator that the answer to a FindCoordinator named;
-    - `repeats`: the number of exchanges in the row; `last_ended_us`: `ended_us` of the last one.
+    - `repeats`: the number of exchanges in the row; `last_ended_us`: the latest moment at which one
+      of them ended.
 
     Nulls:
     - a moment that the trace does not hold, or that did not come;
     - `group`, `member` if the request names none;
     - `purpose`, `group`, `member` if the trace has only the server's rows;
-    - `named` of everything but answered FindCoordinators.
+    - `named` of every other API, and of a FindCoordinator that got no answer.
 
     A trace without messages gives no rows.
     """
@@ -141,10 +145,12 @@ def _exchanges(events: DataFrame) -> DataFrame:
     3. If a request has several rows of one kind, the first counts.
     Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """
-    # - `sent_so_far` counts the requests of a pair (columns _PAIR), so it numbers them from 1.
-    # - `own` is the number of the last request on the row's connection.
-    # - `exchange` is the number of the request that the row is about; 0 if it is a client's row and
-    #   no request came before it.
+    # Requests with equal values in _PAIR are numbered from 1.
+    # - `sent_so_far` is the number of the last request up to the row, on any connection.
+    # - `own` is the number of the last request on the row's own connection.
+    # - `exchange` is the number of the request that the row is about. For a client's row it is
+    #   `own`, or 0 if no request came before the row. For a server's row it is `sent_so_far`, or 1
+    #   (the first request after the row) if no request came before the row.
     connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
     # Of rows at the same time, the client's come first, because it sent before the server received.
     pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
@@ -163,6 +169,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
             ),
         )
     )
+    # `seq` is the first field, so that `min` picks the client's earliest answer or failure.
     ended = F.struct("seq", "time_us", F.coalesce("error", F.lit("NONE")).alias("error"), "named")
     exchanges = numbered.groupBy(*_PAIR, "exchange").agg(
         # Only the client's rows have these three. `max` skips the nulls of the server's rows.
@@ -192,11 +199,12 @@ def _exchanges(events: DataFrame) -> DataFrame:
 
 
 def _sides(events: DataFrame) -> DataFrame:
-    """One row per trace row about a listed request, with the columns of the client's view.
+    """One row per trace row about a listed request, with the request's client and server.
 
-    In a client's row about a request, `cause` is the purpose of the connection, and `peer` the
-    server. In a COORDINATOR_FOUND, `cause` is the server that was asked, and `peer` the broker that
-    its answer named.
+    `from_node` is the client and `to_node` the server, whichever of the two wrote the row. `found`
+    is the broker that an answer named. In a client's row about a request, `cause` is the purpose of
+    the connection, and `peer` the server. In a COORDINATOR_FOUND, `cause` is the server that was
+    asked, and `peer` the broker that its answer named.
     """
     is_server = by_server()
     is_found = _is(TraceKind.COORDINATOR_FOUND)
@@ -249,6 +257,7 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
     has_own_row = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
     # For the first exchange of a route, `lag` is null. So `eqNullSafe` is false, and a row begins.
     new = (has_own_row | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
+    # The earliest exchange of a row of the table: `min` compares `begin_us` first.
     first = F.min(
         F.struct(
             "begin_us",
@@ -275,8 +284,12 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
 
 
 def _keep_most_telling(rows: DataFrame) -> DataFrame:
-    """Keep MESSAGES_PER_FAULT rows of each fault (rule 3 of `messages`)."""
-    # All columns after `begin_us` only make the order certain.
+    """Keep MESSAGES_PER_FAULT rows of each fault (rule 3 of `messages`).
+
+    `is_first` is true for the earliest row of a kind; `firsts` is the number of such rows of the
+    row's client.
+    """
+    # The columns after `begin_us` decide only between rows that begin at the same moment.
     time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
     kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(*time)
     client = Window.partitionBy(*_FAULT, "from_node")

@@ -13,8 +13,8 @@ from protocol.trace import TraceKind
 def metrics(events: DataFrame) -> DataFrame:
     """List every value of every sample of metrics.
 
-    Input grain: one row per event. Output grain: one row per run, node, incarnation, sample and
-    metric that the sample has. A sample that cannot be read has no rows.
+    `events` has one row per event. Output grain: one row per run, node, incarnation, sample and
+    metric of the sample. A sample whose JSON text cannot be read has no rows.
     Columns:
     - `run`, `node`, `incarnation`;
     - `sampled_us`: microseconds on the run's clock;

@@ -26,7 +26,9 @@ _ENDINGS = {
     TraceKind.PARTITIONS_LOST: "lost",
     TraceKind.PARTITIONS_ASSIGNED: "reassigned",
 }
-"""Kinds of rows that end an interval, with the word for it in the column `ended_by`."""
+"""Kinds of rows that end an interval, each with the word that the column `ended_by` has for this
+end.
+"""
 _INTERVAL = (*_MEMBER, "partition", "nth")
 """Columns that name an interval; `nth` numbers the assignments of a partition to a member."""
 
@@ -75,7 +77,7 @@ def ownership(
         "start_offset",
         "from_us",
         F.col("ends_us").alias("to_us"),
-        # Here `to_us` is still the column of the spans, which has no nulls.
+        # This `to_us` is the column of the spans, which has no nulls, and not the output's `to_us`.
         (F.col("to_us") - F.col("from_us")).alias("length_us"),
         "ended_by",
         "paused_us",
@@ -89,14 +91,15 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
     Output grain: one row per run, group, data partition, member and interval. Columns:
     - those of `ownership_intervals`, with `node` renamed to `consumer`;
     - `ended_by`;
-    - `to_us`: the end of the interval, at the latest the run's end;
-    - `ends_us`: the end of the interval if it came before the run's end, else null. This is the
-      column `to_us` of the table `ownership`. Both are in microseconds on the run's clock.
+    - `to_us`: the end of the interval, or the run's end if the interval still lasted then;
+    - `ends_us`: the end of the interval, or null if the interval still lasted when the run ended.
+      The table `ownership` has this column under the name `to_us`.
 
-    Other nulls: as in `ownership`.
+    Both are in microseconds on the run's clock. Other nulls: as in `ownership`.
     """
     spans = _with_end(intervals, deaths(events), runs)
     end_us = F.coalesce("to_us", "run_end_us")
+    # `withColumns` computes both columns from the old `to_us`.
     return spans.withColumns(
         {"ends_us": F.col("to_us"), "to_us": F.greatest("from_us", end_us)}
     ).withColumnRenamed("node", "consumer")
@@ -107,9 +110,10 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
 
     Output grain: one row per run, group, data partition, member and assignment. Columns: `run`,
     `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
-    `start_offset`, `records`, `from_us`; `next_us`, `next_by`: when and how the member ended the
-    interval, in microseconds on the run's clock. Nulls: as in `ownership`; `next_us` if no row of
-    the member ended the interval (then `next_by` has no meaning).
+    `start_offset`, `records`, `from_us`; `next_us`: when the member ended the interval, in
+    microseconds on the run's clock; `next_by`: how the member ended it, a word as in `ended_by`.
+    Nulls: as in `ownership`; `next_us` if no row of the member ended the interval. `next_by` means
+    nothing then.
     """
     in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -153,7 +157,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         ).alias("began"),
         F.coalesce(F.sum(F.when(~F.col("given_up"), F.col("count"))), F.lit(0)).alias("records"),
     )
-    # When the member was assigned the same partition again.
+    # The moment at which the member was assigned the same partition again; null if it was not.
     by_number = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
     next_from_us = F.lead("from_us").over(by_number)
     return intervals.withColumn("next_from_us", next_from_us).select(
@@ -173,7 +177,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
 
 def _assignments(events: DataFrame) -> DataFrame:
     """One row per partition that a member was assigned, revoked or lost, with its coordinator."""
-    # The member's coordinator answered its SyncGroup, which asks for partitions.
+    # A successful answer to the member's SyncGroup. The broker that sent it is the coordinator that
+    # gave the member its partitions.
     is_sync = (
         _is(TraceKind.RESPONSE_RECEIVED)
         & (F.col("api") == Api.SYNC_GROUP.label)
@@ -203,6 +208,7 @@ def _assignments(events: DataFrame) -> DataFrame:
         "kind",
         "member",
         "generation",
+        # If the row itself does not name the coordinator, the last SyncGroup before it does.
         F.coalesce("peer", "synced_with").alias("coordinator"),
         # Columns that only the rows of `_processing` fill.
         F.lit(None).cast("long").alias("offset"),
@@ -218,7 +224,8 @@ def _processing(events: DataFrame) -> DataFrame:
     `detail`: the `count` of a batch's records, and the offset of its `last` record.
     """
     rows = of_kind(events, TraceKind.POSITION_RESET, TraceKind.RECORDS_CONSUMED)
-    # If a detail lacks `count`, the offsets give the number of records.
+    # If a detail lacks `count`, the offsets give the number of records. If it lacks `last`, too,
+    # the batch counts as one record.
     count = F.coalesce("span.count", F.col("span.last") - F.col("offset") + 1, F.lit(1))
     return rows.select(
         *_MEMBER,
@@ -238,8 +245,9 @@ def _processing(events: DataFrame) -> DataFrame:
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Add `to_us`, the end of each interval, and its reason `ended_by`.
 
-    An interval ends with the member's own row that ended it, or with the member's death: with the
-    earlier one. If the run ended before both, `to_us` is null, and `ended_by` is "run end".
+    An interval can end with a row that the member wrote (`next_us`), or with the member's death.
+    The earlier of the two counts. If the run ended before both, `to_us` is null, and `ended_by` is
+    "run end".
     """
     is_after_start = F.col("died_us") >= F.col("from_us")
     # A start of incarnation `successor` proves that all earlier incarnations are dead. A row about

@@ -12,9 +12,10 @@ from pipeline.tables.faults import with_latest_fault
 def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     """Pair the intervals in which two members owned one partition at the same time.
 
-    Input grain: one row per pair of overlapping intervals and offset that both processed
-    (`repeats.processed_by_both`); `faults`. Output grain: one row per run, group, data
-    partition and pair of overlapping intervals of two different members.
+    `both` has one row per pair of overlapping intervals and offset that both members processed
+    (`repeats.processed_by_both`). It has one row with a null offset if they processed no record in
+    common. `faults` is the table. Output grain: one row per run, group, data partition and pair of
+    overlapping intervals of two different members.
     Columns:
     - `run`, `group`, `partition`;
     - `from_us`, `to_us` in microseconds on the run's clock;
@@ -25,12 +26,15 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
       the same about the other member;
     - `records_both`: number of records that both processed between `from_us` and `to_us`;
     - `fault`: the latest fault before the overlap began;
-    - `healed_us`: the last healing of a fault before the overlap ended, or else the first healing
-      after that, in microseconds on the run's clock.
+    - `healed_us`: when the last fault was healed before the overlap ended. If none was healed until
+      then: when the first fault was healed after the end. In microseconds on the run's clock.
 
     Nulls: `to_us` if the overlap still lasted when the run ended; coordinators and epochs as in
     `ownership`; `fault` if none came before; `healed_us` if no fault was healed.
     """
+    # `first` and `second` are structs about the two intervals. `ends_us` is the overlap's end in
+    # every row: where `to_us` is null, it is the run's end. `count` skips the null offset of a pair
+    # that processed no record in common.
     pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")
     overlaps = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
     # `collect_list` skips nulls: faults that were not healed.
@@ -61,7 +65,7 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("second.leader_epoch").alias("second_epoch"),
             "records_both",
             "fault",
-            # The last healing before the end, else the first one after it (index 1 is the first).
+            # Index -1 is the last element of an array, and index 1 the first.
             F.coalesce(
                 F.try_element_at(before, F.lit(-1)), F.try_element_at(after, F.lit(1))
             ).alias("healed_us"),

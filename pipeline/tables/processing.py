@@ -16,16 +16,17 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
     """Count the records that each member processed of each partition.
 
     The times without processing are in `availability`.
-    Input grain: one row per event; one row per repeated record and processing
-    (`repeats.repeated_records`); one row per pair of overlapping owners and offset that both
-    processed (`repeats.processed_by_both`). Output grain: one row per run, group, data partition
-    and member that processed a record of it.
+    `events` has one row per event, `repeats` one row per repeated record and processing
+    (`repeats.repeated_records`), and `both` one row per pair of overlapping owners and offset that
+    both processed (`repeats.processed_by_both`). Output grain: one row per run, group, data
+    partition and member that processed a record of the partition.
     Columns:
     - `run`, `group`, `partition`, `consumer` (the member's node);
     - `records`: number of processed records; a record that was processed twice counts twice;
     - `first_offset`, `last_offset`: lowest and highest offset of these records;
     - `first_us`, `last_us`: the member's first and last batch, in microseconds on the run's clock;
-    - `repeated`: number of those records that a member of the group had processed before;
+    - `repeated`: number of the records in `records` that a member of the group had processed
+      before;
     - `shared`: number of distinct records that this member and another one processed while both
       owned the partition.
 

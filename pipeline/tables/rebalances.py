@@ -32,19 +32,20 @@ def rebalances(
     """List the rebalances that coordinators began.
 
     Members that are removed or added after a generation began belong to the rebalance that leads to
-    the next generation.
-    Input grain: one row per event; `faults`; `groups`; `coordinator_tenures`; one row per member id
-    (`members.member_names`). Output grain: one row per run, group, broker and rebalance that it
-    began.
+    the next generation. `events` has one row per event; `faults` and `groups` are the tables,
+    `tenures` the table `coordinator_tenures`; `names` has one row per member id
+    (`members.member_names`). Output grain: one row per run, group, broker and rebalance that the
+    broker began.
     Columns:
     - `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure);
-    - `generation` (the one that ended), `new_generation`;
-    - as the coordinator stated them: `reason` (a RebalanceCause), `member` that caused the
-      rebalance, `consumer` (the member's node), `cause` (a sentence);
+    - `generation`: the number of the generation that ended; `new_generation`: of the next one;
+    - `reason`: why the coordinator began the rebalance, as a RebalanceCause; `cause`: the same as a
+      sentence; `member`: the member id that caused the rebalance; `consumer`: this member's node;
     - `client_reason`: the reason in the member's request;
-    - `removed`, `added`: consumers that lost a member id, or got a new one, before the new
-      generation (a consumer that came back under another id is in both); `removed_because`: the
-      distinct RemovalCauses;
+    - `removed`: consumers whose member id was removed before the new generation;
+      `removed_because`: the distinct RemovalCauses of these removals;
+    - `added`: consumers that got a new member id before the new generation. A consumer that came
+      back under another id is in `removed` and in `added`;
     - `store_error`: the error with which the append of the new assignment failed;
     - `fault`: the latest fault before the rebalance;
     - moments in microseconds on the run's clock: `started_us`, `joined_us` (the next generation
@@ -66,6 +67,8 @@ def rebalances(
     steps = _steps(events)
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
     joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
+    # If the append of the assignment fails, the coordinator begins the next rebalance for this
+    # reason, and the row about that rebalance has the error.
     is_not_stored = F.col("restarted.cause") == RebalanceCause.ASSIGNMENT_NOT_STORED.value
     started_detail = detail("client_reason", of=RebalanceStartedDetail)
     none = F.array().cast("array<string>")

@@ -35,9 +35,10 @@ def tenure_overlaps(
 ) -> DataFrame:
     """Pair the tenures of one offsets partition that overlap in time.
 
-    Input grain: one row per event; `coordinator_tenures`; `groups`; `broker_phases`; one row per
-    time in which a node was paused or cut off. Output grain: one row per run, offsets partition and
-    pair of overlapping tenures; the older one has the lower epoch, or began first.
+    `events` has one row per event; `tenures` is the table `coordinator_tenures`; `impairments` has
+    one row per time in which a node was paused or cut off. Output grain: one row per run, offsets
+    partition and pair of overlapping tenures. The older tenure of a pair has the lower epoch or, if
+    both have the same epoch, began first.
     Columns:
     - `run`, `partition`, `groups` (the consumer groups in the partition);
     - `older_broker`, `older_epoch`, `older_incarnation`, `newer_broker`, `newer_epoch`,
@@ -51,8 +52,8 @@ def tenure_overlaps(
       the answer reached the client during the overlap;
     - `older_commits`, `newer_commits`: commits that the broker acknowledged, if the answer reached
       the client during the overlap;
-    - `older_commits_in_all`, `newer_commits_in_all`: commits that the log acknowledged in the whole
-      tenure;
+    - `older_commits_in_all`, `newer_commits_in_all`: commits of the whole tenure, whether or not
+      the answer reached the client: those whose append to the log was complete;
     - `older_last_commit_us`, `newer_first_commit_us`: when the log acknowledged the last commit of
       the older tenure, and the first commit of the newer one.
 
@@ -66,9 +67,11 @@ def tenure_overlaps(
         older.join(newer, ["run", "partition"])
         .withColumn("from_us", F.greatest("older_start_us", "newer_start_us"))
         .withColumn("to_us", F.least("older_end_us", "newer_end_us"))
-        # `<` keeps each pair in one order only, and no tenure with itself.
+        # Structs are compared field by field, so the epoch decides first, then the beginning. `<`
+        # keeps each pair in one order only, and no tenure with itself.
         .where((older_key < newer_key) & (F.col("from_us") < F.col("to_us")))
     )
+    # The overlaps with `paused_us` and `cut_us` of the older broker.
     impaired = impaired_us(overlaps, impairments, node="older_broker")
     groups_on_partition = groups.groupBy("run", "partition").agg(
         F.sort_array(F.collect_list("group")).alias("groups")
@@ -143,8 +146,8 @@ def _answers(events: DataFrame) -> DataFrame:
         .where((F.col("api") == Api.HEARTBEAT.label) & (F.col("error") == "NONE"))
         .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
     )
-    # A commit of several partitions has a row for each, all with the same time. `distinct` keeps
-    # one of them.
+    # A commit of several partitions has a row for each partition, all with the same client (`node`)
+    # and time. `distinct` keeps one of them.
     commits = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
         .select("run", "group", "peer", "node", answered_us)
@@ -171,6 +174,9 @@ def _answered_in_overlap(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
 
 
 def _count_of(what: str, side: str) -> Column:
-    """Return the number of answers of one kind ("heartbeat" or "commit") by one side's broker."""
+    """Return the number of answers of one kind ("heartbeat" or "commit") by one side's broker.
+
+    `side` is "older" or "newer". The name of the column is, for example, `older_heartbeats`.
+    """
     by_this_side = F.col("peer") == F.col(f"{side}_broker")
     return F.count_if((F.col("what") == what) & by_this_side).alias(f"{side}_{what}s")

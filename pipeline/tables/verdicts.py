@@ -19,12 +19,14 @@ _RESULTS_SCHEMA = (
 def verdicts(documents: DataFrame) -> DataFrame:
     """List the outcomes of each run's checks, as its results.json and manifest.json state them.
 
-    Input grain: one row per run and JSON file (`run_documents.read_documents`). Output grain: one
-    row per run and check. If no check of a run is known, the run has one row, without a check.
+    `documents` has one row per run and JSON file (`run_documents.read_documents`). Output grain:
+    one row per run and check. If no check of a run is known, the run has one row whose check is
+    null.
     Columns:
     - `run`, `check` (a name such as fencing);
     - `outcome` of the check (pass | violated | inconclusive | nothing_seen);
-    - `findings`: their number; the file can list fewer;
+    - `findings`: the number of the check's findings. The file describes only the first ones, and
+      states this number in `findings_total`;
     - `note`: what the check could not judge;
     - `verdict` of the run (pass | violated | unknown), `runtime` (virtual | local | ray), `seed`,
       `experiment`.
@@ -35,7 +37,7 @@ def verdicts(documents: DataFrame) -> DataFrame:
     - `verdict` if the results file is missing or incomplete;
     - `runtime`, `seed`, `experiment` if the manifest is missing or incomplete.
 
-    A run without either file has no row.
+    A run that has neither of the two files has no row.
     """
     by_run = documents.groupBy("run").agg(
         _parsed(MANIFEST, _MANIFEST_SCHEMA).alias("manifest"),
