@@ -219,7 +219,7 @@ def test_deletion_removes_acknowledged_offsets_that_wait_for_their_marker(
     rows = two_commits()
     if is_stored:
         rows.commit_stored(3.5, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=200)
-        # The marker stores the offset, so that there is no append of a commit.
+        # The marker stores this offset, and is no append of a commit. So the row has no append id.
         rows.rows[-1] = msgspec.structs.replace(rows.rows[-1], correlation_id=None)
     cause = "deleted by an administrator"
     removed = TraceKind.OFFSET_REMOVED

@@ -1,7 +1,7 @@
 """The fencing checker finds planted bugs and reports nothing about correct failovers.
 
-Fencing: once a new leader has taken over, the old leader acknowledges no append that the new
-leader's log lacks. All rows are about one partition of `__consumer_offsets`, OFFSETS_0.
+Fencing: once a new leader has taken over, the old leader acknowledges only appends that the new
+leader's log has. All rows are about one partition of `__consumer_offsets`, OFFSETS_0.
 
 - `rows.leads(1, "broker-0", leader_epoch=4, log_end=138)`: at 1 s broker-0 becomes leader in epoch
   4, with a log that ends at offset 138.

@@ -1,4 +1,4 @@
-"""The liveness checker finds groups that never recover, and excuses those that need not.
+"""The liveness checker finds groups that never recover, unless they need not recover.
 
 Times are seconds of the trace. Most traces heal all faults at 40 s. From then on the checker gives
 each group 60 s to become live: to be Stable, and to have a commit of each member acknowledged. A

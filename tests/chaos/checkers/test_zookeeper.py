@@ -161,7 +161,7 @@ def test_transaction_that_contradicts_the_existing_nodes_is_found(
 ) -> None:
     """ZK-45: a claim is exclusive as long as the holder's session lives.
 
-    So no server may apply the creation of a node that exists, or a write to one that does not.
+    So no server may apply the creation of an existing node, or a write to a missing node.
     """
     rows = opened()
     rows.apply_txn(S1, op, path, zxid=3)

@@ -54,7 +54,7 @@ def busy_members(fault: str, **fields: object) -> Experiment:
 
 @pytest.mark.parametrize("name", [FETCHED, SUCCESSOR])
 def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name: str) -> None:
-    """A crashed member does not close its consumer, so that the planted bug has no effect."""
+    """A crashed member does not close its consumer, so the planted bug has no effect."""
     rollout = busy_members("rollout", target="members(readers)", args={"start_up": "1s"})
     run = with_bug(name, rollout, seed=3)
     assert run.result is PlayResult.VIOLATED, run.reasons

@@ -404,10 +404,10 @@ def played(result: str, *checks: str) -> PlayedChild:
 def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
     sound_run: PlayedChild, mutated_run: PlayedChild, found_by: tuple[str, ...]
 ) -> None:
-    """A finding that the sound run has, too, does not count, nor does the result UNKNOWN.
+    """A checker finds the mutant if it has a finding, and had none in the sound run.
 
-    A different trace alone does not count either. LAB stands for a broken run, in which the lab
-    itself reports something.
+    The result UNKNOWN finds nothing, and a different trace alone finds nothing. LAB stands for a
+    broken run, in which the lab itself reports something.
     """
     play = mutant_play(7, sound_run, mutated_run, child_cpu_s=1.0)
 

@@ -129,7 +129,7 @@ def test_leadership_that_cannot_move_is_a_miss(
 
 @pytest.mark.parametrize("fault", [move("leader-of(orders-1)"), elect("all-topic-partitions")])
 def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) -> None:
-    """The injector knows this from the status, so that it does not wait for a timeout."""
+    """The injector reads this from the status, so it waits for no timeout."""
     run = Injecting(fault)
     run.runtime.controller = None
 

@@ -315,9 +315,9 @@ def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
 ) -> None:
     """With min.insync.replicas 1 a broker that is alone in the ISR acknowledges commits.
 
-    faults[0] cuts the broker off from the other brokers, so that it is soon alone in the ISR.
-    faults[1] is the loss of its machine, with its disk and the commits. With min.insync.replicas 2
-    the broker acknowledges no commit alone.
+    faults[0] cuts the broker off from the other brokers, so it is soon alone in the ISR. faults[1]
+    is the loss of its machine, with its disk and the commits. With min.insync.replicas 2 the broker
+    acknowledges no commit alone.
     """
     made = load_experiment(
         "machine_crash",

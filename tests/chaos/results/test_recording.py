@@ -175,7 +175,7 @@ def test_file_or_folder_in_the_way_begins_no_run(
 ) -> None:
     """A file is where a folder is needed, or a folder where the link `latest` is needed.
 
-    The test does not take permissions away, because root, who may run the tests, needs none.
+    Permissions are no obstacle for root, who may run the tests, so the test does not use them.
     """
     path = tmp_path / in_the_way
     if path.name == "latest":

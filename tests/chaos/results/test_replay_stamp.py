@@ -58,7 +58,7 @@ def test_code_version_is_equal_in_another_process_and_folder() -> None:
 def test_code_version_changes_with_the_text_and_the_name_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An edited, added or renamed file changes the version; a file that is no code does not."""
+    """An edited, added or renamed file of code changes the version; any other file does not."""
     folder = tmp_path / "somewhere"
     folder.mkdir()
     monkeypatch.setattr(replay_stamp, "_folder_of", lambda package: folder)

@@ -148,7 +148,7 @@ def test_path_without_a_run_is_reported(tmp_path: Path, content: str | None) -> 
 
 
 def test_replay_command_quotes_what_a_shell_would_split() -> None:
-    """Users paste the command into a shell, so that spaces and brackets are quoted."""
+    """Users paste the command into a shell, so spaces and brackets must be quoted."""
     command = run_command_line(
         "my experiment.yaml", runtime="virtual", seed=7, overrides=["faults[0].at=1s"]
     )

@@ -36,7 +36,7 @@ from tests.support.harness.fake_runtime import FakeRuntime
 S = 1_000_000
 """Microseconds of a second."""
 SAFETY = ("fencing", "durable_commits")
-"""Checks that find nothing wrong without rows of nodes, which the fake runtime does not have."""
+"""Checks without a finding if no node writes rows, as on the fake runtime."""
 
 
 class Run:

@@ -48,7 +48,7 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 SECOND_US = 1_000_000
 SAFETY = ("fencing", "durable_commits")
-"""Checks that find nothing wrong without rows of nodes, which the fake runtime does not have."""
+"""Checks without a finding if no node writes rows, as on the fake runtime."""
 # The fields of a status that the run itself does not know.
 IDENTITY = StatusAnswer(
     name="lab", run_directory="runs/lab/x", runtime="fake", pid=1, stage="", time_us=0

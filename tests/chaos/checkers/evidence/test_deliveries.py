@@ -290,7 +290,7 @@ def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
     """Kafka's commitAsync names its generation only when the lookup of the coordinator has ended.
 
     C0 begins the commit in generation 1 while it looks for its coordinator. The group rebalances
-    before the commit is sent, so that it names generation 2.
+    before the commit is sent, so the commit names generation 2.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)

@@ -217,7 +217,7 @@ def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], messa
     ],
 )
 def test_other_short_fault_is_no_warning(fault: dict[str, Any]) -> None:
-    """A person who gets needless warnings ignores the others too.
+    """A person who gets needless warnings ignores the other warnings, too.
 
     So only these short faults give a warning: a crash, power loss or pause of a broker, and a crash
     of a member.

@@ -248,7 +248,7 @@ def test_unwise_setting_is_one_warning_at_its_place(
     ],
 )
 def test_setting_that_harms_nothing_in_this_plan_is_no_warning(changes: dict[str, Any]) -> None:
-    """A person who gets needless warnings ignores the others too."""
+    """A person who gets needless warnings ignores the other warnings, too."""
     assert list(warnings(experiment(**changes))) == []
 
 

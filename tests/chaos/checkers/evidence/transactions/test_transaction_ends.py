@@ -376,7 +376,7 @@ def test_late_end_may_be_the_second_one_of_a_loaded_decision(
     """The first transaction is decided at 10 s, and ends in the group at 10.05 s.
 
     Then the transaction coordinator dies. The next one loads the decision and writes the marker
-    again. Kafka applies this marker, too. Here a load of the group delays the marker, so that it
+    again. Kafka applies this marker, too. Here a load of the group delays the marker, so the marker
     ends the second transaction.
     """
     rows = Rows()
@@ -523,8 +523,8 @@ def test_late_end_of_an_aborted_transaction_removes_offsets_of_the_next_one_too(
     """Both transactions have a pending offset when the end of the first one comes, at 10.5 s.
 
     Kafka removes both offsets. The end agrees with the decision on the first transaction, so the
-    end is not wrong. The commit of the second transaction is lost with it. There is no excuse
-    without a load between the first decision, at 10 s, and the end.
+    end is not wrong, but the commit of the second transaction is lost with it. Only a load between
+    the first decision, at 10 s, and the end excuses this loss.
     """
     rows = Rows()
     rows.assigned(1, "consumer-g-0")
@@ -554,8 +554,8 @@ def test_late_end_may_come_before_the_next_decision(
 ) -> None:
     """The end of an aborted transaction, at 11.2 s, removes an offset of the next one.
 
-    The next transaction is decided only after that, at 11.3 s. There is no excuse without a load
-    between the first decision, at 10 s, and the end. With `is_known_since_before`, broker-1, the
+    The next transaction is decided only after that, at 11.3 s. Only a load between the first
+    decision, at 10 s, and the end is an excuse. With `is_known_since_before`, broker-1, the
     coordinator before broker-0, had an offset of a still earlier transaction. The log that broker-0
     loaded had the marker of that earlier transaction.
     """
