@@ -1,6 +1,6 @@
 """Both runtimes allow, refuse and trace the same acts in the same states of a node.
 
-The runtimes are those of virtual time and of Ray. Ray has fake processes here. An act (a LifeAct)
+The runtimes are the virtual runtime and Ray's, which has fake processes here. An act (a LifeAct)
 starts, restarts, kills, stops, pauses or resumes a node. It is legal only in some states of the
 node. NODE is a broker that is up. LATE is a consumer that is not started yet.
 """

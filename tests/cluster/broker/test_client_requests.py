@@ -1,4 +1,4 @@
-"""Answers of brokers to requests that only clients send, and no broker.
+"""Answers of brokers to requests that clients send, and that brokers never send to each other.
 
 `lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0, and broker 1 is its
 next leader. `lab.client.call(0, request)` returns the answer of broker 0. A leader epoch is the
@@ -91,7 +91,7 @@ async def end_of_epoch(
 
 
 def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
-    """The record may be inside of a batch. If every record is older, the answer is -1, no error."""
+    """If every record is older than the time, the answer is -1, without an error."""
 
     async def story(lab: BrokerLab) -> None:
         for timestamp in (10, 20, 30):
@@ -138,6 +138,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         # Epochs 0 and 1 have one record each. No record has epoch 5.
         ends = [await end_of_epoch(lab, 1, epoch=epoch) for epoch in (0, 1, 5)]
         assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 1), (1, 2), (-1, -1)]
+        # Broker 2 is a follower.
         assert (await end_of_epoch(lab, 2, epoch=0)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     BrokerLab(broker_cluster()).run(story)
@@ -225,7 +226,7 @@ def test_creation_times_out_without_a_controller() -> None:
         answer = await lab.client.call(
             2,
             CreateTopicsRequest(topics=(CreatableTopic(name=CREATED),)),
-            timeout_us=100_000_000,
+            timeout_us=100_000_000,  # longer than the minute of the broker
         )
         assert isinstance(answer, CreateTopicsResponse)
         assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]

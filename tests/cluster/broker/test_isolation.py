@@ -8,7 +8,8 @@ between nodes back until it is withdrawn.
 - Broker NEW leads this partition after a shutdown of OLD.
 - Broker OTHER follows.
 
-Kafka's elections are in docs/kafka, BEHAVIOUR 6.2, coordinators that were replaced in 6.4.
+In docs/kafka, BEHAVIOUR 6.2 describes Kafka's elections, and BEHAVIOUR 6.4 describes coordinators
+that were replaced.
 """
 
 import msgspec

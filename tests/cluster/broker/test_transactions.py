@@ -1,8 +1,8 @@
 """Transactions over three brokers: markers, verification, and crashes of either coordinator.
 
 - `lab` is a cluster of three brokers in virtual time.
-- `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, and with it the
-  coordinator of what the partition stores.
+- `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That broker
+  becomes the coordinator of the groups or transactions in the partition.
 - TC is the broker with the transaction coordinator, GC the broker with the group's coordinator.
 - `tx` sends single requests of a producer. `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to the
   producer's transaction; `tx.end(TC)` commits the transaction.
@@ -60,7 +60,7 @@ def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: No
 
 
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
-    """Between processes every message is encoded. A run with `copy_messages` encodes them, too.
+    """Between processes every message is encoded. A run with `copy_messages` also encodes each one.
 
     This run must have the same trace as a run that encodes no message.
     """

@@ -1,8 +1,8 @@
 """The controller ends and returns: groups and data continue, as in KRaft (Kafka's controllers).
 
 The cluster has three brokers and a group of three members. A broker sends heartbeats to the
-controller every 2 s. After a session of 9 s without one it is fenced: the controller counts it as
-dead. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 6.2.
+controller every 2 s. A broker is fenced (counted as dead) after a session of 9 s without a
+heartbeat. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 6.2.
 """
 
 from collections.abc import Awaitable, Callable

@@ -181,7 +181,7 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
     assert led.isr == (1, 2)
     assert (followed.leader, followed.leader_epoch, followed.partition_epoch) == (1, 0, 1)
     assert followed.isr == (1, 2)
-    # Leader epoch 0 is that of the topic's creation, so the new leader has epoch 1.
+    # A topic is created with leader epoch 0, so the new leader has epoch 1.
     elected = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
     assert [(e.partition, e.peer) for e in elected] == [("orders-0", "broker-1")]
     assert elected[0].detail == {"isr": [1, 2], "reason": "broker fenced"}

@@ -138,7 +138,7 @@ def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
     lab.purposes = {
         ConnectionEnd(B, 1, is_client=True): "coordinator",
         ConnectionEnd(B, 2, is_client=True): "fetch",
-        # `b` has opened this connection. It has the same id as one that `a` has opened.
+        # `b` has opened this connection. A connection that `a` has opened has the same id.
         ConnectionEnd(B, 1, is_client=False): "fetch",
     }
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
@@ -327,7 +327,7 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
 def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() -> None:
     """The close drops the held frames of its connection in both directions.
 
-    Request 3 is sent before `a` knows of the close. The gate drops it, too.
+    Request 3 is sent before `a` knows of the close. The gate also drops this request.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])

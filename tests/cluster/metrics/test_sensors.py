@@ -1,8 +1,8 @@
 """Sensors: rates, maxima and averages of recent values, as Kafka computes them.
 
 - A SampledSensor keeps the values of two windows of 30 s each, as in Kafka's own metrics.
-- A Meter is that of the library Yammer, which Kafka's older metrics use. Its rates decay
-  exponentially, and change only at its ticks, every 5 s.
+- A Meter computes like a meter of the library Yammer, which Kafka's older metrics use. Its rates
+  decay exponentially, and change only at its ticks, every 5 s.
 - Times are arguments, in milliseconds: `Meter(1_000)` begins at 1 s.
 - `attributes("m", now_ms)` has the values of a meter under the names that JMX shows.
 """

@@ -208,7 +208,7 @@ def test_restart_on_ray_finds_batches_appended_before_the_kill(story: Story) -> 
 
 def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> None:
     """A client learns of a kill from its closed connection, long before any timeout."""
-    # The first kill is that of the broker, the second that of the consumer.
+    # The broker was killed first, and the consumer second.
     (killed_row, _) = rows_of(story.rows, TraceKind.NODE_KILLED, "driver")
     lost = [
         row

@@ -87,9 +87,9 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
     """A resumed node first acts on its old state, so a Kafka coordinator expires live members.
 
     1. A request arrives during the pause.
-    2. Four timers become due during the pause: at 2 ms that of a sleeping task, at 5 ms a plain
-       one, at 10 ms one that cancels the last timer, and at 20 ms the last timer.
-    3. At the resume the timers fire in this order, so the last one is cancelled before it fires.
+    2. Four timers become due during the pause. The timer of 2 ms wakes a sleeping task, the timer
+       of 5 ms writes into the story, and the timer of 10 ms cancels the timer of 20 ms.
+    3. At the resume the timers fire in this order, so the timer of 20 ms does not fire.
     """
 
     async def body(lab: Lab) -> None:

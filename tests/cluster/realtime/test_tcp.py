@@ -52,7 +52,7 @@ class Peer:
                 on_frame=self.on_frame,
                 on_peer_lost=self.on_lost,
                 on_refused=self.on_refused,
-                before_write=lambda: None,
+                before_write=lambda: None,  # there is no trace that must be flushed first
             ),
             nodes=lambda: ((NodeName(self.name), Incarnation(0)),),
             max_frame_bytes=self.max_frame_bytes,
@@ -130,6 +130,7 @@ async def raw_call(address: ProcessAddress, data: bytes) -> None:
     reader, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(data)
     async with asyncio.timeout(10):
+        # A connection that is closed with unread bytes is reset.
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""  # a listener sends nothing to a caller
     writer.close()
@@ -143,7 +144,7 @@ async def still_serves(pair: Pair) -> None:
 
 
 def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
-    """The order is that of `send`, also for frames that were sent before the link was open.
+    """Frames arrive in the order in which they were sent, also those sent before the link was open.
 
     At some frames `sleep(0)` lets the event loop go on with the dialing.
     """

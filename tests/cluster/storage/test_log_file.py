@@ -3,8 +3,8 @@
 - A log file is a sequence of frames, one for each batch. A frame is the length of its payload and a
   CRC (checksum), with 4 bytes each, and the payload.
 - `parse_log` reads frames up to the first one that is not valid.
-- Its result has the batches, `positions` (the byte at which each frame begins, and at last the byte
-  at which the last frame ends) and `end` (the same last byte).
+- Its result has the batches, `positions` and `end`. `positions` has the byte at which each frame
+  begins and, as its last item, the byte at which the last frame ends. `end` is this last item.
 """
 
 import struct

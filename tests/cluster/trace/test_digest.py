@@ -27,7 +27,7 @@ def trail_of(times_us: list[int], *, other_at: int | None = None) -> str:
 
 
 def test_trail_has_one_mark_for_each_full_second() -> None:
-    """If a second has no rows, its mark is that of the second before."""
+    """If a second has no rows, its mark equals the mark of the second before."""
     step, *marks = trail_of([0, SECOND // 2, SECOND, 3 * SECOND]).split()
 
     assert step == "1s"
@@ -38,7 +38,7 @@ def test_trail_has_one_mark_for_each_full_second() -> None:
 
 
 def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
-    """After marks were dropped, each remaining mark is still that of all rows before its time."""
+    """After marks were dropped, each remaining mark still follows from all rows before its time."""
     long = trail_of([index * SECOND for index in range(200)])
     step, *marks = long.split()
 

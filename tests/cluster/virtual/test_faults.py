@@ -274,7 +274,7 @@ class HasALastWord(FakeBroker):
 def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
     """A node that reports the end of its shutdown may still write rows in the same callback.
 
-    The process of a real node ends after that callback, too.
+    The process of a real node also ends only after that callback.
     """
     run = Run(broker=HasALastWord)
 

@@ -1,8 +1,8 @@
 """Three hosts that send requests to one another, under random faults.
 
 - A host gives a node its clock and network. A frame is one message on a connection.
-- The faults are those of a run: link rules, pauses, crashes, resets of connections. One more exists
-  only on real machines: the two ends of a link get their rules at different times.
+- The faults are link rules, pauses, crashes and resets of connections, as in a run. One more fault
+  exists only on real machines: the two ends of a link get their rules at different times.
 - A link rule selects frames between nodes. A cut or a clog holds them back, and a slow link delays
   them.
 - A host has a gate for the frames that its rules hold back, and a backlog for the frames that

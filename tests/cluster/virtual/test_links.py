@@ -2,8 +2,8 @@
 
 A host gives a node its clock, network and disk. A frame is one message on a connection: an open, an
 opened (the answer to an open), a request, a response, a close or a reset. A rule holds back, slows
-or loses frames between two hosts: a cut holds them until the healing, and so does a clog. Unlike
-after a cut, after a clog also frames of a closed connection are delivered.
+or loses frames between two hosts. A cut and a clog hold frames until the healing. After a clog also
+the frames of a closed connection are delivered; after a cut only the close is delivered.
 
 A frame takes LATENCY_US in each direction, so `run_for(2 * LATENCY_US)` is a round trip. The server
 answers each heartbeat without delay, except those of `parked_groups`, which wait for `release()`. A
@@ -184,7 +184,7 @@ def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
     opening = client.connect()
     lab.run_for(5 * LATENCY_US)
     assert world.server.served_groups == ["a"]
-    # The cut holds the answer back, and the OpenedFrame of the new connection, too.
+    # The cut holds back the answer and the OpenedFrame of the new connection.
     assert client.outcomes == []
     assert not opening.is_open
 
@@ -334,7 +334,7 @@ def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
 
 
 def test_a_rule_for_a_purpose_spares_other_connections() -> None:
-    """The purpose is what a connection is used for. The server's end knows it, too."""
+    """The purpose is what a connection is used for. Both ends of a connection know the purpose."""
     world = World()
     lab, client = world.lab, world.client
     fetch = client.connect("fetch")

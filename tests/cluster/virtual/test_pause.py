@@ -266,7 +266,7 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
     calls = Calls(lab, client)
     calls.send("p")
     lab.run_for(4 * LATENCY_US)
-    # The timer that answers "p" becomes due during the pause, in which the rules change, too.
+    # During the pause the timer that answers "p" becomes due, and the rules change.
     server.host.after(10, server.release)
     server.host.pause()
     lab.set_rules(rule(Cut(), sources=(SERVER,), destinations=(CLIENT,)))

@@ -457,7 +457,7 @@ def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
 
 
 def test_message_tracing_does_not_change_a_run() -> None:
-    """A seed that has failed without message tracing must fail with it, too."""
+    """A seed that fails without message tracing must also fail with message tracing."""
 
     def appends(*, trace_messages: bool) -> list[tuple[int, str]]:
         run = Run(trace_messages=trace_messages)

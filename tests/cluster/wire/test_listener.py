@@ -375,7 +375,7 @@ def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
 
     cluster = ListeningCluster(tmp_path)
     cluster.play(story)
-    assert len(cluster.requests(Api.API_VERSIONS)) == 2  # those of the two clients that asked
+    assert len(cluster.requests(Api.API_VERSIONS)) == 2  # one request of each client that asked
 
 
 def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_port(
@@ -487,7 +487,7 @@ def test_any_bytes_leave_the_broker_serving(
             + body
         ),
         st.sampled_from([api.value for api in OFFERED]),
-        st.integers(0, 12),
+        st.integers(0, 12),  # the versions; the newest one that is offered is 11
         st.binary(max_size=200),
     )
     pieces = data.draw(st.lists(st.binary(max_size=100) | framed, min_size=40, max_size=40))

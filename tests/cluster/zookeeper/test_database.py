@@ -165,7 +165,7 @@ def test_transaction_is_applied_once_and_in_order() -> None:
     """All writes have one total order, the zxid: a zxid is never applied twice (ZK-01)."""
     writer = Writer()
     writer.session()
-    writer.zxid -= 1  # the next write then has the zxid of the one before
+    writer.zxid -= 1  # the next write gets the zxid of the last write again
 
     with pytest.raises(SimulationError):
         writer.write(ConnectRequest(timeout_ms=6_000))

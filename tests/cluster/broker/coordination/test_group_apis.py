@@ -50,6 +50,7 @@ def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
         assert (started.offset, started.leader_epoch) == (0, 0)
         assert (completed.offset, completed.error) == (0, "NONE")
         assert started.correlation_id == completed.correlation_id
+        # `epoch_start_offset` is the offset at which the leader epoch begins.
         assert started.detail == '{"epoch_start_offset":0,"records":1}'
         # The coordinator is broker 2, the first replica of partition 2.
         assert completed.detail == '{"epoch_start_offset":0,"isr":[2,0,1],"records":1}'

@@ -41,7 +41,7 @@ def append(partition: Partition) -> int:
 
 
 def follower_has(partition: Partition, offset: int) -> None:
-    """Let the follower fetch from `offset`; so the leader learns that it has the records before."""
+    """Fetch as the follower, which shows the leader that it has all records before `offset`."""
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset),
         replica_id=FOLLOWER,
@@ -109,7 +109,7 @@ def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
 
 
 def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
-    """A timer that is not set may be cancelled, too."""
+    """The cancellation of a timer that is not set has no effect."""
     lab = HostLab()
     fired: list[str] = []
     timers = KeyedTimers(lab.host("a"), fired.append)

@@ -62,7 +62,7 @@ class LossyCluster:
         ]
         for broker in self.brokers:
             broker.start()
-        self.lab.run_for(2_000_000)
+        self.lab.run_for(2_000_000)  # the brokers register, and the topics are created
 
     def isr(self) -> tuple[int, ...]:
         """Return the ISR of orders-0 as the controller has it."""
@@ -221,7 +221,7 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
-    # Each of the two partitions gets a record, so that broker 2 lags in both.
+    # Both partitions get a record at the same time, so that broker 2 lags in both.
     cluster.produce(seconds=0)
     cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
     messages = [

@@ -222,7 +222,8 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         await commit(lab, 60)
         await lab.seconds(3)  # the cleaner runs three times
         name = broker_name(OTHER)
-        assert first_dirty(lab, OTHER) > 15  # a segment has more than 15 commits: one is clean
+        # At least one segment is clean. A segment has more than 15 commits.
+        assert first_dirty(lab, OTHER) > 15
 
         cleanings_before = len(lab.events(TraceKind.LOG_CLEANED, name))
         await lab.kill(OTHER)
@@ -261,7 +262,7 @@ def test_end_that_a_follower_truncates_is_dirty_again() -> None:
     """A follower that truncates its log must lower its first dirty offset with it.
 
     1. The last in-sync replica, the leader, loses cleaned records and restarts.
-    2. A follower restarts, and removes these records, too.
+    2. A follower restarts, and also removes these records.
     3. From then on its checkpoint has the new end. A later run of the cleaner would be too late,
        because the log may then be longer again.
     """
@@ -289,7 +290,7 @@ def test_end_that_a_follower_truncates_is_dirty_again() -> None:
 def test_preloaded_log_is_cleaned_like_any_other() -> None:
     """Of 20,000 commits with 1,000 keys, fewer than a quarter remain to be loaded.
 
-    The keys are those of 20 groups with 50 partitions each.
+    There are 20 groups, which commit 50 partitions each.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=20_000)
     config = msgspec.structs.replace(

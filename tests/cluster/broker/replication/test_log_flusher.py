@@ -79,7 +79,7 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
 
 
 def test_system_writes_back_the_whole_file() -> None:
-    """The age of a file is that of its first dirty page. Newer pages are written back with it.
+    """A file is as old as its first dirty page. Its newer pages are written back together with it.
 
     One record is appended each second. The write-back at 35 s includes all records so far, also the
     youngest.

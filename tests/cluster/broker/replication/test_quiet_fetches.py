@@ -1,4 +1,4 @@
-"""A leader that skips quiet partitions answers and counts as one that reads all partitions.
+"""A leader that skips quiet partitions has the same answers and effects as one that reads them all.
 
 - A partition is quiet for a follower if the follower's last Fetch found nothing new in it, and if
   nothing has changed since.
@@ -159,7 +159,7 @@ class Follower:
         """Return a Fetch from the ends of the follower's logs.
 
         If no position has changed since the last Fetch, the request has the same FetchTopic object.
-        A real follower's has, too: QuietFetches first compares objects, and only then their values.
+        A real follower also sends the same object. QuietFetches compares objects before values.
         """
         positions = []
         for index, end in self.ends.items():

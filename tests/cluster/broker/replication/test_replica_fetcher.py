@@ -120,10 +120,7 @@ class Lab:
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """Return a lab.
-
-    At the end of the test its fetchers, which never end by themselves, are ended.
-    """
+    """Return a lab, and end its fetchers after the test, because they never end by themselves."""
     lab = Lab()
     yield lab
     for host in lab.hosts.hosts:
@@ -142,7 +139,7 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab.start_source()
     lab.not_led = (0,)
     lab.follow(0)
-    lab.run_for(300 * MS)
+    lab.run_for(300 * MS)  # less than the backoff
     assert [indexes for _, indexes in lab.fetches] == [(0,)]
 
     lab.follow(1)

@@ -33,7 +33,7 @@ P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
 def admin_of(
     lab: BrokerLab, timeout_ms: int = 15_000, broker: BrokerId | None = None
 ) -> AdminClient:
-    """Return an administrator. A `with` block closes its connections at its end."""
+    """Return an administrator for a `with` block, which closes the connections at its end."""
     return AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=timeout_ms, broker=broker)
 
 
@@ -122,7 +122,7 @@ def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() 
 def test_described_group_has_coordinator_protocol_and_assignments() -> None:
     """The administrator decodes the members' assignments, which arrive as bytes.
 
-    Kafka does so in DescribeConsumerGroupsHandler, a class of its AdminClient.
+    In Kafka's AdminClient the class DescribeConsumerGroupsHandler decodes them.
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:

@@ -32,7 +32,7 @@ def partitions(topic: str, *indexes: int) -> tuple[TopicPartition, ...]:
 def test_range_with_uneven_partitions_gives_the_first_members_one_more() -> None:
     """Each member gets consecutive partitions. Of 7, the 3 members get 3, 2 and 2.
 
-    The order is that of the member ids.
+    The members are ordered by their ids.
     """
     assigned = RANGE.assign({"t": 7}, (member("c", "t"), member("a", "t"), member("b", "t")))
     assert assigned == {

@@ -168,7 +168,7 @@ def test_killed_coordinator_causes_no_rebalance(kill: Story) -> None:
 
 
 def test_no_acknowledged_commit_is_lost_with_the_coordinator(kill: Story) -> None:
-    """Each partition's committed offset is that of its newest acknowledged commit, or later."""
+    """The committed offset of a partition is not lower than its last acknowledged commit."""
     acknowledged: dict[str, int] = {}
     for row in kill.rows:
         if row.kind == "offsets_committed" and row.partition is not None:

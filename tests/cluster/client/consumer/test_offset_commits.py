@@ -89,7 +89,7 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
 
 
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
-    """The application sends the next commit only after the answer to the one before.
+    """The application sends its next commit only after the answer to its last commit.
 
     The application of the measured cluster did the same (docs/kafka/MEASURED_FAILOVER.md, set-up).
     """

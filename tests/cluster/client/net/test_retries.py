@@ -25,6 +25,7 @@ def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
         assert min(delays) >= wait_us * 8 // 10
         assert max(delays) <= min(wait_us * 12 // 10, 1_000_000)
         assert len(set(delays)) > 50  # most of 200 drawn waits are different
+    # After 70 failures the doubled wait would be far above the maximum.
     late = [backoff.delay_us(70) for _ in range(200)]
     assert 800_000 <= min(late) < 1_000_000
     assert max(late) == 1_000_000

@@ -94,7 +94,7 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
     """
     lab = GroupLab(
         members=members,
-        partitions=partitions // topics,
+        partitions=partitions // topics,  # this argument counts the partitions of each topic
         late_from=members - 1,
         topics=topics,
         brokers=brokers,
@@ -180,7 +180,7 @@ def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
     requests = lab.requests(lab.change_began_us)
     undone = sum(share - attempt["conflicts"] for attempt in failed)
     assert requests["Delete"] == p + undone  # each partition is released once, claims are undone
-    # The creates are a registration, the claims of all shares, and those of failed attempts.
+    # The creates are a registration, the claims of all shares, and the claims of failed attempts.
     assert requests["Create"] >= 1 + p + share * len(failed)
 
 
@@ -517,6 +517,7 @@ def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
     auto-commit goes on with the partitions in the registry until the release is complete. Here the
     release hangs for 4 s.
     """
+    # Commits go to Kafka, because the clog also holds back all later requests to ZooKeeper.
     config = ZooKeeperConsumerConfig(
         auto_commit_interval_ms=1_000, offsets_storage="kafka", dual_commit_enabled=False
     )

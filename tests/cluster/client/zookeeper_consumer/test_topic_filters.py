@@ -83,11 +83,11 @@ def test_members_with_a_filter_read_the_matching_topics(
 
 
 def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registration() -> None:
-    """Standing watches: C x (2 + T), and two on `/brokers/topics` of each member, as on `ids`.
+    """Each member of a group with a filter has two more watches, both on `/brokers/topics`.
 
-    C is the number of members, T the number of topics. In an attempt a member reads its own
-    registration twice, and that of each member once. Each of these 2 + C times it also reads the
-    list of all topics.
+    Without a filter a group has C x (2 + T) watches. C is the number of members, T the number of
+    topics. In an attempt a member reads its own registration twice, and the registration of each
+    member once. Each of these 2 + C times it also reads the list of all topics.
     """
     members = 3
 
