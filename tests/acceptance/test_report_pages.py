@@ -340,6 +340,7 @@ def test_print_is_on_white_without_fixed_elements(shelf: Shelf) -> None:
         )
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert stuck == []
+        # Red, green and blue of white are 255 each.
         assert min(map(int, re.findall(r"\d+", ground)[:3])) > 240
         for figure in page.locator("figure.chart").all():
             expect(figure).to_be_visible()

@@ -535,7 +535,7 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
 
     The commit is of day 0, the group is emptied on day 5, and the retention is one day, so the
     offset expires on day 6. A group that rebalances keeps the offset at any age. A Stable group
-    does so while a member subscribes to the topic, as member b does here.
+    keeps the offset while a member subscribes to the topic. Here member b subscribes to it.
 
     GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
     """

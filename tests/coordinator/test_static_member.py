@@ -54,5 +54,5 @@ def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> Non
     body = join_group(instance="F", offers=PS, session_timeout_ms=SESSION_MS)
     with pytest.raises(UnknownServerError, match=rf"{GROUP} .* F$"):
         handle_join_group(turn, shard, RequestId(99), body, envelope(body))
-    # The same request through the coordinator.
+    # The answer of the coordinator to such a request has only the error code.
     assert h.join_response(h.add(instance="F")) == refused(ErrorCode.UNKNOWN_SERVER_ERROR, "")

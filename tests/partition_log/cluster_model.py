@@ -82,7 +82,7 @@ class ClusterModel:
     # -- brokers --
 
     def append(self, broker_id: BrokerId) -> None:
-        """Append a record with acks=all. A broker that is no leader by its metadata refuses it."""
+        """Append a record with acks=all, if the broker leads according to its own metadata."""
         broker = self.brokers.get(broker_id)  # None for NO_BROKER
         if broker is None or broker.partition is None:
             return
@@ -329,7 +329,7 @@ class ClusterModel:
             disk = self.brokers[member].disk
             for offset, batch in self.acknowledged.items():
                 # Each batch has one record here, so the index of a batch is its offset. The
-                # replicas share batch objects, so `is` finds an equal batch of another append.
+                # replicas share batch objects, so `is` notices an equal batch of another append.
                 if offset >= len(disk) or disk.batch(offset) is not batch:
                     raise InvariantViolation(
                         "acknowledged records are in every log of the ISR",

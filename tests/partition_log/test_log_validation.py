@@ -222,7 +222,7 @@ def test_size_is_checked_before_the_records_are_read() -> None:
 
 
 def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
-    """A RecordBatch repeats the flags of its Kafka header's `attributes`, so the two must agree."""
+    """A RecordBatch repeats flags of its KafkaHeader (`attributes`), so the two must agree."""
     for changed in (
         replace(PLAIN, is_control=True),
         replace(PLAIN, is_transactional=True),

@@ -173,7 +173,7 @@ def test_join_of_the_leader_in_stable_rebalances() -> None:
     assert h.join_response(leader).generation_id == 2
     assert h.join_response(follower).generation_id == 2
     started = h.events(TraceKind.REBALANCE_STARTED)[-1]
-    # A rebalance starts in the generation before its own.
+    # The event of a rebalance's start has the generation that ends with it.
     assert (started.member, started.generation) == (ids[0], 1)
     assert started.cause is RebalanceCause.REJOIN
     assert started.detail == {"client_reason": "new partitions"}

@@ -2,8 +2,8 @@
 
 A broker that becomes the leader of an offsets partition (a partition of `__consumer_offsets`) loads
 the partition: it reads the groups into memory. A broker that no longer leads the partition unloads
-it: it drops the groups. The leader epoch counts the partition's leaders. A parked request waits for
-its answer.
+it, and so drops the groups. The leader epoch counts the partition's leaders. A parked request waits
+for its answer.
 
 - `h` is a CoordinatorHarness: a coordinator that has loaded partition 0 in leader epoch 0, unless
   `owned=()`.

@@ -55,7 +55,7 @@ def everything() -> Tally:
     Seeds 0 to 4 pass (seed 4 with an excuse), 5 to 7 break promises, 8 is unknown, 9 breaks the
     tool, 10 ends its worker. Seeds 0 and 1 are played again, and 1 then has another result.
     """
-    tally = Tally(100)
+    tally = Tally(100)  # 100 % of the played seeds are to be played again
     runs = (
         *map(passed, range(4)),
         PlayedRun(seed=4, result=PlayResult.PASS, excused={"liveness: all members are dead": 2}),
@@ -216,6 +216,7 @@ def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage(
     rare = msgspec.structs.replace(passed(200), marks=(max(mark, other),), lineage=(12, 200))
     with_finding = msgspec.structs.replace(violated(201), lineage=(12, 200, 201))
     record = PlayedSeeds(worker="here:1", busy_s=2.0, runs=(*common, rare, with_finding))
+    # No seed is played a second time; a quarter of the seeds are mutated.
     tally, guidance = Tally(0), Guidance(0.25)
     tally.take(record)
     guidance.take(record)
