@@ -1,10 +1,12 @@
 """BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
-It also makes the checks of Kafka's API layer, which come before the coordinator's own checks. The
-host is the broker's only way to the outside. It delivers requests, and its `reply` takes the
-answers, at once or later. An envelope is a request with its version, client id and listener. The
-cache is the broker's copy of the metadata. A static member is a group member with a configured
-`group.instance.id`.
+It also makes the checks of Kafka's API layer, which come before the coordinator's own checks.
+
+- The host is the broker's only way to the outside. It delivers requests, and its `reply` takes the
+  answers, at once or later.
+- An envelope is a request with its version, client id and listener.
+- The cache is the broker's copy of the metadata.
+- A static member is a group member with a configured `group.instance.id`.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 
@@ -173,8 +175,8 @@ class BrokerApi:
             case OffsetDeleteRequest() as request:
                 self._offset_delete(request_id, envelope, request)
             case ConsumerGroupHeartbeatRequest():
-                # As with Kafka 3.9's default: group.coordinator.rebalance.protocols is `classic`
-                # alone.
+                # Kafka 3.9 answers so by default: group.coordinator.rebalance.protocols then has
+                # only `classic`, and this API belongs to the protocol `consumer`.
                 self._host.reply(
                     request_id,
                     ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION),
@@ -214,10 +216,10 @@ class BrokerApi:
                 _refuse_other_world(other)
 
     def check_invariants(self) -> None:
-        """Check that each unanswered request waits in the part that will answer it.
+        """Check that each unanswered request waits in one of the parts that answer later.
 
-        Other requests are answered as soon as they come. GroupCoordination checks the requests
-        about groups.
+        All other parts answer their requests as soon as they come. Requests about groups are left
+        out here (`elsewhere`), because GroupCoordination checks them.
         Raises: InvariantViolation.
         """
         check_unanswered(
@@ -290,8 +292,8 @@ class BrokerApi:
         In contrast to a commit, a request without any partition is answered here, too.
         """
         known, unknown = without_unknown(request, self._cache.contains)
-        # If all partitions exist, `known` is the request itself, and `unknown` is empty. Its topics
-        # may have no partitions.
+        # The request may name topics without any partition. Then `known` has these topics, although
+        # there is nothing to delete.
         if any(topic.partitions for topic in known.topics):
             self._coordination.handle(request_id, _with_body(envelope, known), unknown)
         else:

@@ -61,6 +61,7 @@ class BrokerNode:
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: BrokerSpec) -> None:
+        # An unsupported codec must fail here, and not at the first append to `__consumer_offsets`.
         require_codec(cluster.broker_config.offsets_topic_compression_codec)
         self._host = host
         self._cluster = cluster
@@ -155,8 +156,9 @@ class BrokerNode:
         """Recover the disk, register with the controller, and pull metadata."""
         host = self._host
         report_recoveries(host)
-        # Before the start of the replicas, which read the logs. Later incarnations find the
-        # preloaded records on the disk.
+        # `preload` writes the records that the cluster has from the beginning. It does so before
+        # the replicas start, because they read the logs. Later incarnations find the records on the
+        # disk.
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
@@ -182,7 +184,8 @@ class BrokerNode:
             raise SimulationError(f"{self._host.name} is shutting down already")
         self._on_stopped = on_done
         self._host.log("controlled shutdown begins")
-        # The replicas must know of the shutdown before the heartbeat that asks for it:
+        # The replicas must know of the shutdown before the heartbeat that asks for it is sent. The
+        # events come in this order:
         # 1. The heartbeat reaches the controller, which removes this broker from the ISRs.
         # 2. This broker reads the removals in its metadata.
         # 3. The replicas stop following, because the controller would not readmit this broker.
@@ -209,7 +212,7 @@ class BrokerNode:
             )
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check all invariants between two events; `thoroughly` reads every log, too.
+        """Check all invariants between two events. If `thoroughly`, the checks also read every log.
 
         Raises: InvariantViolation.
         """
@@ -285,5 +288,5 @@ class BrokerNode:
 
 
 def _num_partitions(cluster: ClusterSpec, topic: str, default: int) -> int:
-    """Return the number of partitions that the spec gives `topic`, or `default`."""
+    """Return the number of partitions of `topic` in `cluster`; `default` if it lacks the topic."""
     return next((each.partitions for each in cluster.topics if each.name == topic), default)

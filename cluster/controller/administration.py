@@ -1,4 +1,4 @@
-"""Administrators' requests to the controller: preferred elections, reordered replicas.
+"""Administrators' requests to the controller: ElectLeaders and AlterPartitionReassignments.
 
 The image is the present metadata: brokers, topics and partitions. A Decision has the response, and
 the records that change the image. The functions here change nothing: their caller writes the
@@ -32,10 +32,10 @@ from protocol.records.metadata import PartitionChangeRecord
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest
 ) -> Decision[ElectLeadersResponse]:
-    """Elect the preferred leader of each partition that `request` names; None means all.
+    """Elect the preferred leader of each partition that `request` names.
 
-    The preferred leader is the first replica of a partition's assignment.
-    Errors, by partition:
+    If its `topic_partitions` is None, the request names all partitions. The preferred leader is the
+    first replica of a partition's assignment. Errors, by partition:
     - UNKNOWN_TOPIC_OR_PARTITION.
     - ELECTION_NOT_NEEDED if the preferred replica leads already. Such partitions are left out of
       the answer if all partitions were requested.
@@ -46,6 +46,7 @@ def elect_leaders(
         return Decision(ElectLeadersResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     if request.election_type != ElectionType.PREFERRED:
         return Decision(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
+    # The response is replaced at the end, when the results are known.
     decision = Decision(ElectLeadersResponse(), reason=PREFERRED_LEADER_REQUESTED)
     all_requested = request.topic_partitions is None
     topics = request.topic_partitions
@@ -69,7 +70,7 @@ def elect_leaders(
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Give each partition the replicas that `request` names; each is decided separately.
+    """Give each partition the replicas that `request` names, or refuse this for the partition.
 
     If only the order of the replicas changes, the new order is in force immediately. The leader,
     the leader epoch (the count of the partition's elections) and the ISR stay.
@@ -79,6 +80,7 @@ def alter_partition_reassignments(
     - NO_REASSIGNMENT_IN_PROGRESS for replicas None, which cancels a reassignment.
     DEVIATION: a change of the set of replicas is refused, with UNSUPPORTED_VERSION.
     """
+    # The response is replaced at the end, when the results are known.
     decision = Decision(AlterPartitionReassignmentsResponse())
     topics = []
     for topic in request.topics:
@@ -121,6 +123,7 @@ def _elect(
     if partition.leader == partition.replicas[0]:
         return ErrorCode.ELECTION_NOT_NEEDED
     record = elect_preferred_leader(name, partition, is_acceptable_leader=image.is_active)
+    # The preferred replica does not lead, so None means that it is not in the ISR or not active.
     if record is None:
         return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     decision.records.append(record)
@@ -143,7 +146,7 @@ def _check_reassignment(
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is in progress"
     if not replicas:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment is empty"
-    if len(dict.fromkeys(replicas)) != len(replicas):
+    if len(dict.fromkeys(replicas)) != len(replicas):  # the dict has each broker once
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment names a broker twice"
     unknown = [replica for replica in replicas if BrokerId(replica) not in image.brokers]
     if unknown:

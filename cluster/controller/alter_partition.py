@@ -35,6 +35,7 @@ def alter_partition(
     broker = image.brokers.get(BrokerId(request.broker_id))
     if broker is None or broker.broker_epoch != request.broker_epoch:
         return Decision(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    # The response is replaced at the end, when the results are known.
     decision = Decision(AlterPartitionResponse(), reason="altered by the leader")
     topics = []
     for topic in request.topics:
@@ -90,7 +91,8 @@ def _check(
         data.leader_epoch > partition.leader_epoch
         or data.partition_epoch > partition.partition_epoch
     ):
-        # The leader has seen newer metadata than this controller, so another controller is active.
+        # Only a controller makes new epochs. So the leader has metadata of another, newer
+        # controller.
         return ErrorCode.NOT_CONTROLLER
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -102,7 +104,7 @@ def _check(
     new_isr = [BrokerId(state.broker_id) for state in data.new_isr_with_epochs]
     is_valid_isr = (
         leader_id in new_isr
-        and len(new_isr) == len(dict.fromkeys(new_isr))
+        and len(new_isr) == len(dict.fromkeys(new_isr))  # the dict has each broker once
         and all(member in partition.replicas for member in new_isr)
     )
     if not is_valid_isr:

@@ -4,8 +4,8 @@ BrokerControl decides from the metadata image (the controller's copy of the clus
 from the times of heartbeats. It returns a Decision: the response, and the records whose replay
 changes the image. BrokerControl itself changes only the sessions in BrokerLiveness.
 
-- Fenced broker: it is registered, but may lead no partition. It is in no ISR (in-sync replicas of a
-  partition), except as the last member.
+- Fenced broker: it is registered, but may lead no partition. It is removed from every ISR (the
+  in-sync replicas of a partition) in which it is not the last member.
 - Active broker: neither fenced nor in a controlled shutdown (in which it stops in an orderly way).
 - Session: the time in which an unfenced broker must send its next heartbeat. It begins anew with
   each heartbeat.
@@ -132,6 +132,7 @@ class BrokerControl:
                 case BrokerControlState.SHUTDOWN_NOW if not broker.fenced:
                     self._fence(broker, decision, now_us, reason=FencingCause.CONTROLLED_SHUTDOWN)
                 case BrokerControlState.SHUTDOWN_NOW:
+                    # The broker was fenced before it asked to shut down.
                     pass  # DEVIATION: Kafka writes another record that the broker is fenced.
 
         # A fenced broker has no session. A broker that is unfenced now gets its session here.
@@ -199,8 +200,8 @@ class BrokerControl:
 
         Source: Kafka ReplicationControlManager.handleBrokerInControlledShutdown.
         """
-        # The metadata may have the shutdown already. Then the controller has restarted since, and
-        # only the session has forgotten the shutdown.
+        # The metadata may have the shutdown already. This happens if the controller has restarted
+        # during the shutdown, because a restart loses the sessions, but not the metadata.
         if not broker.in_controlled_shutdown:
             decision.records.append(
                 BrokerRegistrationChangeRecord(

@@ -27,6 +27,8 @@ It is below every offset, so controlled shutdowns of other brokers wait for this
 class BrokerControlState(Enum):
     """States of a broker; the state determines the answer to its heartbeats.
 
+    FENCED: the broker may not lead.
+    UNFENCED: the broker may lead.
     CONTROLLED_SHUTDOWN: the broker has asked to stop, and its leaderships move away.
     SHUTDOWN_NOW: the broker may stop.
     """
@@ -69,7 +71,10 @@ class BrokerLiveness:
     def touch(
         self, broker_id: BrokerId, now_us: int, metadata_offset: int = UNKNOWN_METADATA_OFFSET
     ) -> None:
-        """Restart the broker's session at a heartbeat that reports `metadata_offset`."""
+        """Restart the broker's session at a heartbeat that reports `metadata_offset`.
+
+        A controller that starts gives sessions without a heartbeat, and so without this offset.
+        """
         session = self._sessions.get(broker_id)
         if session is None:
             self._sessions[broker_id] = _Session(now_us, metadata_offset)
@@ -157,8 +162,9 @@ class BrokerLiveness:
         Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """
         session = self._sessions.get(broker.broker_id)
-        # Only the session counts, not `in_controlled_shutdown` of the metadata. After a restart of
-        # the controller the session is lost, and the shutdown begins again.
+        # The session decides about CONTROLLED_SHUTDOWN, not `in_controlled_shutdown` of the
+        # metadata. After a restart of the controller the session is lost, and the shutdown begins
+        # again.
         if session is not None and session.shutdown_offset is not None:
             current = BrokerControlState.CONTROLLED_SHUTDOWN
         elif broker.fenced:

@@ -18,6 +18,7 @@ from protocol.trace import TraceEvent, TraceKind
 COUNTED_CONTROLLER_EVENTS = frozenset(
     {TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED}
 )
+"""Kinds of trace events that `observe` counts."""
 
 
 class ControllerMetrics:

@@ -71,7 +71,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=AnyResponse)
 
 FENCE_TIMER = "maybe-fence-replicas"
-"""Timer for the end of the session that ends first."""
+"""Key of the timer for the end of the session that ends first. Both keys are Kafka's names."""
 BALANCE_TIMER = "maybe-balance-partition-leaders"
 """Timer of the periodic elections of preferred leaders."""
 
@@ -150,8 +150,8 @@ class ControllerCore:
                 heartbeat = self._brokers.heartbeat(request, now_us)
                 self._carry_out(request_id, heartbeat, result)
                 if heartbeat.records:
-                    # The heartbeat may have unfenced the last broker that the topics of the
-                    # cluster's spec waited for.
+                    # The topics of the cluster's spec are created once all its brokers are
+                    # unfenced. This heartbeat may have unfenced the last of them.
                     self._create_topics(result)
             case BrokerRegistrationRequest() as request:
                 self._carry_out(request_id, self._brokers.register(request, now_us), result)
@@ -229,7 +229,10 @@ class ControllerCore:
     # -- decisions without a request --
 
     def _create_topics(self, result: Result) -> None:
-        """Create the missing topics of the cluster's spec, once all its brokers are active."""
+        """Create the missing topics of the cluster's spec, once all its brokers are active.
+
+        Until then, and if no topic is missing, there are no records and nothing is written.
+        """
         records = create_missing_topics(self.image, self._cluster.topics, self._cluster.brokers)
         self._write(Decision(None, records=records, reason="topic created"), result)
 
@@ -263,7 +266,8 @@ class ControllerCore:
                 leader_epoch=self.controller_epoch,
             )
             self._log.flush()
-        # In the trace, a cause (such as a fenced broker) precedes its effects (new leaders).
+        # These events come before those of the replay: in the trace, a cause (such as a fenced
+        # broker) precedes its effects (new leaders).
         result.trace.extend(decision.trace)
         for record in decision.records:
             self._replay(record, decision.reason, result)

@@ -14,7 +14,8 @@ class Decision(Generic[T]):
     """Records for the metadata log, written as one batch, and the response to send after that.
 
     The metadata log has every change of the cluster; its replay changes the controller's metadata.
-    `reason` explains in the trace why leaders and ISRs changed. Source: Kafka `ControllerResult`.
+    `reason` explains in the trace why leaders and ISRs changed. `trace` has further events for the
+    trace, such as a fenced broker. Source: Kafka `ControllerResult`.
     """
 
     response: T

@@ -2,7 +2,8 @@
 
 The high watermark is the offset below which a majority of controllers has the records. There is a
 single controller here, so the high watermark is the log end. The brokers that fetch the log are
-observers: they never advance the high watermark. A position is the fetch offset of a request.
+observers: they never advance the high watermark. A position is the part of a request about one
+partition, mainly its fetch offset.
 Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll).
 DEVIATION: no divergence check, because the log of a single controller is never truncated.
 """

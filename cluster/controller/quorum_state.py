@@ -12,12 +12,13 @@ from partition_log.storage import Storage
 from protocol.ids import BrokerId, LeaderEpoch
 
 QUORUM_STATE = "quorum-state"
+"""Name of the file with the epoch."""
 FIRST_CONTROLLER_EPOCH = LeaderEpoch(1)
 """In KRaft, epoch 0 precedes the first election."""
 
 
 class QuorumState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The last leader of the metadata log, in KRaft's format."""
+    """The last leader of the metadata log, in KRaft's format: JSON with names in camel case."""
 
     leader_id: int
     leader_epoch: int
@@ -38,5 +39,5 @@ def begin_controller_epoch(
 
 
 def next_controller_epoch(log: PartitionLog, known: int = -1) -> LeaderEpoch:
-    """Return an epoch above `known` and above all epochs in `log`."""
+    """Return an epoch above `known` and above all epochs in `log`; -1 is below every epoch."""
     return LeaderEpoch(max(FIRST_CONTROLLER_EPOCH, known + 1, log.latest_epoch + 1))

@@ -24,9 +24,10 @@ def handle_delete_topics(
     Errors, by topic: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST for a name that the request
     contains twice, whether or not the topic exists.
     """
+    # The response is replaced at the end, when the results are known.
     decision = Decision(DeleteTopicsResponse())
     results = []
-    for name in dict.fromkeys(request.topic_names):
+    for name in dict.fromkeys(request.topic_names):  # the dict has each name once
         partitions = image.topics.get(name)
         if request.topic_names.count(name) > 1:
             error = ErrorCode.INVALID_REQUEST

@@ -52,7 +52,8 @@ class Backlog:
         """True from `resume` until the whole backlog is handled."""
         self.timers: deque[KeptTimer] = deque()
         self.resets: list[CloseFrame] = []
-        """Close frames of connections that were reset; frames that wait on them are lost."""
+        """A close frame for each connection that was reset; the connection's other frames that wait
+        here are lost."""
         self.released: deque[Frame] = deque()
         """Frames that link rules held and have released; they are older than `arrivals`."""
         self.arrivals: deque[Frame | NodeName] = deque()
@@ -64,7 +65,7 @@ class Backlog:
 class BaseHost(Host):
     """One incarnation of a node on an asyncio loop.
 
-    `carry` takes each frame that leaves. It must not call back before it returns.
+    `carry` takes each frame that leaves. It must not call a method of this host before it returns.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class BaseHost(Host):
         self._context = contextvars.Context()
         """Context of all tasks of this incarnation and of no others.
 
-        VirtualLoop's `discard` and `withdraw` find the steps of these tasks by their context.
+        VirtualLoop is the event loop of virtual time. Its methods `discard` and `withdraw` find the
+        steps of these tasks by their context.
         """
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Unfinished tasks, in the order of their creation: an ordered set."""
@@ -232,6 +234,7 @@ class BaseHost(Host):
                 self._backlog.arrivals.append(peer)
             return
         try:
+            # If there is a gate, it tells the endpoint, perhaps later.
             (self.endpoint if self._gate is None else self._gate).peer_lost(peer)
         except Exception as error:
             self.callback_failed(error)
@@ -297,6 +300,7 @@ class BaseHost(Host):
                 self._deliver(close)
 
     def _trace_lost_response(self, frame: ResponseFrame) -> None:
+        """Trace an answer that a link rule has dropped instead of sending it."""
         envelope = frame.envelope
         self.trace(
             TraceEvent(
@@ -313,6 +317,7 @@ class BaseHost(Host):
         return stream(self._seed, "node", self.name, self.incarnation, purpose)
 
     def _rng_for_rule(self, rule_id: str) -> random.Random:
+        """Return a rule's random stream. Only rules that slow frames down draw numbers."""
         return stream(self._seed, "slow", rule_id, self.name, self.incarnation)
 
     # -- pause --------------------------------------------------------------------------------
@@ -407,6 +412,8 @@ class BaseHost(Host):
 
     def peers(self) -> tuple[NodeName, ...]:
         """Return every node that must be notified of this incarnation's end."""
+        # The endpoint no longer knows a connection that was closed here. If the gate still holds
+        # the frame that tells the peer, the peer must be notified, too.
         unnotified = () if self._gate is None else self._gate.peers_with_waiting_frames()
         return tuple(dict.fromkeys((*self.endpoint.peers(), *unnotified)))
 

@@ -235,12 +235,14 @@ class ClientConnection(Connection):
     def ended(self, reason: str) -> None:
         """End this side, because the peer has ended the connection or the peer's process died."""
         if self._state is not ConnectionState.CLOSED:
+            # The callbacks may run here, because a frame and not the node causes this call.
             self._end(Disconnected(f"{self.peer}: {reason}"))()
 
     def _end(self, failure: Disconnected) -> Callable[[], None]:
         """Close the connection; return a function that fails its requests and calls its callbacks.
 
-        The caller decides when that function runs, because no callback may run inside `close`.
+        The caller decides when that function runs: the node calls `close`, and no callback of the
+        node may run before `close` returns.
         """
         self._state = ConnectionState.CLOSED
         self._on_end(self)
@@ -295,7 +297,8 @@ class ClientConnection(Connection):
             del self._requests[entry.envelope.correlation_id]
         self._send_close("a request timed out")
         report_end = self._end(Disconnected(f"{self.peer}: another request timed out"))
-        # The connection is closed before any callback runs, so a callback cannot send on it.
+        # `_end` has closed the connection before any callback runs, so a callback cannot send on
+        # it.
         for entry in expired:
             label = entry.envelope.api_key.label
             self._fail(entry, RequestTimedOut(f"{label} to {self.peer} was not answered in time"))

@@ -1,6 +1,7 @@
 """Purposes (uses) of connections. A node opens one connection per peer and purpose.
 
-The client names the purpose. Link faults and link rules can select connections by it.
+The client names the purpose when it opens a connection. A fault of a link between two nodes can be
+restricted to the connections of some purposes.
 """
 
 GENERAL = "client"

@@ -43,9 +43,9 @@ The high bits hold the incarnation's number."""
 
 
 class ConnectionEnd(NamedTuple):
-    """The name of one end of a connection at the endpoint of this end.
+    """The name of one of a connection's two ends, for the endpoint that has this end.
 
-    `is_client` is True if this end opened the connection.
+    `peer` is the node at the other end. `is_client` is True if this end opened the connection.
     """
 
     peer: NodeName
@@ -92,7 +92,9 @@ class Endpoint:
         self._handler: Callable[[IncomingRequest], None] | None = None
         self._on_server_end: Callable[[AcceptedConnection], None] | None = None
         self._clients: dict[int, ClientConnection] = {}
+        """Connections that this node opened, by connection id."""
         self._servers: dict[tuple[NodeName, int], _ServerConnection] = {}
+        """Connections that this node accepted, by client and the client's connection id."""
         self._served: dict[RequestId, tuple[_ServerConnection | None, RequestEnvelope]] = {}
         """Requests that the handler has and did not answer yet, each with its connection.
 
@@ -414,7 +416,10 @@ class Endpoint:
         return True
 
     def _send_reset(self, peer: NodeName, connection_id: int, *, by_client: bool) -> None:
-        """Send a CloseFrame for a connection that this end does not have, or is ending."""
+        """Send a CloseFrame for a connection that this end does not have, or is ending.
+
+        TCP would send a reset in these cases; a ResetFrame stands for the end of a whole process.
+        """
         self.send_frame(
             CloseFrame(
                 source=self.host.name,
@@ -427,7 +432,7 @@ class Endpoint:
 
 
 def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
-    """Return (client, id) of the connection that a CloseFrame ends: unique in the whole run."""
+    """Return (client, id) of the connection that a CloseFrame ends; the pair is unique in a run."""
     return (close.source if close.by_client else close.destination, close.connection_id)
 
 

@@ -6,8 +6,8 @@ processes and in real time. A node must not know in which runtime it lives. The 
 clocks, randomness, timers, tasks, connections, storage and the trace. The host of a dead
 incarnation refuses every call, so that no cleanup code of a crashed node has an effect.
 
-Rejected alternative: to cancel a crashed node's coroutines. Their `finally` blocks would run and
-send LeaveGroup, which a killed process does not do.
+Rejected alternative: to cancel a crashed node's coroutines. Then their `finally` blocks would run,
+and a consumer would send LeaveGroup, which a killed process does not do.
 """
 
 import random
@@ -29,7 +29,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class HostDead(Exception):
-    """The incarnation is over: code that still runs for it must end."""
+    """A call for an incarnation that is over. Code that still runs for it must end."""
 
 
 class Disconnected(Exception):
@@ -59,11 +59,12 @@ class WaitingRequest(NamedTuple):
 
 
 class Connection(ABC):
-    """A client's connection to one server for one purpose: FIFO, one request served at a time.
+    """A client's connection to one server for one purpose.
 
-    A purpose is the use of a connection, such as heartbeats. A connection is connecting, open or
-    closed. A request that is sent while the connection is connecting leaves when it opens. In these
-    cases the connection ends, and requests in flight fail with Disconnected:
+    The server gets the requests in the order of sending, and serves one at a time. A purpose is the
+    use of a connection, such as heartbeats. A connection is connecting, open or closed. A request
+    that is sent while the connection is connecting leaves when it opens. In these cases the
+    connection ends, and requests in flight fail with Disconnected:
     - the peer's process dies, refuses or resets;
     - setup takes longer than `setup_timeout_us`;
     - a request times out (as in Kafka's NetworkClient);

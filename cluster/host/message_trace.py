@@ -61,6 +61,7 @@ def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
     """
     if subject is None:
         return lambda request: (None, None, None)
+    # A RequestSubject is a tuple of three paths.
     group, member, generation = (_reader_of(path) for path in subject)
     return lambda request: (group(request), member(request), generation(request))
 

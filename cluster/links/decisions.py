@@ -2,10 +2,12 @@
 
 A link rule is the effect of a fault on messages. This module decides which frames (messages between
 two nodes) a rule selects, by nodes, purpose (use of the connection, such as heartbeats) and API. It
-also decides what the effect of the rule means for the sender and for the receiver. This module
-holds no frames; `gate` carries a verdict out. The effects: Cut holds frames, and drops them if
-their connection is closed; Clog holds them; Slow delays them; LoseResponses drops some responses
-and resets their connections.
+also decides what the effect of the rule means for the sender and for the receiver. The result is a
+verdict, which `gate` carries out. There are four effects:
+- Cut holds frames, and drops them if their connection is closed.
+- Clog holds frames.
+- Slow delays frames.
+- LoseResponses drops some responses and resets their connections.
 """
 
 import random
@@ -47,8 +49,10 @@ class Lose:
 
 
 VerdictOfWaiting = Pass | Deliver | Hold
+"""Verdict on a frame that was held: such a frame can no longer be lost."""
 Verdict = VerdictOfWaiting | Lose
 
+# A verdict has no identity, so one object of each kind serves all frames.
 PASS = Pass()
 LOSE = Lose()
 HOLD_CUT = Hold(is_cut=True)
@@ -94,7 +98,7 @@ class Judge:
             nodes_at_other_end = destinations if self._is_sender else sources
             if self._node in nodes_at_this_end:
                 for peer in dict.fromkeys(nodes_at_other_end):  # a peer named twice counts once
-                    if peer != self._node:  # a node's frames to itself meet no rule (Selector)
+                    if peer != self._node:  # no rule concerns a node's frames to itself
                         self._rules.setdefault(peer, []).append(rule)
 
     def verdict(self, peer: NodeName, purpose: str | None, frame: Frame) -> Verdict:

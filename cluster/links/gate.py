@@ -95,10 +95,10 @@ class _State(Enum):
 
 
 class _Waiting:
-    """A frame that waits.
+    """A frame that waits in the stream of its connection.
 
-    `sequence` is the number of its arrival. Invariant: the numbers grow along each stream, and are
-    unique over all streams of a direction.
+    `sequence` is the number of its arrival at this direction of the gate. Invariant: the numbers
+    grow along each stream, and are unique over all streams of a direction.
     """
 
     __slots__ = ("frame", "purpose", "sequence", "state", "was_cut")
@@ -117,7 +117,8 @@ class _Waiting:
 class _Direction:
     """One direction of a gate: a stream of waiting frames per connection.
 
-    `forward` carries a frame on. `lose` gets each response that a rule loses.
+    `forward` carries a frame on: to the network, or to the endpoint. `lose` gets each response that
+    a rule loses. A stream exists only while frames wait in it.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class _Direction:
         self._carry_out(verdict, end, waiting)
 
     def judge_again(self) -> None:
-        """Apply the new rules to the frames that the old ones held; forwards nothing yet.
+        """Apply the new rules to the frames that the old rules held; forwards nothing yet.
 
         A delayed frame keeps its delay, because its timer runs already.
         """
@@ -254,7 +255,8 @@ class _Direction:
     def _end_delay(self, end: ConnectionEnd, waiting: _Waiting) -> None:
         """Make a delayed frame ready, and forward the ready frames at the head of its stream."""
         waiting.state = _State.READY
-        # `waiting` may have been dropped since. Then only frames leave that were ready before.
+        # `waiting` may have been dropped during the delay. This does no harm: the loop looks only
+        # at the frames that are in the stream.
         stream = self._streams.get(end)
         while stream is not None and stream[0].state is _State.READY:
             self._forward_first(end, stream)
@@ -313,7 +315,8 @@ class LinkGate:
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all rules; those about other nodes are ignored.
 
-        Effects: frames that are no longer held leave one turn later, see the module.
+        Frames that are no longer held leave in a later call of the loop, so this method never calls
+        the node.
         """
         for direction in (self._received, self._sent):
             direction.judge.set_rules(rules)
@@ -325,8 +328,9 @@ class LinkGate:
 
     def send(self, frame: Frame) -> None:
         """Take a frame that the node sends."""
-        # The last waiting frame may have left since `is_idle` was set, so it is computed again. A
-        # ResetFrame belongs to no connection, so there is no stream in which it could wait.
+        # `is_idle` is False from the arrival of rules on. It is computed again here, because the
+        # rules may be gone and the last waiting frame may have left since. A ResetFrame belongs to
+        # no connection, so there is no stream in which it could wait.
         if self.is_idle or self._refresh_idle() or isinstance(frame, ResetFrame):
             self._transmit(frame)
             return

@@ -1,7 +1,7 @@
 """Link resets: end the connections between two sets of nodes that live in several processes.
 
 The process of each node ends the node's own end of a connection; no frame (message between nodes)
-about it travels between the processes. Order:
+about it travels between the processes. A reset has two steps:
 1. The processes of the clients end their ends and report the names of these connections.
 2. The processes of the servers end the connections with these names. A connection that a client
    opened after step 1 has another name, and survives.
@@ -46,7 +46,8 @@ def reset_client_ends(hosts: Iterable[BaseHost], reset: LinkReset) -> tuple[Conn
     names: list[ConnectionName] = []
     for host in hosts:
         ends = host.endpoint.close_frames_of_reset(reset.peers_of(host.name), reset.purposes)
-        # A client's end is ended by a close frame from its server.
+        # Each host may be client and server. A close frame that ends a client's end comes from the
+        # server, so it is not `by_client`.
         closes = [close for close in ends if not close.by_client]
         host.reset(closes)
         names.extend(connection_named_by(close) for close in closes)
@@ -71,7 +72,7 @@ def reset_server_ends(
         closes = [
             close
             for close in ends
-            if close.by_client
+            if close.by_client  # ends the server's end of the connection
             and (close.source in silent_clients or connection_named_by(close) in names)
         ]
         ended_of_silent_clients += sum(close.source in silent_clients for close in closes)

@@ -30,7 +30,9 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
-    """Holds every frame, as a broken cable does: no connection opens, and no death is seen.
+    """Holds every frame, as a broken cable does.
+
+    So no connection opens, and a node does not notice that its peer's process has died.
 
     When the rule is withdrawn, held frames arrive in order. On a connection that one end has closed
     meanwhile only the close arrives.

@@ -29,6 +29,7 @@ from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent
 
 LOOPBACK = "127.0.0.1"
+"""Address at which clients on this machine reach the nodes."""
 
 
 class LocalLife(NodeLife):
@@ -75,9 +76,10 @@ class LocalLife(NodeLife):
 class LocalLives(NodeLives[LocalLife]):
     """The lives of all nodes of one run. Calls for different nodes may run concurrently.
 
-    `trace` writes an event of the run itself; `on_failure` gets a line for each failure of the
-    tool; `on_moved` is called after nodes have started or ended. Each method that acts on a node
-    raises UnknownNode if the node does not exist, or is in a wrong state.
+    `trace` writes an event of the run itself. `on_failure` gets a line for each failure of this
+    program, as opposed to the faults that it injects. `on_moved` is called after nodes have started
+    or ended. Each method that acts on a node first calls `_begin`, which traces the act, and raises
+    UnknownNode if the node does not exist or is in a wrong state.
     """
 
     def __init__(

@@ -60,7 +60,8 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         trace_messages: bool = True,
         build: NodeBuilder = build_node,
     ) -> None:
-        # RealtimeRuntime comes first: it sets `_run_dir`, which LocalLives needs.
+        # The calls are explicit, because the order matters: RealtimeRuntime sets `_run_dir`, which
+        # LocalLives needs.
         RealtimeRuntime.__init__(
             self, run_id=run_id, run_dir=run_dir, time_scale=time_scale, observers=observers
         )
@@ -143,8 +144,9 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             sources=tuple(sources), destinations=tuple(destinations), purposes=tuple(purposes)
         )
         process = self._hosting()
-        # Each connection is counted at its client's end. The second call closes the server's ends,
-        # and counts only those of silent clients. Here no client is silent, so `()`.
+        # Each connection is counted at its client's end. The second call closes the servers' ends.
+        # It counts only connections of silent clients, which are clients whose process does not
+        # answer. Here all nodes share this process, so the tuple of silent clients is empty.
         names = process.reset_client_ends(reset)
         return len(names) + process.reset_server_ends(reset, set(names), ())
 

@@ -1,4 +1,4 @@
-"""Kafka's two kinds of sensors: sampled sensors, over time windows, and meters of older metrics.
+"""Kafka's two kinds of sensors: sampled sensors, and meters, which Kafka's older metrics use.
 
 A sampled sensor keeps two samples of 30 s (`metrics.num.samples`, `metrics.sample.window.ms`), so
 its values cover the last 30 to 60 s ("recent" below). The rates of a meter decay with the age of
@@ -37,15 +37,15 @@ class SampledSensor:
 
     def __init__(self) -> None:
         self.count = 0
-        """Total of all recorded values, not their number: Kafka's CumulativeSum."""
+        """Total of all recorded values. It is their number if each value is 1."""
         self._samples: list[_Sample] = []
 
     def record(self, value: float, now_ms: int) -> None:
         """Record a value."""
-        self.count += round(value)
+        self.count += round(value)  # the total is reported only for sensors of whole numbers
         if not self._samples or now_ms - self._samples[-1].start_ms >= WINDOW_MS:
             self._samples.append(_Sample(now_ms, now_ms))
-            del self._samples[:-NUM_SAMPLES]
+            del self._samples[:-NUM_SAMPLES]  # keeps the last NUM_SAMPLES
         sample = self._samples[-1]
         sample.last_ms = now_ms
         sample.count += 1

@@ -189,7 +189,7 @@ def _decompress_snappy_block(block: bytes, max_bytes: int) -> bytes:
         shift += 7
         if byte < 0x80:  # the last byte of a varint has no continuation bit
             break
-    else:
+    else:  # none of the bytes was the last byte of a varint
         raise ValueError(f"{len(block)} bytes are no block of snappy")
     if size > max_bytes:
         raise ValueError(f"a block decompresses to {size} bytes, at most {max_bytes} are allowed")

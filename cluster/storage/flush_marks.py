@@ -55,7 +55,7 @@ class FlushMark:
         """
         if self._file is None:
             file = self._files.open(self._path)
-            if self._sequence:
+            if self._sequence:  # 0 means that there is no mark
                 self._files.fdatasync(file)
             self._file = file
             self._is_synced = True

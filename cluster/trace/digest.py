@@ -54,6 +54,7 @@ class TraceDigest:
 
     def hexdigest(self) -> str:
         """Return the digest of the rows so far; more rows may follow."""
+        # A copy, because the waiting rows are hashed again when their chunk is complete.
         whole = self._hash.copy()
         whole.update(_encode(self._chunk))
         return whole.hexdigest()
@@ -121,6 +122,8 @@ def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
     (step, marks), (other_step, other_marks) = _parse(one), _parse(other)
     # A step is FIRST_STEP_US times a power of two, so the longer step is a multiple of the shorter
     # step. Only marks at multiples of the longer step are compared, because both trails have these.
+    # Mark i, counted from 0, is at (i + 1) steps. If the longer step is n steps of a trail, the
+    # first common mark has the index n - 1, and the next ones follow at distances of n.
     common_step = max(step, other_step)
     pairs = list(
         zip(

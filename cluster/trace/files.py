@@ -30,6 +30,7 @@ _READ_BYTES = 1 << 20
 """Size of the blocks in which a reader reads a file."""
 
 _sort_key = attrgetter("time_us", "node", "incarnation", "seq")
+"""Order of the rows in a trace; no two rows of a run have equal keys."""
 
 
 class TraceFileCorrupt(Exception):

@@ -59,7 +59,7 @@ class TraceTail:
         self.late_rows = 0
         """Number of rows that arrived after the watermark had passed them, and were dropped."""
         self.watermark_us = _BEFORE_THE_RUN_US
-        """Time up to which all rows that arrived in time have been returned."""
+        """`poll` has returned all rows up to this time, except those that arrived too late."""
         self._trace_dir = trace_dir
         self._lag_us = lag_us
         self._files: dict[Path, _FollowedFile] = {}

@@ -39,7 +39,8 @@ from protocol.wire.listener_versions import OFFERED
 STRING_BYTES_MAX = 32_767
 """Largest int16, the type of a string's length.
 
-Longer strings are cut after this many bytes, even inside a character."""
+A longer string has no encoding. Only its first bytes are written, even if the cut is inside a
+character."""
 
 
 class MalformedRequest(Exception):

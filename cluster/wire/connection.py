@@ -95,7 +95,8 @@ class WireConnection(asyncio.Protocol):
         The write buffer's limit is 0, so that `pause_writing` holds back the next request until all
         bytes of an answer have been sent.
         """
-        self._transport = cast(asyncio.Transport, transport)  # of a stream socket
+        # For a stream socket, asyncio passes a Transport, which can also write.
+        self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=0)
         peer = self._transport.get_extra_info("peername") or ("", 0)
         self.address = (str(peer[0]), int(peer[1]))
@@ -145,7 +146,10 @@ class WireConnection(asyncio.Protocol):
         self._schedule()
 
     def answer(self, frame: bytes | None) -> None:
-        """Send the answer to the served request (None: no answer), and serve the next one."""
+        """Send the answer to the served request, and serve the next request.
+
+        `frame` has the bytes of the answer; None if the client expects no answer.
+        """
         self.exchange = None
         if frame is not None and self._transport is not None and not self.is_closed:
             self._transport.write(frame)

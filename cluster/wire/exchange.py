@@ -44,7 +44,8 @@ SIZE_BYTES = 4
 LISTENER_NAME = "PLAINTEXT"
 """Name of the listener, as in Kafka's default of `listeners`."""
 METADATA_SAYS_AUTO_CREATION_SINCE = 4
-"""First version of Metadata with allow_auto_topic_creation; in older ones it is always allowed."""
+"""First version of Metadata with the field allow_auto_topic_creation. A request of an older version
+always allows the creation."""
 OFFSET_FETCH_HAS_ERROR_SINCE = 2
 """First version of OffsetFetch whose answer has a field for the group's error."""
 

@@ -310,7 +310,7 @@ class WireListener:
     # -- called by connections -------------------------------------------------------------------
 
     def opened(self, connection: WireConnection) -> None:
-        """Accept a new connection; close it if there are too many from its address."""
+        """Accept a new connection; close it if its address has too many connections."""
         host = self._host
         if host is None or self._is_stopped:
             connection.end()
@@ -354,6 +354,7 @@ class WireListener:
                 source=client,
                 destination=host.name,
                 connection_id=connection.number,
+                # A slash and the address: Kafka's form of a client host.
                 envelope=exchange.envelope(f"/{connection.address[0]}"),
             ),
         )
@@ -365,8 +366,10 @@ class WireListener:
 
     def closed(self, connection: WireConnection) -> None:
         """Remove a connection that has ended, and inform the broker."""
-        if self._connections.pop(connection, 0) == 0:  # the values are None
-            return  # it was never accepted
+        # The dict's values are None, so 0 shows that it did not have the connection, because
+        # `opened` has refused it.
+        if self._connections.pop(connection, 0) == 0:
+            return
         host = self._host
         if host is None:
             return
@@ -390,6 +393,7 @@ class WireListener:
                     source=client,
                     destination=destination,
                     connection_id=connection.number,
+                    # The broker never learns of the restart of a Kafka client.
                     source_incarnation=Incarnation(0),
                     purpose=KAFKA_CLIENT,
                 ),

@@ -90,7 +90,7 @@ def _describe(
 def _problem(
     image: MetadataImage, broker_id: int, resource: DescribeConfigsResource
 ) -> tuple[ErrorCode, str | None]:
-    """Return the error, and Kafka's message, of a resource that cannot be described, else NONE."""
+    """Return the error if the resource cannot be described, and Kafka's message; otherwise NONE."""
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         problem = topic_name_problem(name)
@@ -100,6 +100,7 @@ def _problem(
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
         return ErrorCode.NONE, None
     if resource.resource_type == ConfigResourceType.BROKER:
+        # In Kafka "" stands for the defaults of all brokers.
         if name in ("", str(broker_id)):
             return ErrorCode.NONE, None
         return (
@@ -129,6 +130,7 @@ def _topic_settings(
 
 
 def _broker_settings(config: BrokerConfig) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield each setting of the broker, read-only because it is fixed when the broker starts."""
     for field in BrokerConfig.__struct_fields__:
         yield _setting(field, _broker_synonyms(field, config), read_only=True)
 
@@ -164,7 +166,10 @@ def _setting(
 
 
 def _type_of(text: str | None) -> int:
-    """Return the ConfigType of a value, judged by its text; None stands for an unset integer."""
+    """Return the ConfigType of a value, judged by its text.
+
+    None is the value of an unset setting. All settings that may be unset are integers.
+    """
     if text is None or text.lstrip("-").isdecimal():
         return LONG
     if text in ("true", "false"):

@@ -60,7 +60,8 @@ class MetadataCache:
     """A broker's metadata image, updated by deltas, and answers to clients from it.
 
     The numbers of partitions of `__consumer_offsets` and `__transaction_state` are fixed at the
-    start: Kafka does not follow their growth either (docs/kafka, BEHAVIOUR 2.1).
+    start: Kafka does not follow their growth either (docs/kafka, BEHAVIOUR 2.1). Kafka's default
+    for both numbers is 50.
     """
 
     def __init__(
@@ -117,7 +118,10 @@ class MetadataCache:
         return self.live_leader(self._partition_of(CoordinatorType.TRANSACTION, transactional_id))
 
     def missing_topics(self, request: MetadataRequest) -> tuple[str, ...]:
-        """Return the topics that `request` names and that do not exist."""
+        """Return the topics that `request` names and that do not exist.
+
+        A request for all topics (`topics` is None) names none.
+        """
         return tuple(name for name in request.topics or () if name not in self.image.topics)
 
     def metadata(self, request: MetadataRequest, listener_name: str = "") -> MetadataResponse:
@@ -193,17 +197,19 @@ class MetadataCache:
         self, key_type: int, key: str, api_version: int, listener_name: str
     ) -> Coordinator:
         """Return the coordinator of one key. The checks are in Kafka's order (BEHAVIOUR 2.1)."""
-        # A tuple, because before Python 3.12 an enum class raises TypeError for unknown numbers.
+        # `in` needs a tuple: before Python 3.12, `number in CoordinatorType` raises TypeError.
         if key_type not in tuple(CoordinatorType):
-            # Kafka throws an exception here, and its answer has a message in all versions.
+            # Kafka answers with an exception here. So the message is also in versions from
+            # BATCHES_SINCE_VERSION on, which have no messages otherwise.
             error = ErrorCode.INVALID_REQUEST
             return Coordinator(key=key, error_code=error, error_message=ERROR_MESSAGES[error])
         if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST, api_version)
 
         kind = CoordinatorType(key_type)
-        # Share groups have no topic here, and so no coordinator. A cluster without transactions has
-        # no topic for transactions, so `live_leader` returns None.
+        # A coordinator is the leader of a partition of its internal topic. This project has no
+        # internal topic for share groups. A cluster without transactions has no topic
+        # `__transaction_state`; then `live_leader` returns None.
         leader_id = (
             None
             if kind is CoordinatorType.SHARE

@@ -33,10 +33,10 @@ BACKOFF_US_MAX = 1_000_000
 class MetadataFetcher:
     """Keeps the metadata cache up to date and calls `publish` with changed partitions.
 
-    Nothing is published before `publish_first` is called, when the broker has caught up with its
-    own registration. In an older image, the broker's previous incarnation (its life before the
-    restart) may still lead partitions; a restarted broker must not act on this. Kafka, too,
-    installs its publishers only then.
+    `publish_first` is called when the broker has read its own registration from the metadata log.
+    Nothing is published before. In older metadata, the broker's previous incarnation (its life
+    before the restart) may still lead partitions, and a restarted broker must not act on this.
+    Kafka, too, installs its publishers only when the broker has caught up.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class MetadataFetcher:
                 batches = await self._fetch()
             except (Disconnected, RequestTimedOut):
                 batches = None
-            # The wait is not in the handler above: code compiled by mypyc would keep the exception
-            # alive during the wait.
+            # The wait is not in the handler above: code compiled by mypyc would keep the exception,
+            # and all objects of its traceback, alive during the wait.
             if batches is None:
                 await self._host.sleep(backoff_us)
                 backoff_us = min(2 * backoff_us, BACKOFF_US_MAX)
@@ -100,7 +100,8 @@ class MetadataFetcher:
             backoff_us = BACKOFF_US_MIN
             if batches:
                 if not self._is_publishing:
-                    # All records in the cache are published, or changed no partition.
+                    # From `publish_first` on, the records in the cache are all published here, or
+                    # changed no partition. Before that, nothing reads this offset.
                     self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:

@@ -47,10 +47,15 @@ class BrokerState(Enum):
     """Kafka's states of a broker's lifecycle."""
 
     STARTING = "STARTING"
+    """The broker has not caught up."""
     RECOVERY = "RECOVERY"
+    """The broker has caught up, and no answer has told it yet that it is unfenced."""
     RUNNING = "RUNNING"
+    """The broker was unfenced. It stays in this state if it is fenced again."""
     PENDING_CONTROLLED_SHUTDOWN = "PENDING_CONTROLLED_SHUTDOWN"
+    """The broker waits for the controller's permission to shut down."""
     SHUTTING_DOWN = "SHUTTING_DOWN"
+    """The broker shuts down, with or without the permission."""
 
 
 class _ControllerRefused(Exception):
@@ -58,6 +63,7 @@ class _ControllerRefused(Exception):
 
 
 _RETRIED = (Disconnected, RequestTimedOut, _ControllerRefused)
+"""Failures of a request after which it is sent again."""
 
 
 class BrokerHeartbeats:
@@ -113,7 +119,7 @@ class BrokerHeartbeats:
         if self.state is BrokerState.STARTING:  # otherwise a shutdown has begun meanwhile
             self.state = BrokerState.RECOVERY
 
-        is_first = True  # until a heartbeat of a controlled shutdown is answered
+        is_first = True  # False once the first heartbeat of a controlled shutdown is answered
         while True:
             answer = await self._beat()
             pause_us = self._interval_us

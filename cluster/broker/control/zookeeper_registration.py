@@ -1,6 +1,7 @@
 """The broker's znode in ZooKeeper, for old consumers, which rebalance through ZooKeeper.
 
-This module owns the broker's session and its znode (node of ZooKeeper's tree) `/brokers/ids/[b]`.
+This module owns the broker's session and its znode (node of ZooKeeper's tree) `/brokers/ids/[b]`,
+where `[b]` stands for the broker's id.
 The znode is ephemeral: it is deleted with its session, so the broker creates it again in each new
 session. No other part of the broker uses ZooKeeper. The broker's main registration is with the
 controller.
@@ -37,6 +38,7 @@ class ZooKeeperRegistration:
     def start(self) -> None:
         """Open the session and register."""
         self._zk = ZkClient(self._host, self._servers, SESSION_TIMEOUT_MS)
+        # The client opens a new session when one has expired; the znode is then created again.
         self._zk.on_new_session = self._register
         self._host.spawn(self._register(), name="zookeeper-registration")
 

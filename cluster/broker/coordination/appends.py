@@ -49,7 +49,8 @@ class CoordinatorAppends:
         """Append to the local log if this broker leads it; report the outcome when it is known."""
         partition = self._replicas.partition(TopicPartition(self._topic, append.partition))
         if partition is None:
-            # None, None: nothing was appended, so there is neither AppendInfo nor detail.
+            # The last two arguments are None because nothing was appended: there is neither an
+            # AppendInfo nor a detail.
             self._complete(append, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, None)
             return
         info = self._replicas.append_for_coordinator(partition, append)
@@ -66,7 +67,7 @@ class CoordinatorAppends:
         elif self._waits_for_high_watermark:
             self._await(append, partition, info, detail)
         else:
-            # The guard is off: a leader without followers acknowledges records that only it has.
+            # The guard is off. So the append is acknowledged although no follower has the record.
             self._complete(append, ErrorCode.NONE, info, _acknowledged_on(partition, detail))
         self._replicas.complete_delayed()  # the new record may answer fetches that wait for it
 
@@ -94,7 +95,10 @@ class CoordinatorAppends:
         info: AppendInfo | None,
         detail: dict[str, object] | None,
     ) -> None:
-        """Trace the outcome of an append and report it, unless the append has acks=0."""
+        """Trace the outcome of an append and report it.
+
+        An append with acks=0 has no outcome for the coordinator, even if it failed.
+        """
         if append.required_acks == ACKS_NONE:
             return
         self._trace(TraceKind.APPEND_COMPLETED, append, info, detail, error=error)

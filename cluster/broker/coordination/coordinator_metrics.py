@@ -2,11 +2,11 @@
 
 Counters count events that the coordinator traces (writes as rows into the run's trace). Gauges are
 read at each sample. A sensor has a count, and samples for rates, averages and maxima, like Kafka's
-Sensor. None stands for NaN. Load times are NaN until the coordinator has loaded a partition.
+Sensor. Load times are NaN until the coordinator has loaded a partition; the trace then has None.
 
-A purgatory is Kafka's list of delayed operations. Its PurgatorySize and
-NumDelayedOperations are both the number of waiting operations here; in Kafka PurgatorySize also
-includes up to 1,000 completed operations that are not purged yet.
+A purgatory is Kafka's list of delayed operations. Here, PurgatorySize and NumDelayedOperations are
+both the number of waiting operations. In Kafka PurgatorySize also includes up to 1,000 completed
+operations that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; docs/kafka, BEHAVIOUR 8.3.
 """
@@ -29,6 +29,7 @@ COUNTED_GROUP_EVENTS = frozenset(
         TraceKind.ASSIGNMENT_STORED,
     }
 )
+"""Kinds of trace events that `observe` counts."""
 _SENSORS = (
     "offset-commit",
     "offset-expiration",

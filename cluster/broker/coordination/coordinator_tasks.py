@@ -30,7 +30,8 @@ from protocol.trace import TraceEvent, TraceKind
 LATE_PERCENT = (10, 40, 100)
 """Delays after which a load or unload is queued again, in percent of ClusterSpec.late_notices_us.
 
-The delays are not random, so that they are the same in every run.
+Each load or unload is then queued four times: at once and after each delay. The delays are not
+random, so that they are the same in every run.
 """
 
 
@@ -147,7 +148,10 @@ class CoordinatorTasks:
                 self._host.after(self._late_notices_us * percent // 100, self._enqueue, task)
 
     def _expire_later(self) -> None:
-        """Queue a removal of expired offsets now, and schedule the next one."""
+        """Queue a removal of expired offsets now, and schedule the next call of this method.
+
+        The removal itself is later, because it waits in the queue behind earlier tasks.
+        """
         self._enqueue(_Expiry())
         self._host.after(self._check_interval_us, self._expire_later)
 
@@ -206,8 +210,8 @@ class CoordinatorTasks:
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
-        # During the load the coordinator ignored every move of the log's end and high watermark, so
-        # the present position is reported now.
+        # During the load the coordinator ignored every move of the log's end and high watermark. So
+        # it gets the log's position now.
         self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)
@@ -216,6 +220,7 @@ class CoordinatorTasks:
         """Report how a load ended. `detail` has the records and bytes that were read."""
         coordinator = self._coordination.coordinator
         name = load.partition.topic_partition
+        # None if the partition was unloaded, so that no load of it has ended.
         report = coordinator.load_report(name.partition)
         error = None if report is None else report.error
         if error is not None:

@@ -44,6 +44,7 @@ class _LogMoved:
 
 
 _Outcome = AppendCompleted | TransactionVerified | _LogMoved
+"""An input that may arise while a Result is carried out."""
 
 
 class GroupCoordination:
@@ -69,6 +70,7 @@ class GroupCoordination:
         # counts as committed only when the high watermark has passed it.
         self._has_gate = cluster.guards.high_watermark_gate
         self._outcomes: deque[_Outcome] = deque()
+        """Inputs that wait until the current Result is carried out."""
         self._is_busy = False
         """True while `carry_out` runs."""
         self._unknown: dict[RequestId, UnknownPartitions] = {}
@@ -95,8 +97,10 @@ class GroupCoordination:
         """
         if unknown:
             self._unknown[request_id] = unknown
-        # The coordinator holds one JoinGroup and one SyncGroup of a member at most. If it no longer
-        # holds the earlier request afterwards, this request was answered or replaced.
+        # The coordinator holds one JoinGroup and one SyncGroup of a member at most. `held` is the
+        # member's earlier request of this type. If the coordinator no longer holds it after
+        # `handle`, the earlier request was answered or replaced. An answered request does no harm
+        # in `_replaced`: the check of the invariants removes it.
         held = self._held_of_sender(envelope.body)
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
         if held is not None and self._held_of_sender(envelope.body) != held:
@@ -215,7 +219,8 @@ class GroupCoordination:
         position = None
         if partition.is_leader:
             end = log.log_end_offset
-            # With the guard off, a record counts as committed as soon as the leader's log has it.
+            # The second field is the offset below which records count as committed. With the guard
+            # off, this is the end of the leader's log.
             position = LogPosition(end, log.high_watermark if self._has_gate else end)
         self._feed(_LogMoved(partition.topic_partition.partition, position))
 

@@ -50,7 +50,7 @@ async def read_log(
     position = int(log.log_start_offset)
     while partition.is_leader and position < log.log_end_offset:
         batches = log.read(position, turn_bytes, up_to=log.log_end_offset)
-        if not batches:
+        if not batches:  # only a precaution: below the log's end there is always a batch
             break
         position = batches[-1].next_offset
         turn_records = sum(batch.record_count for batch in batches)

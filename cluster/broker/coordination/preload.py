@@ -2,12 +2,13 @@
 
 An offsets partition is a partition of `__consumer_offsets`. The first incarnation (process) of each
 broker with a replica writes the records to its empty disk. The records are equal on every replica,
-and have the leader epoch of the partition's first leader, 0. `spec` is one entry of the
-experiment's preload:
-- the offsets partition, and the numbers of records and of groups;
+and have the leader epoch of the partition's first leader, 0.
+
+The experiment's preload is a list of entries (PreloadSpec), each for one offsets partition. An
+entry has the numbers of records and of groups, and two switches for special records:
 - `unreadable`: the last record is UNREADABLE;
-- `deleted`: entries (group, topic, partition). If `deleted` is not empty, only the offsets of these
-  entries are committed, and all of them are deleted at the end.
+- `deleted`: a list of (group, topic, partition). If it is not empty, the records commit only for
+  these, and tombstones at the end delete their offsets again.
 """
 
 from functools import lru_cache
@@ -30,8 +31,8 @@ from protocol.records.offsets import (
 
 TOPIC = "preloaded"
 PARTITIONS_PER_GROUP = 50
-"""Partitions for which each group commits, one after the other. If there are more records than
-keys, later records overwrite earlier ones, as in an old log."""
+"""Number of partitions for which each group commits. Each pair of group and partition has one key.
+If there are more records than keys, later records overwrite earlier ones, as in an old log."""
 
 UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
 """A group's record in version 99, which no coordinator can read."""
@@ -51,7 +52,9 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
                 if broker_id in replicas and len(log) == 0:
                     for batch in preloaded_batches(spec, topic.partitions, compression):
                         log.append(batch)
-                    log.write_back()  # the operating system wrote them to disk before the run
+                    # On an old cluster, the operating system has written these records to the disk
+                    # long before, so a power loss keeps them.
+                    log.write_back()
 
 
 @lru_cache(maxsize=4)

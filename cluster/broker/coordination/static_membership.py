@@ -24,6 +24,7 @@ from protocol.messages.offset import (
 )
 
 _ERROR = ErrorCode.UNSUPPORTED_VERSION
+"""Kafka's answer: the field group.instance.id belongs to newer versions of the APIs."""
 
 
 def static_member_refusal(envelope: RequestEnvelope) -> AnyResponse | None:
@@ -31,7 +32,7 @@ def static_member_refusal(envelope: RequestEnvelope) -> AnyResponse | None:
     # The pattern `str()` matches every text, but not None.
     match envelope.body:
         case JoinGroupRequest(group_instance_id=str()):
-            return join_error("", _ERROR, envelope.api_version)
+            return join_error("", _ERROR, envelope.api_version)  # "": no member id
         case SyncGroupRequest(group_instance_id=str()):
             return SyncGroupResponse(error_code=_ERROR)
         case HeartbeatRequest(group_instance_id=str()):

@@ -86,7 +86,9 @@ def _keep(topic: Topic, contains: Callable[[str, int], bool]) -> Topic:
 
 
 def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyResponse:
-    """Return the answer with UNKNOWN_TOPIC_OR_PARTITION for each of `unknown` in front.
+    """Return the answer with UNKNOWN_TOPIC_OR_PARTITION for each partition of `unknown`.
+
+    These partitions come before the others.
 
     An answer with an error for the whole group stays unchanged. Only OffsetDelete has such an
     error.

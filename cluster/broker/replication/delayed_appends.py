@@ -16,7 +16,8 @@ from protocol.ids import TopicPartition
 class DelayedAppend:
     """One waiting append. `required_offset` is the offset after its batch.
 
-    `is_done` is True once `on_completed` was called, or is about to be.
+    `is_done` is True when `on_completed` was called or is the next call, so that the append has
+    only one outcome.
     """
 
     __slots__ = ("is_done", "on_completed", "partition", "required_offset")
@@ -31,7 +32,7 @@ class DelayedAppend:
 
 
 class DelayedAppends:
-    """The waiting appends of all partitions, for each partition in the order of its log."""
+    """The waiting appends of all partitions; those of one partition are sorted by offset."""
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, deque[DelayedAppend]] = {}
@@ -46,7 +47,7 @@ class DelayedAppends:
         """
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
-        # The waiting appends are sorted by offset, and mostly the new one is the last. The
+        # The waiting appends are sorted by offset, and a new append is usually the last one. The
         # exception is a batch that its producer sends again. It waits for the offset of its first
         # append, so appends with higher offsets may be waiting already.
         place = len(waiting)
@@ -63,7 +64,8 @@ class DelayedAppends:
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
             delayed = waiting[0]
-            # None: undecided. NONE: acknowledged. Another error: it cannot be acknowledged here.
+            # Python's None means that the append is undecided, ErrorCode.NONE that it is
+            # acknowledged. With any other code it cannot be acknowledged on this broker.
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
                 return  # the appends after this one are undecided, too

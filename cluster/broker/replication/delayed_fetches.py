@@ -3,8 +3,8 @@
 A parked Fetch is kept without an answer. A follower's Fetch waits for the log to grow. A consumer's
 Fetch waits for the high watermark to advance (below it, every in-sync replica has the records).
 Both waits also end when a partition of the Fetch changes its leader, and after max_wait_ms. At each
-of these events the Fetch is read again. The reader uses the answer of the first read (`previous`)
-to skip partitions that have not changed.
+of these events the records for the Fetch are read again. The reader gets the answer of the first
+read (`previous`), so that it can skip partitions that have not changed.
 """
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
@@ -42,7 +42,9 @@ class DelayedFetches:
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
-        """By partition: the consumers' Fetches that wait for it. The inner dicts are ordered sets.
+        """By partition: the consumers' Fetches that wait for it.
+
+        The values of the inner dicts mean nothing: these dicts are used as ordered sets.
         """
 
     def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:

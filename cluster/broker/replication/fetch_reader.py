@@ -5,9 +5,9 @@ append. A partition is quiet for a follower if it has not changed since the foll
 end. Quiet partitions are not read again (`quiet_fetches`). A partition that is not quiet is called
 stirred.
 
-From the time and the position of a Fetch, the leader decides whether the follower is in sync. To
-count a Fetch means to record its time and its position. A diverging epoch in an answer tells the
-follower to truncate its log.
+The position of a Fetch in a partition is mainly its fetch offset. From the time and the position of
+a Fetch, the leader decides whether the follower is in sync. To count a Fetch means to record its
+time and its position. A diverging epoch in an answer tells the follower to truncate its log.
 Source: Kafka `ReplicaManager.readFromLog`.
 """
 
@@ -64,8 +64,8 @@ class FetchReader:
         """Read every partition of `request`, up to its limits.
 
         `previous`: the first answer of a parked Fetch; unchanged partitions are not read again.
-        The result is complete if it has `min_bytes`, if a partition has an error or a diverging
-        epoch, or if the request has no topics.
+        The result is complete (need not wait for more bytes) if it has `min_bytes`, if a partition
+        has an error or a diverging epoch, or if the request has no topics.
         """
         # None: the read is not counted as progress. A parked Fetch was counted at its first read.
         counted_at_us = now_us if previous is None else None
@@ -74,7 +74,8 @@ class FetchReader:
         topics = []
         for topic_index, topic in enumerate(request.topics):
             quiet = self._quiet_topic(topic, request, is_new=previous is None)
-            # Without a QuietTopic every partition is read, otherwise only the stirred ones.
+            # `quiet` is a QuietTopic or None. Without a QuietTopic every partition is read; with
+            # one, only its stirred partitions are read.
             if quiet is None:
                 answers: list[PartitionData] = [UNREAD] * len(topic.partitions)
                 indices: Iterable[int] = range(len(answers))
@@ -89,8 +90,10 @@ class FetchReader:
                 # In the order of the request: the earlier partitions use up the limit of bytes.
                 indices = sorted(quiet.stirred)
 
-            # An answer comes from the cheapest source that has it: the answer of the first read, an
-            # empty answer, a read of the log.
+            # There are three sources of an answer. They are tried in the order of their cost:
+            # 1. the answer of the first read, if the Fetch was parked,
+            # 2. an empty answer, if the log has nothing new,
+            # 3. a read of the log.
             before = () if previous is None else previous.responses[topic_index].partitions
             for index in indices:
                 position = topic.partitions[index]

@@ -2,9 +2,9 @@
 
 The ISR is the set of in-sync replicas of a partition. Only the controller changes it; a leader
 proposes a change with the request AlterPartition.
-Source: Kafka `AlterPartitionManager` (one request in flight, which has all proposals that were
-pending) and `Partition.submitAlterPartition` (a proposal is resent until it succeeds or newer
-metadata replaces it).
+One request is in flight at a time. It has all proposals that were pending when it was sent. A
+proposal is resent until it succeeds or newer metadata replaces it.
+Source: Kafka `AlterPartitionManager`, `Partition.submitAlterPartition`.
 """
 
 from collections.abc import Callable
@@ -49,8 +49,9 @@ class IsrChanges:
         self._refused: dict[TopicPartition, IsrProposal] = {}
         """By partition: the last proposal that the controller has answered.
 
-        A refused proposal stays the partition's `isr_in_flight` until newer metadata decides. An
-        accepted proposal is kept here, too, although it is over.
+        A refused proposal stays the partition's `isr_in_flight` until newer metadata replaces it.
+        The dict also keeps accepted proposals. They do no harm, because an accepted proposal is not
+        `isr_in_flight` any more.
         """
         self._is_busy = False
         """True while a request is in flight, and during the pause after a failed one."""
@@ -113,7 +114,8 @@ class IsrChanges:
     ) -> None:
         """Pass each answer to its partition; then send pending and undecided proposals."""
         answers: dict[TopicPartition, AlterPartitionPartitionResponse] = {}
-        error = ErrorCode.NETWORK_EXCEPTION  # of the whole request; stays if no answer came
+        # The error of the whole request. NETWORK_EXCEPTION stays if no answer came.
+        error = ErrorCode.NETWORK_EXCEPTION
         match outcome:
             case Disconnected() | RequestTimedOut():
                 pass
@@ -126,7 +128,8 @@ class IsrChanges:
                 raise SimulationError(f"AlterPartition was answered by {outcome}")
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
-        # The pause keeps a broker from sending the same request in a tight loop.
+        # If so, the next request waits for RETRY_BACKOFF_US. Without the pause, the broker would
+        # send the same request in a tight loop.
         must_wait = error != ErrorCode.NONE
 
         # `_is_busy` stays True in this loop. So a proposal that arises in it becomes pending, and

@@ -1,8 +1,9 @@
 """OffsetForLeaderEpoch: returns the end offset of a leader epoch in this broker's logs.
 
-The leader epoch of a partition counts its elections. After an election, a consumer asks where the
-epoch of its last record ends. If the consumer's position is above that end, records that it has
-read were truncated.
+The leader epoch of a partition is a number that each election increases, and each record belongs to
+the epoch in which it was appended. After an election, a consumer asks where the epoch of the last
+record that it has read ends. If the consumer's position is above that end, records that it has read
+were truncated.
 Source: Kafka `Partition.lastOffsetForLeaderEpoch`.
 """
 

@@ -1,9 +1,9 @@
 """ListOffsets: returns an offset of a log, mainly for consumers without a committed offset.
 
 A request asks for the first offset, for the end as consumers see it, or for the first record since
-a time in milliseconds. The end is the high watermark: the offset below which every in-sync replica
-has the records.
-
+a time. The end is the high watermark: the offset below which every in-sync replica has the records.
+The field `timestamp` says which of the three is wanted. Two negative numbers stand for the first
+offset and the end; other values are a time in milliseconds.
 Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """
 
@@ -54,7 +54,7 @@ def _list_offset(
         error = _check(partition, asked)
         if error is ErrorCode.NONE:
             log = partition.log
-            if asked.timestamp >= 0:  # negative numbers stand for the log's two ends
+            if asked.timestamp >= 0:
                 return _first_record_since(partition, asked)
             is_latest = asked.timestamp == LATEST_TIMESTAMP
             return ListOffsetsPartitionResponse(
@@ -104,6 +104,6 @@ def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
         # A new leader's high watermark may be below records that the previous leader acknowledged.
-        # So it is no valid end before it has reached the start of the new leader epoch.
+        # So the high watermark is no valid end before it has reached the start of the new epoch.
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE

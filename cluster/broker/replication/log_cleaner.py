@@ -7,8 +7,9 @@ on the run's simulated clock), because in Kafka a separate thread does it. A cle
 turns, and lets the broker's other tasks run between two turns.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
-need all their records. If a log was truncated, the rest of its clean part stays clean; Kafka begins
-again at the active segment, or at the log's start.
+need all their records. If a log was truncated, the records that are left of its clean part count as
+clean. In Kafka, the next cleaning of such a log begins at the active segment, or at the log's
+start.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ from protocol.trace import TraceEvent, TraceKind
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 """Kafka's name of the file with the end of the last cleaning of each log."""
 CLEANED_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+"""Kafka's internal topics; the module's docstring says why no others are compacted."""
 CLEAN_TURN_BYTES = 65_536
 """Bytes that a cleaning reads before it yields to the node's other tasks.
 
@@ -74,10 +76,10 @@ class LogCleaner:
             self._host.after(first_us, self._look)
 
     def end_moved_back(self, log: PartitionLog) -> None:
-        """Note that `log` lost its end: records that are appended later are dirty.
+        """Lower the start of the dirty part to the log's end, if the log was truncated below it.
 
-        This must be noted at once, because nothing shows the loss any more after the log has grown
-        beyond the old offset again.
+        The records that are appended later are dirty. The caller must call this immediately after a
+        truncation: once the log has grown beyond the old offset again, nothing shows the loss.
         Source: Kafka `LogManager.truncateTo`, `LogCleanerManager.maybeTruncateCheckpoint`.
         """
         name = log.topic_partition
@@ -100,7 +102,7 @@ class LogCleaner:
             check_segments(segments)
 
     def _look_later(self) -> None:
-        """Schedule the next check."""
+        """Schedule the next call of `_look`, the periodic check."""
         self._host.after(self._backoff_us, self._look)
 
     def _look(self) -> None:
@@ -137,6 +139,7 @@ class LogCleaner:
                 min_lag_ms=self._config.log_cleaner_min_compaction_lag_ms,
                 now_ms=self._host.wall_us() // 1_000,
             )
+            # The ratio is the dirty share of the log's bytes.
             least = self._config.log_cleaner_min_cleanable_ratio
             if cleanable.ratio > least and (
                 filthiest is None or cleanable.ratio > filthiest[2].ratio
@@ -183,7 +186,7 @@ class LogCleaner:
             await self._host.sleep(0)  # lets other tasks run
         if name not in self._segments:
             return  # the topic was deleted while the cleaning slept
-        del self._segments[name]  # they describe the log before the cleaning
+        del self._segments[name]  # these segments describe the log before the cleaning
         result = compaction.apply()  # None if the log was truncated since the cleaning began
         if result is None:
             self._host.log(f"cleaning of {name} was given up: its log was cut")

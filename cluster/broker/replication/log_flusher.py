@@ -1,14 +1,16 @@
 """LogFlusher: decides when the records of a broker's logs are written to the disk.
 
-There are three ways:
+A flush writes the records that a log has only in memory to the disk. Three settings or parts cause
+one:
 1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` sets
    the number of records.
 2. `log.flush.interval.ms`: a scheduler flushes. As in Kafka, the scheduler is off by default.
-3. The operating system's kernel writes back records that the first two ways have not flushed. The
-   cluster's StorageModel stands for the kernel, in virtual time and on real nodes.
+3. The operating system's kernel writes back records that the first two have not flushed. The
+   cluster's StorageModel has the kernel's intervals, in simulated runs and on real nodes.
 Unflushed records are lost if the machine loses power. The flush mark (`flushed_length`) is the
 number of a log's batches that would survive. The recovery point is the offset up to which Kafka
-itself has flushed a log, by the first two ways.
+itself has flushed a log, as in 1 and 2. The kernel moves the flush mark, but not the recovery
+point.
 Source: Kafka `LogManager` (kafka-log-flusher), `UnifiedLog.flush`.
 """
 
@@ -132,7 +134,7 @@ class LogFlusher:
         return last
 
     def _flush_ms(self, log: PartitionLog) -> int:
-        """Return the flush interval of the topic, else of the broker, else of the scheduler."""
+        """Return the topic's flush interval; if it is not set, the broker's or the scheduler's."""
         flush_ms = self._topic_config(log.topic_partition.topic).flush_ms
         if flush_ms is None:
             flush_ms = self._config.log_flush_interval_ms
@@ -141,7 +143,10 @@ class LogFlusher:
     # -- the operating system --
 
     def _write_back(self) -> None:
-        """Write back each log that has been dirty for long enough, always the whole log."""
+        """Write back each log that has had unflushed batches for `write_back_ms`.
+
+        The whole log is written back, also its newer batches.
+        """
         now_us = self._host.now_us()
         for log in self._logs():
             name, storage = log.topic_partition, log.storage
@@ -150,8 +155,8 @@ class LogFlusher:
                 self._dirty.pop(name, None)
                 continue
             dirty = self._dirty.get(name)
-            # The time of `_Dirty` begins anew if the log has become dirty since the last check, or
-            # if a flush has moved its mark.
+            # The wait begins now if the log has become dirty since the last check. It begins anew
+            # if a flush has moved the log's flush mark since then.
             if dirty is None or dirty.flushed_length != flushed_length:
                 self._dirty[name] = _Dirty(flushed_length=flushed_length, since_us=now_us)
             elif now_us - dirty.since_us >= self._model.write_back_ms * 1_000:

@@ -29,13 +29,15 @@ INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to INTERNAL_TOPICS. Source: Kafka `AdminUtils.ADMIN_CLIENT_ID`."""
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
+"""A producer waits for all in-sync replicas, for nothing, or for the leader alone."""
 
 
 class _DelayedProduce:
     """A Produce that waits for acknowledgements.
 
-    `answers` has the answer of every partition, `waiting` the appends that have no outcome yet. The
-    answer of a partition that is in `waiting` may still become an error.
+    `answers` has the answer for every partition of the request, `waiting` the appends that have no
+    outcome yet. While an append waits, the answer for its partition is the one for success; an
+    error of the append replaces it.
     """
 
     __slots__ = ("answers", "request_id", "timer", "waiting")
@@ -104,6 +106,7 @@ class ProduceApi:
         if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
             # The first append of the duplicate may be acknowledged already. Then no later event
             # would end a wait, so the outcome is read now.
+            # `check_acknowledged` returns Python's None as long as there is no outcome.
             known_outcome = partition.check_acknowledged(info.next_offset)
             error = known_outcome or ErrorCode.NONE
         if error is not ErrorCode.NONE:

@@ -5,8 +5,8 @@ new records. So the leader remembers the position and the answer of each partiti
 a fetch session (KIP-227). In contrast to a session, requests still contain all partitions. A
 partition is quiet if
 
-1. the follower's last request had the same position,
-2. the answer had no new records, and
+1. the follower's Fetch has the same position as its previous Fetch,
+2. the answer to the previous Fetch had no new records, and
 3. the partition has not changed since. Code that changes a partition must call `changed`.
 
 A partition that is not quiet is called stirred.
@@ -26,7 +26,7 @@ from protocol.ids import BrokerEpoch, BrokerId, TopicPartition
 from protocol.messages.log import FetchableTopicResponse, FetchTopic, PartitionData
 
 UNREAD = PartitionData(partition_index=-1)
-"""Placeholder for the answer of a partition that was not read yet."""
+"""Placeholder for the answer of a partition that was not read yet; it is never sent."""
 
 
 class QuietTopic:
@@ -79,9 +79,10 @@ class QuietTopic:
     def keep(
         self, index: int, answer: PartitionData, partition: Partition, replica_id: int
     ) -> None:
-        """Make a partition quiet: keep `answer`, which has no new records.
+        """Make a partition quiet, and keep `answer`, which has no new records, for later Fetches.
 
-        The answer is used until the partition changes.
+        From now on the follower's Fetches of the partition are counted by `count`, together with
+        those of all other quiet partitions.
         """
         follower = partition.follower_counted_with(replica_id, self._shared)
         if follower is not None:  # only a follower's Fetches are counted
@@ -100,13 +101,13 @@ class QuietTopic:
         """End the quiet of the partition at `index`: the next Fetch reads it."""
         follower = self._counted[index]
         if follower is not None:  # else the partition is stirred already
-            follower.count_alone()
+            follower.count_alone()  # the partition has a time of its own again
             self._counted[index] = None
             self.stirred[index] = None
             self._whole = None
 
     def forget(self) -> None:
-        """Stop counting Fetches for the quiet partitions together."""
+        """Give each quiet partition a time of its own: this object is not used any more."""
         for follower in self._counted:
             if follower is not None:
                 follower.count_alone()
@@ -147,7 +148,8 @@ class QuietFetches:
         if followers is None:
             followers = self._topics[topic.topic] = {}
         quiet: QuietTopic | None = None
-        epoch = replica_epoch  # of the follower's last Fetch; at its first Fetch, of this one
+        # The broker epoch of the follower's last Fetch. If there was none, this Fetch is the last.
+        epoch = replica_epoch
         if replica_id in followers:
             epoch, quiet = followers[replica_id]
 

@@ -104,10 +104,12 @@ class ReplicaFetcher:
         self._backoff_us = config.replica_fetch_backoff_ms * 1_000
         self._timeout_us = config.replica_socket_timeout_ms * 1_000
         self._topics: dict[str, dict[int, Partition]] = {}
+        """The partitions to fetch, by topic and partition index."""
         self._positions: dict[str, FetchTopic] = {}
         """By topic: its part of the request. A topic is missing if one of its positions moved."""
         self._known: dict[str, dict[int, FetchPartition]] = {}
-        """Positions that did not move, by topic and partition; the same objects are sent again."""
+        """By topic and partition: the position, missing if it moved. If a topic's part of the
+        request is built anew, the positions that did not move are used again."""
         self._seen: dict[str, tuple[PartitionData | None, ...]] = {}
         """Last answers of each topic; None for an answer that had news."""
         self._delayed_until_us: dict[TopicPartition, int] = {}
@@ -248,7 +250,8 @@ class ReplicaFetcher:
             seen = self._seen.get(topic)
             if seen is all_data:
                 continue  # the leader sent the same object again: no partition has news
-            # The lengths differ if a partition was added or removed during an earlier request.
+            # Without earlier answers, each answer is compared with None, and so handled. The
+            # lengths differ if a partition was added or removed during an earlier request.
             if seen is None or len(seen) != len(all_data):
                 seen = (None,) * len(all_data)
             news: list[int] = []
@@ -268,8 +271,9 @@ class ReplicaFetcher:
                     continue  # another object, and still nothing new
                 news.append(index)
                 if data.diverging_epoch is not None:
-                    # Build the position anew even if no batch will be truncated, because the epoch
-                    # in it may change. (This broker may have led in an epoch without an append.)
+                    # The position is built anew even if no batch will be truncated, because the
+                    # epoch in it may change: this broker may have led in an epoch without an
+                    # append, which its log forgets now.
                     self._ask_anew(topic)
                 self._take(partition, position, partition.handle_fetch_response(position, data))
             self._remember(topic, all_data, news)
@@ -290,8 +294,10 @@ class ReplicaFetcher:
     def _take(
         self, partition: Partition, position: FetchPartition, result: FollowerFetchResult
     ) -> None:
-        """Forget the position that has moved, and react to an error in the result."""
+        """Forget the position if it has moved, and react to an error in the result."""
         name = partition.topic_partition
+        # The position moves with the log's end. If only the high watermark moved, the next request
+        # has the same topic object; the position below is forgotten, but nothing asks for it.
         if result.appended_batches or result.truncated_to is not None:
             self._positions.pop(name.topic, None)
         self._known.get(name.topic, {}).pop(name.partition, None)

@@ -101,10 +101,11 @@ class ReplicaManager:
         self._identity = identity
         self._config = cluster.broker_config
         self._checkpoint_us = self._config.replica_high_watermark_checkpoint_interval_ms * 1_000
-        # Kafka's interval of the check. A silent follower therefore stays in the ISR for up to 1.5
-        # times replica.lag.time.max.ms.
+        # As in Kafka, the ISRs are checked twice in replica.lag.time.max.ms. So a follower that
+        # falls silent stays in an ISR for up to 1.5 times this setting.
         self._shrink_us = self._config.replica_lag_time_max_ms * 1_000 // 2
         self._expire_us = self._config.producer_id_expiration_check_interval_ms * 1_000
+        # A guard is a check of Kafka that an experiment may switch off.
         self._guards = cluster.guards
         self._cache = cache
         self._partitions: dict[PartitionKey, Partition] = {}
@@ -197,7 +198,7 @@ class ReplicaManager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check all invariants between two inputs; `thoroughly` reads every log, too.
+        """Check all invariants between two inputs. If `thoroughly`, the checks also read every log.
 
         Raises: InvariantViolation.
         """
@@ -250,6 +251,7 @@ class ReplicaManager:
                 raise InvariantViolation("a log is of a topic that exists", f"{name} is deleted")
 
     def _check_flushed(self) -> None:
+        """Check that `shut_down` has flushed each log up to the end that the log had then."""
         for log, end in self._ends_at_shut_down:
             if log.recovery_point < end:
                 raise InvariantViolation(
@@ -487,13 +489,15 @@ class ReplicaManager:
             if grown:
                 self._fetches.logs_grew()
             if self._log_moved is not None:
-                # A partition may be in both dicts, and is told once.
+                # A partition may be in both dicts. The merged dict has it once, with the value from
+                # `advanced`.
                 self._tell_offsets_logs({**dict.fromkeys(grown), **advanced})
         self._is_completing = False
 
     def _tell_offsets_logs(self, moved: dict[TopicPartition, Partition | None]) -> None:
         for name, known in moved.items():
-            # A deleted partition is no longer in `_partitions`; `moved` itself has it.
+            # `known` is None for a partition that has only grown. A deleted partition is no longer
+            # in `_partitions`, but `_delete` has put it into `_advanced`, and so into `moved`.
             partition = known or self._partitions.get(name)
             if name.topic == CONSUMER_OFFSETS and partition is not None and self._log_moved:
                 self._log_moved(partition)
@@ -537,7 +541,10 @@ class ReplicaManager:
             self._isr_changes.submit(partition, result.proposal)
 
     def _follower_fetched(self, partition: Partition, result: FollowerFetchResult) -> None:
-        """Take the effects of a Fetch's answer, which this broker got as a follower."""
+        """Take the effects of a Fetch's answer, which this broker got as a follower.
+
+        No append or Fetch waits for a follower's log, so its growth is not noted in `_grown`.
+        """
         if result.truncated_to is not None:
             self._cleaner.end_moved_back(partition.log)
         self._trace(result.trace)
@@ -556,6 +563,7 @@ class ReplicaManager:
         self.complete_delayed()
 
     def _shrink_isrs(self) -> None:
+        """Propose the removal of followers that lag from the ISRs of the led partitions."""
         now_us = self._host.now_us()
         for partition in self._partitions.values():
             proposal = partition.maybe_shrink_isr(now_us)
@@ -575,12 +583,14 @@ class ReplicaManager:
         high_watermark: int | None,
         trace: tuple[TraceEvent, ...],
     ) -> None:
+        """Trace the events of an effect, and note the new `high_watermark`; None: it stayed."""
         self._trace(trace)
         if high_watermark is not None:
             self._advanced[partition.topic_partition] = partition
             self._quiet.changed(partition.topic_partition)
 
     def _expire_producers(self) -> None:
+        """Forget the producers that have not appended for producer.id.expiration.ms."""
         now_ms = self._host.wall_us() // 1_000
         for log in self._all_logs():
             log.producers.remove_expired(now_ms, self._config.producer_id_expiration_ms)

@@ -1,9 +1,10 @@
 """Sending of transaction markers to the leaders of partitions.
 
 A marker is a control record that commits or aborts a producer's transaction in one partition. This
-broker's metadata says which broker leads a partition. Failures are reported, and the transaction
-coordinator requests the markers again. A deleted partition needs no marker and counts as done. As
-in Kafka, each broker has one request in flight.
+broker's metadata says which broker leads a partition. If a marker cannot be written, the
+transaction coordinator gets the error and requests the marker again. A deleted partition needs no
+marker, so it gets ErrorCode.NONE like a partition that has its marker. As in Kafka, a broker has
+one such request at a time.
 DEVIATION: each request carries the markers of one transaction; Kafka collects those of many.
 Source: Kafka `TransactionMarkerChannelManager`.
 """
@@ -30,9 +31,10 @@ RETRY_US = 100_000
 """Wait before markers are sent again: retry.backoff.ms of a broker's clients."""
 
 Errors = dict[TopicPartition, ErrorCode]
+"""Outcome of each partition: NONE if the partition has its marker or needs none."""
 OnAnswered = Callable[[SendMarkers, Errors], None]
-"""Takes markers, and the errors of some of their partitions. It may be called several times for one
-SendMarkers, but it gets the error of each partition exactly once."""
+"""Takes a SendMarkers, and the outcomes of some of its partitions. It may be called several times
+for one SendMarkers, but it gets the outcome of each partition exactly once."""
 
 
 class MarkerSender:
@@ -53,7 +55,10 @@ class MarkerSender:
         self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)
 
     def _send(self, markers: SendMarkers) -> None:
-        """Send one request to each leader, by the present metadata."""
+        """Send one request to each broker that leads some of the partitions.
+
+        Partitions without a request get their outcomes at the end of this method.
+        """
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
         errors_known_now: Errors = {}
         for name in markers.partitions:

@@ -60,7 +60,10 @@ class TransactionCoordination:
         self._is_busy = False
 
     def start(self) -> None:
-        """Start the coordinator's periodic timers."""
+        """Start the coordinator's periodic timers.
+
+        The coordinator gets the wall clock's time, because its records have timestamps.
+        """
         self.carry_out(self.coordinator.start(self._host.wall_us()))
 
     def handle(self, request_id: RequestId, envelope: RequestEnvelope) -> None:
@@ -70,6 +73,7 @@ class TransactionCoordination:
     def check_invariants(self) -> None:
         """Check all invariants between two inputs. Raises: InvariantViolation."""
         self.coordinator.check_invariants()
+        # Exactly the timers that the coordinator has set must be running.
         self._timers.require(self.coordinator.timers())
 
     def carry_out(self, result: TransactionResult) -> None:
@@ -79,7 +83,8 @@ class TransactionCoordination:
         if was_busy:
             return  # a `carry_out` further up the call stack handles the queue
         while self._inputs:
-            # The function from the queue passes its input to the coordinator, only now.
+            # The queue has functions. The call passes the waiting input to the coordinator, and
+            # returns the Result.
             self._carry_out_one(self._inputs.popleft()())
         self._is_busy = False
 
@@ -98,7 +103,7 @@ class TransactionCoordination:
             self._allocate_producer_ids()
 
     def _feed(self, new_input: _Input) -> None:
-        """Handle an input now, or once the current Result is carried out."""
+        """Pass an input to the coordinator now, or once the current Result is carried out."""
         if self._is_busy:
             self._inputs.append(new_input)
         else:

@@ -1,10 +1,10 @@
 """Loads and unloads of the transaction coordinator: loads one at a time, unloads immediately.
 
 A load reads a partition of `__transaction_state` into the coordinator's memory, in turns; between
-two turns the broker's other tasks run. An unload drops a partition from memory. Loads have a queue
-separate from the group coordinator's, as Kafka has a separate thread. As in Kafka, an unload takes
-effect immediately, even during a load; the load then ends without effect. The leader epoch of a
-partition counts its elections.
+two turns the broker's other tasks run. An unload drops a partition from memory. The group
+coordinator has a queue of its own for its loads, as it has a thread of its own in Kafka. As in
+Kafka, an unload takes effect immediately, even during a load; the load then ends without effect.
+Such a load is recognized by the partition's leader epoch, a number that each election increases.
 Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 `removeTransactionsForTxnTopicPartition`.
 """
@@ -34,10 +34,13 @@ class TransactionTasks:
         self._coordination = coordination
         self._queue: deque[Partition] = deque()
         self._wakeup: Future[None] | None = None
+        """`run` waits for it while the queue is empty; None while `run` does not wait."""
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
         """Queue a load of each `__transaction_state` partition gained; unload each one lost."""
         coordinator = self._coordination.coordinator
+        # A partition is lost if another broker became its leader, or if its topic was deleted. The
+        # unload of a partition that is not in memory changes nothing.
         for partition in leadership.became_follower:
             name = partition.topic_partition
             if name.topic == TRANSACTION_STATE:

@@ -5,8 +5,8 @@ late request appends to a transaction that has ended. If the partition's log has
 of the producer, the partition is part of it, and no request is needed. Otherwise this broker asks
 the transaction coordinator.
 
-The guard is a number that the log gives out for one verification. The later append carries the
-number. The marker (the record that ends a transaction) makes the guard invalid. So the log refuses
+Each verification has a guard: a number that the log gives out for it, and that the later append
+carries. The marker (the record that ends a transaction) makes the guard invalid. So the log refuses
 the append if the transaction has ended meanwhile.
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 `AddPartitionsToTxnManager`.
@@ -33,7 +33,10 @@ from protocol.messages.transaction import (
 
 
 class TransactionVerifier:
-    """Carries out VerifyTransaction; may call `on_verified` before `verify` returns."""
+    """Carries out VerifyTransaction, the group coordinator's request for a verification.
+
+    `on_verified` gets the outcome, sometimes before `verify` returns.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,8 @@ class TransactionVerifier:
         # 2. The transaction ends; its marker is appended here, and makes the guard invalid.
         # 3. The answer arrives. The log refuses the append that carries this guard.
         guard = partition.log.producers.begin_verification(asked.producer_id, asked.producer_epoch)
-        if guard is None:  # the log has an open transaction of this producer
+        # The log has an open transaction of this producer, so the append needs no guard.
+        if guard is None:
             self._end(asked)
             return
         coordinator = self._cache.transaction_coordinator(asked.transactional_id)
@@ -131,6 +135,8 @@ def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) ->
         for result in response.results_by_transaction
         for topic in result.topic_results
     )
+    # Both translations are Kafka's. The first one returns the older of two codes for a fenced
+    # producer.
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     # Clients of older versions do not know TRANSACTION_ABORTABLE.

@@ -74,8 +74,8 @@ class TxnMarkerWriter:
             for name in _partitions(marker):
                 self._append(answer, index, marker, name)
         # An append waits until the partition's high watermark (the offset below which every in-sync
-        # replica has the records) passes it. The appends above may have moved high watermarks, so
-        # some of the waits may be over already.
+        # replica has the records) passes it. If the leader is the only in-sync replica, the append
+        # above has moved the high watermark itself, and `complete_delayed` ends the wait now.
         self._replicas.complete_delayed()
 
     def _append(
