@@ -4,12 +4,9 @@ A space describes the schedules that seeds draw: one seed draws one experiment w
 module connects the search (in `chaos.exploration`), its worker processes (in `cluster`), and the
 live view.
 
-- Store: the exploration's directory. Its manifest has the settings; its records have the runs.
-- Tally: the totals over the runs.
-- Finding group: the seeds whose violations have the same evidence. The best example among them is
-  written as a file.
-- Recheck: a seed played a second time, whose trace must be the same.
-- Guidance: chooses the seeds that change ("mutate") an earlier plan instead of drawing a new one.
+A store is the exploration's directory: its manifest has the settings of the search, and its records
+have the runs. A finding is a group of seeds whose violations have the same evidence. The best
+example among the seeds of a finding is written as a file, which can be replayed.
 """
 
 import os
@@ -75,7 +72,10 @@ class ExploreOptions:
     An option is None if the command line does not have it. Then a new search uses the default, and
     a resumed search uses the value in its manifest. If `workers` is None, there is one worker for
     each processor.
-    Units: `time_limit_us` is in microseconds of real time.
+
+    - `recheck`: the percentage of seeds that are played twice. Both traces of a seed must be equal.
+    - `mutated`: the percentage of seeds that change an earlier plan instead of drawing a new one.
+    - `time_limit_us`: microseconds of real time.
     """
 
     space: str | None
@@ -195,7 +195,8 @@ def explore_command(options: ExploreOptions) -> int:
     manifest = store.manifest
     if options.resume is not None:
         store.drop_torn_line()  # a killed search may have written only a part of its last record
-    tally = Tally(manifest.recheck_percent)
+    tally = Tally(manifest.recheck_percent)  # the totals over the runs
+    # Chooses the seeds that change an earlier plan.
     guidance = Guidance(manifest.mutated_percent / 100, manifest.first_seed)
     # A resumed search begins with the totals of the runs that are recorded already.
     for record in store.records():
@@ -210,7 +211,7 @@ def explore_command(options: ExploreOptions) -> int:
     )
 
     def write_finding(group: FindingGroup) -> None:
-        """Write the replay file of a finding; called again when a better example was found."""
+        """Write the file of a finding. The search calls this again when it has a better example."""
         store.write_finding(group.name, finding_text(group, space, manifest.commit))
 
     # A killed search may have stored a record, but not yet written the file of its finding. So a
@@ -310,7 +311,8 @@ def _store(options: ExploreOptions) -> ExplorationStore:
         ("--first-seed", options.first_seed, manifest.first_seed),
         ("--recheck", options.recheck, manifest.recheck_percent),
         ("--mutated", options.mutated, manifest.mutated_percent),
-        ("--var", options.var or None, manifest.overrides),  # (): the option was not given
+        # `options.var` is () if the option was not given.
+        ("--var", options.var or None, manifest.overrides),
     ):
         if given is not None and given != begun_with:
             raise CannotResume(

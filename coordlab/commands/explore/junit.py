@@ -4,9 +4,7 @@ A violated check is a failure with all its findings. The search is an error if i
 was interrupted, or if coordlab itself failed. So all cases pass if and only if the exit code is 0.
 
 JUnit XML is the format of test results that build servers read. A finding (FoundGroup) stands for
-all runs whose violations have the same evidence. Of the results, `broken` has the failures of
-coordlab itself, `lost` the seeds whose workers died, `rechecks` the seeds that were played twice,
-and `unknown` the runs that proved nothing; a space may allow some of these.
+all runs whose violations have the same evidence.
 """
 
 from pathlib import Path
@@ -26,7 +24,8 @@ def junit_of_exploration(
 ) -> bytes:
     """Return the document of an exploration that ended: completely, interrupted or failed."""
     cases = [_case_of_search(results)]
-    # Checks without findings have a case too, which passes.
+    # Each check has a case, which passes if the check has no findings. The keys of the dict are the
+    # names of the checks, each once.
     for check in dict.fromkeys((*CHECKERS, *(found.check for found in results.findings))):
         of_check = [finding for finding in results.findings if finding.check == check]
         cases.append(_case_of_check(check, of_check))
@@ -51,7 +50,12 @@ def junit_of_exploration(
 
 
 def _case_of_search(results: ExplorationResults) -> Case:
-    """Return the case of the search itself; violations are no errors of the search."""
+    """Return the case of the search itself. Violations are no errors of the search.
+
+    Of the results, `broken` has the failures of coordlab itself, `lost` the seeds whose workers
+    died, and `rechecks` the seeds that were played twice. `unknown` has the runs that proved
+    nothing; the space allows some of these runs.
+    """
     if results.outcome is RunOutcome.INTERRUPTED:
         return Case(
             name=SEARCH_CASE, kind="error", type="interrupted", message="it was interrupted"
@@ -71,7 +75,7 @@ def _case_of_search(results: ExplorationResults) -> Case:
             story="\n".join(reasons),
         )
     if results.verdict is Verdict.UNKNOWN:
-        # Without such a run, the verdict is UNKNOWN because no run at all proved anything.
+        # If there is no such run, the verdict is UNKNOWN because no run at all proved anything.
         not_allowed = [unknown for unknown in results.unknown if not unknown.allowed]
         reasons = [unknown.reason for unknown in not_allowed]
         runs = sum(unknown.runs for unknown in not_allowed)

@@ -9,12 +9,13 @@ progress every `LINE_EVERY_S` seconds. It also prints a line when coordlab itsel
 failed in more runs than before.
 
 The tally has the totals over the runs:
+
 - `groups`: the findings, each with the seeds of its runs.
-- `broken`: why coordlab failed in a run -> the seeds of these runs.
-- `lost`: seed of a run that ended the process of its worker -> why the process ended.
-- `differences`: seeds that gave two results when they were played twice.
-- `results`: number of runs by result. UNKNOWN is a run that proves nothing, for example because the
-  cluster did not become steady.
+- `broken`: the reasons why coordlab itself failed, each with the seeds of these runs.
+- `lost`: the seeds of runs that ended the process of their worker, each with the reason.
+- `differences`: the seeds that gave two results when they were played twice.
+- `results`: the number of runs with each result. UNKNOWN is a run that proves nothing, for example
+  because the cluster did not become steady.
 """
 
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ LINE_EVERY_S = 10.0
 _MAX_GROUPS = 8
 """Limit of the findings that the panel shows. The summary has more of them."""
 _MAX_REASONS = 3
+"""Limit of the failures of each kind that the panel shows."""
 _MINUTE_S = 60
 _HOUR_MIN = 60
 
@@ -52,13 +54,12 @@ def exploration_view(
 
 
 class _SearchLines:
-    """Called with each progress of a search; yields the lines to print about what is new in it."""
+    """Yields the lines that each progress of a search adds to the lines before."""
 
     def __init__(self) -> None:
         self._progress_s: float | None = None  # time of the last line with the progress
-        # Numbers of findings and of failed runs that were printed so far.
-        self._printed_groups = 0
-        self._printed_broken_runs = 0
+        self._printed_groups = 0  # number of findings that were printed so far
+        self._printed_broken_runs = 0  # number of failed runs at the last line about a failure
 
     def __call__(self, progress: SearchProgress) -> Iterator[str]:
         tally = progress.tally
@@ -119,7 +120,8 @@ def progress_text(progress: SearchProgress) -> str:
         texts.append(f"{unknown:,} unknown")
     if tally.broken_runs:
         texts.append(f"{tally.broken_runs:,} BROKEN")
-    # A search that stops only finishes the runs in progress. `left_s` is computed from the limits.
+    # `left_s` is the time until the limits of the search. A search that stops earlier only finishes
+    # the runs in progress, so `left_s` means nothing then.
     if progress.left_s is not None and progress.stop is None:
         texts.append(f"{_duration(progress.left_s)} left")
     return "  ".join(texts)
@@ -140,9 +142,8 @@ def rechecks_text(tally: Tally) -> str:
 
 def _most_frequent(tally: Tally) -> list[FindingGroup]:
     """Return the _MAX_GROUPS findings with the most runs."""
-    return sorted(tally.groups.values(), key=lambda group: (-len(group.seeds), group.name))[
-        :_MAX_GROUPS
-    ]
+    by_runs = sorted(tally.groups.values(), key=lambda group: (-len(group.seeds), group.name))
+    return by_runs[:_MAX_GROUPS]
 
 
 def _group_line(group: FindingGroup) -> Text:

@@ -1,10 +1,8 @@
 """`run`: plays an experiment into a run directory, and prints a verdict and a closing summary.
 
 This module has the options and connects other parts: the experiment and its checks (`chaos`), the
-runtime of the cluster (`cluster`), the figures and tables (`pipeline`). A Playable is an experiment
-with everything that its runs need; `play_into` plays it into a run directory. Virtual time is the
-run's own simulated clock. The trace has the recorded events of a run. A caveat is a remark on a run
-that passed, for instance that a partition had two owners for a while.
+runtime of the cluster (`cluster`), the figures and tables (`pipeline`). A run in virtual time has
+its own simulated clock; other runs take real time.
 """
 
 from dataclasses import dataclass
@@ -42,6 +40,7 @@ from pipeline.summary.caveats import caveats_of
 from results_schema.results import Results, Verdict
 
 MAX_WORKERS = 1_000
+"""Limit of `--workers`."""
 RUNTIMES = (RAY, LOCAL, VIRTUAL)
 
 
@@ -49,15 +48,18 @@ RUNTIMES = (RAY, LOCAL, VIRTUAL)
 class RunOptions:
     """The options of a run.
 
-    Units: `time_limit_us` is in microseconds of the run's clock. The run's clock is `time_scale`
-    times as fast as a real one.
+    - `seed`: None if the option is not given; `_seed` then chooses.
+    - `seeds`: the seeds of several runs; None for one run.
+    - `workers`: the number of processes for several runs; None: one for each processor.
+    - `time_limit_us`: microseconds of the run's clock.
+    - `time_scale`: the run's clock is so many times as fast as a real clock.
     """
 
     experiment: str
     runtime: str
-    seed: int | None  # None: the experiment file's, or 0
-    seeds: tuple[int, ...] | None  # None: one run
-    workers: int | None  # None: one for each processor
+    seed: int | None
+    seeds: tuple[int, ...] | None
+    workers: int | None
     var: tuple[str, ...]
     runs: Path
     ray_address: str
@@ -171,8 +173,10 @@ def run_command(options: RunOptions) -> int:
     begin_junit(options.junit)
     try:
         return _run(options, Console())
-    except BaseException as error:  # also Ctrl-C: without a file, CI would show no run at all
-        # An error after the run, such as one of the analysis, must not replace the run's results.
+    except BaseException as error:
+        # Without a file, CI would show no run at all. So a Ctrl-C is also written, which is no
+        # Exception. An error after the run, such as one of the analysis, must not replace the run's
+        # results: then the file exists already.
         if not options.junit.exists():
             write_junit(options.junit, junit_of_failure(options.experiment, error))
         raise
@@ -234,8 +238,9 @@ def _run(options: RunOptions, console: Console) -> int:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
-            # The summary is only for the caveats. For a trace with more than ROWS_AT_ONCE rows it
-            # would take too long, so such a run has no caveats here.
+            # A caveat says what users of a group noticed although the run passed. The summary is
+            # computed only for the caveats. For a trace with more than ROWS_AT_ONCE rows it would
+            # take too long, so the document of such a run has no caveats.
             summary = sum_up(Console(stderr=True), directory.path, results, max_rows=ROWS_AT_ONCE)
             passed = results.verdict is Verdict.PASS
             document = {

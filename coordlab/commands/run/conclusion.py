@@ -1,9 +1,7 @@
 """The steps after a run: print verdict and figures, make Spark's tables, write the report.
 
 The figures come from a summary of the trace (the run's recorded events). It is computed in memory;
-only if the trace has too many rows, Spark computes it together with the tables. A caveat is a
-remark on a run that passed. A notice says why Spark cannot be started, for instance because there
-is no Java.
+only if the trace has too many rows, Spark computes it together with the tables.
 """
 
 from contextlib import nullcontext
@@ -39,7 +37,8 @@ def conclude_run(
     Returns: the path of the report; None if it was not written.
     Raises: the other exceptions of the analysis and of the report.
     """
-    # A large trace is not summed up in memory if Spark computes the figures afterwards anyway.
+    # If Spark computes the figures afterwards anyway, a trace is summed up in memory only if it is
+    # small. Spark can run if there is no notice that Java is missing.
     spark_follows = analyze and java_notice(directory.path) is None
     max_rows = ROWS_AT_ONCE if spark_follows else None
     summary = _sum_up(directory, results, console, max_rows=max_rows)
@@ -47,7 +46,7 @@ def conclude_run(
     print_path(console, "run directory", directory.path)
     console.print(Text(f"again: {to_paste(directory.manifest.replay)}"), soft_wrap=True)
     analysed = _analyze(directory, results, console, master=master) if analyze else None
-    # Without a summary `print_figures` had no figures to print.
+    # If there was no summary, `print_figures` could not print the phases. Spark has computed them.
     if analysed is not None and summary is None:
         print_phases(console, analysed)
     return _report(directory, console) if report and analysed is not None else None
@@ -56,10 +55,11 @@ def conclude_run(
 def _sum_up(
     directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
 ) -> RunSummary | None:
-    """Compute the summary, then print the verdict with caveats, which come from the summary.
+    """Compute the summary, then print the verdict with the caveats that the summary shows.
 
-    While the summary is computed, a terminal shows the verdict in a status line. The verdict is
-    printed even if there is no summary.
+    A caveat says what users of a group noticed although the run passed. While the summary is
+    computed, a terminal shows the verdict in a status line. If an exception ends the computation,
+    the verdict is printed nevertheless.
     """
     summary = None
     status = verdict_text(results).append("  summing up the trace", style="dim")

@@ -1,13 +1,11 @@
 """Plays one run of an experiment into its directory: trace, journal, results, manifest.
 
-Data flow: (Experiment, seed) -> run directory -> Results.
+The trace has a row for each event of the run. The journal has an entry for each fault of the plan.
+The manifest is the file of a run directory that says what the run is.
 
-The trace has the recorded rows of the run's events; an observer is called with each row. A digest
-is a hash over the rows of a trace. A CheckSuite has the checks of one run. The journal has an entry
-for each fault of the plan. The manifest is the file of a run directory that says what the run is.
-
-`runtime` is one of three: VIRTUAL (one process, in virtual time, the run's own simulated clock),
-LOCAL (one process, in real time) or RAY (many processes, in real time).
+A run has one of three runtimes. VIRTUAL plays it in one process, in virtual time, which is the
+run's own simulated clock. LOCAL plays it in one process, in real time. RAY plays it in many
+processes, in real time.
 """
 
 from collections.abc import Sequence
@@ -103,12 +101,13 @@ def play_into(
     """
     experiment = playable.experiment
     context = context_of(experiment, in_virtual_time=playable.runtime == VIRTUAL)
-    suite = CheckSuite(context, experiment.checks)
-    digest = TraceDigest()
+    suite = CheckSuite(context, experiment.checks)  # the checks of this run
+    digest = TraceDigest()  # a hash over the rows of the trace
     trace = RunTrace(directory)
+    # The runtime calls each observer with each row of the trace.
     observers: list[RowObserver] = [suite.observe, trace]
     if playable.runtime == VIRTUAL:
-        # In real time no two runs have equal traces, so a digest would say nothing.
+        # A digest shows whether two runs have equal traces. In real time no two runs have.
         observers.append(digest)
     runtime = make_runtime(
         experiment,
@@ -153,8 +152,8 @@ def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | No
     if playable.runtime == VIRTUAL:
         return None
     # A TraceTail returns a row only after a lag, because another node's file may still get an
-    # earlier row. The lag is in time of the run. If the run's clock is faster, the same real time
-    # is a longer time of the run.
+    # earlier row. A file is late by some real time, but the lag is in time of the run. If the run's
+    # clock is faster, the same real time is a longer time of the run.
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
     experiment = playable.experiment
@@ -179,7 +178,7 @@ def make_runtime(
     spec = msgspec.structs.replace(to_cluster_spec(experiment), listener=listener)
     manifest = directory.manifest
     if manifest.runtime == VIRTUAL:
-        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - only one is needed
+        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - the only one needed
 
         return VirtualRuntime(
             spec,
@@ -189,7 +188,7 @@ def make_runtime(
             trace_messages=trace_messages,
         )
     if manifest.runtime == LOCAL:
-        from cluster.local.runtime import LocalRuntime  # noqa: PLC0415 - only one is needed
+        from cluster.local.runtime import LocalRuntime  # noqa: PLC0415 - the only one needed
 
         return LocalRuntime(
             spec,

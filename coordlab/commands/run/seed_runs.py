@@ -2,14 +2,7 @@
 
 `seeds` plays the seeds, `seeds_view` prints the results. A seed determines all random choices of a
 run. A figure is a number that each run prints at its end; over several seeds it has a median and a
-range. A caveat is a remark on a run that passed.
-
-A measure is a length of time after a fault. There are three that matter here:
-
-- "detect": from the fault until the controller (the broker that manages the cluster) has decided
-  what to do about the failed node;
-- "commit gap": a member's time without an acknowledged commit of its offsets;
-- "processing gap": a partition's time in which no member processes its records.
+range.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,9 +30,13 @@ from results_schema.results import (
 
 
 class SeedState(StrEnum):
-    """Outcome of a seed. The output of `run --seeds` lists them in this order."""
+    """Outcome of a seed. The output of `run --seeds` lists them in this order, the worst first.
 
-    FAILED = "failed"  # coordlab itself failed, so the run says nothing about Kafka
+    VIOLATED, UNKNOWN and PASSED are the verdicts of complete runs. If a seed FAILED, coordlab
+    itself failed, so the run says nothing about Kafka.
+    """
+
+    FAILED = "failed"
     VIOLATED = "violated"
     UNKNOWN = "unknown"
     PASSED = "passed"
@@ -54,7 +51,12 @@ _STATE_BY_VERDICT = {
 }
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
 """Measures by which `SeedRuns.chosen` finds the median run. It uses the first measure that at least
-one run has."""
+one run has. A measure is a length of time after a fault:
+
+- "detect": from the fault until the controller has decided what to do about the failed node;
+- "commit gap": a member's time without an acknowledged commit of its offsets;
+- "processing gap": a partition's time in which no member processes its records.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,7 @@ class SeedRun:
             return ""
         if self.state is SeedState.VIOLATED:
             findings = self.results.findings
+            # The first finding is printed. The results keep only some of the others, but count all.
             more = sum(check.findings_total for check in self.results.checks) - 1
             first = f"{findings[0].check}: {findings[0].summary}" if findings else "no finding kept"
             return f"{first} (and {more:,} more)" if more > 0 else first
@@ -139,8 +142,8 @@ class SeedRuns:
     @property
     def finished(self) -> tuple[SeedRun, ...]:
         """Results of the seeds that have a verdict."""
-        verdicts = frozenset(_STATE_BY_VERDICT.values())
-        return tuple(run for run in self.runs if run.state in verdicts)
+        with_verdict = frozenset(_STATE_BY_VERDICT.values())
+        return tuple(run for run in self.runs if run.state in with_verdict)
 
     @property
     def exit_code(self) -> int:
@@ -157,7 +160,9 @@ class SeedRuns:
         """Return the number of finished seeds with each outcome of each check."""
         counts: dict[str, dict[CheckOutcome, int]] = {}
         for run in self.finished:
-            for check in () if run.results is None else run.results.checks:
+            if run.results is None:
+                continue
+            for check in run.results.checks:
                 of_check = counts.setdefault(check.check, dict.fromkeys(CheckOutcome, 0))
                 of_check[check.outcome] += 1
         return counts
@@ -175,7 +180,7 @@ class SeedRuns:
         runs are ordered by their longest value of a measure (_CHOOSING_MEASURES), or by their
         lengths if no run has such a measure.
 
-        `summaries`: by seed.
+        `summaries`: the summary of each seed.
         """
         violated = self.of(SeedState.VIOLATED)
         if violated:
@@ -202,7 +207,7 @@ class SeedRuns:
 
         Of two middle values, the lower one is the median, so that a run has this value.
 
-        `values_us`: by seed.
+        `values_us`: the value of each seed; None if the seed has no value.
         """
         known = {
             run.seed: value_us
@@ -236,7 +241,7 @@ class SeedRuns:
                     "run_directory": None if run.past is None else str(run.past.path),
                     "manifest": None if run.past is None else run.past.manifest,
                     "results": run.results,
-                    # A caveat is about something that the verdict "pass" does not cover.
+                    # A caveat says what users of a group noticed although the run passed.
                     "caveats": caveats_of(run.summary) if run.state is SeedState.PASSED else (),
                     "failure": run.failure,
                 }
@@ -249,7 +254,7 @@ class SeedRuns:
         return document([self._suite(run) for run in self.runs])
 
     def _suite(self, run: SeedRun) -> Suite:
-        """Return the suite of a seed. If the run has no results, its only case is a failed one."""
+        """Return the suite of a seed. If the run has no results, its only case is an error."""
         name = f"{self.experiment}.seed-{run.seed}"
         if run.failure is None and run.past is not None and run.results is not None:
             return suite_of_run(run.past.manifest, run.results, run.past.path, name=name)

@@ -1,10 +1,8 @@
 """The work for one seed in a worker process: play it into its directory, and summarize its trace.
 
-Data flow: (SeedJob, seed) -> run directory, and a PlayedSeed as bytes for the main process.
-
-The main process gives each worker one item (a seed) at a time, and gets an answer in bytes. A
-Playable is an experiment with all options that determine its runs, except the seed. A summary has
-the figures of one run, computed from its trace (the run's recorded events).
+All workers have the same SeedJob. The main process gives a worker one seed at a time. The worker
+writes a run directory, and answers with a PlayedSeed, encoded as bytes. A summary has the figures
+of one run, computed from its trace (the run's recorded events).
 """
 
 import traceback
@@ -25,6 +23,7 @@ from results_schema.results import RunOutcome
 class SeedJob:
     """An experiment to play with every seed.
 
+    - `playable`: the experiment with all options that determine its runs, except the seed.
     - `runs`: folder of the run directories.
     - `group`: the beginning of the names of these directories.
     - `digits`: number of digits to which seeds are padded in these names, so that the names sort
@@ -71,7 +70,7 @@ def decode_seed(answer: bytes) -> PlayedSeed:
 def _played(job: SeedJob, seed: int) -> PlayedSeed:
     """Play one seed. An exception becomes the `failure` of the answer, and is not raised.
 
-    A Ctrl-C before or after the run is no failure; the answer then only lacks the summary.
+    After a Ctrl-C before or after the run, the answer has no failure and no summary.
     """
     path: Path | None = None
     summary = None

@@ -5,11 +5,8 @@
 3. Spark makes the tables of all runs.
 4. The report of one run, and a page that compares all runs, are written.
 
-A Playable is an experiment with all options that determine its runs, except the seed. A summary has
-the figures of one run. The worker computes the summary, unless the trace (the run's recorded
-events) has too many rows; then the summary comes with Spark's tables. `group` is a timestamp with
-which the names of all run directories of one command begin. A PastRun is a run directory that is
-read again.
+A summary has the figures of one run. The worker computes the summary, unless the trace (the run's
+recorded events) has too many rows. Then Spark computes the summary together with the tables.
 """
 
 import os
@@ -54,7 +51,8 @@ that did not pass have a line."""
 class SeedsOptions:
     """Options of `run --seeds`.
 
-    `workers` None: one for each processor. `master`: address of a Spark master.
+    - `workers`: the number of worker processes; None: one for each processor.
+    - `master`: the address of a Spark master; None: Spark on this machine.
     """
 
     seeds: tuple[int, ...]
@@ -74,12 +72,13 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     JUnit file cannot be written.
     """
     folder = options.runs / playable.experiment.name
-    # Made here and not in the workers, because a failure is then one mistake of the user, and not a
-    # failure of coordlab for each seed.
+    # If the folder cannot be made, this is a mistake of the user, and is reported once. If the
+    # workers made the folder, each seed would report a failure of coordlab.
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotARun(f"no run directory can be made in {options.runs}: {error}") from error
+    # The names of all run directories of this command begin with `group`.
     group = timestamp(datetime.now(UTC))
     job = SeedJob(
         playable=playable,
@@ -106,10 +105,11 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     print_path(console, "run directories", pattern)
 
     analysed = _analyze(options, seed_runs, pattern, console)
-    # If some runs had no summary, no figures were printed above. Print those from Spark's tables,
-    # or, without tables, those of the runs that have a summary.
-    if not complete and (analysed or summaries):
-        shown = list((analysed or summaries).values())
+    # If some runs had no summary, no figures were printed above. Spark's summaries are of all runs.
+    # If Spark has computed none, the figures are those of the runs that have a summary.
+    known = analysed or summaries
+    if not complete and known:
+        shown = list(known.values())
         print_seed_figures(console, seed_runs.figures(shown), len(shown))
     if analysed and options.report:
         _write_pages(seed_runs, analysed, folder / f"{group}-seeds.html", console)
@@ -149,8 +149,9 @@ def _play(
 
     After a Ctrl-C no other seed begins. The runs in progress heal their clusters and end.
 
-    - `waiting`: is emptied.
-    - `runs`: an entry for each seed, as not played yet; the result of a finished seed replaces it.
+    - `waiting`: the seeds to play. This function removes each seed that it begins.
+    - `runs`: an entry for each seed, which says that the seed is not played. This function replaces
+      the entry by the result of the seed.
     - `show`: is called with each result.
     """
     playing: set[int] = set()
@@ -159,7 +160,7 @@ def _play(
         if stop_requested() and not interrupted:
             interrupted = True
             waiting.clear()
-            # A Ctrl-C on the terminal does not reach the worker processes, so it is passed on.
+            # The workers are not in the session of the terminal, so a Ctrl-C does not reach them.
             workers.interrupt()
         for worker in workers.idle():
             if waiting:
@@ -249,7 +250,8 @@ class _SeedProgress:
     def add(self, run: SeedRun) -> None:
         """Show a seed that is finished."""
         passed = run.state is SeedState.PASSED
-        self._not_passed += 0 if passed else 1
+        if not passed:
+            self._not_passed += 1
         description = f"{self._not_passed} not passed" if self._not_passed else ""
         self._bar.update(self._task, advance=1, description=description)
         if self._lines and (not passed or self._total <= _MAX_LINES):

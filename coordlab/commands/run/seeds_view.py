@@ -1,11 +1,12 @@
 """Output of `run --seeds` on a terminal: verdicts, checks, and each figure with its range.
 
-A figure is what a run prints at its end about one measured thing. Most figures are distributions
-within the run and have several statistics: p50 (the median), p90, max, and sum for counts. A figure
-that is one number has the statistic "". A ComparisonRow is one statistic of one figure, for the
-time after one fault, or for the whole run (`fault` None). Each row has one cell here, with the
-median and the range over the seeds. A gap is a time without commits or without processing. A caveat
-is a remark on a run that passed.
+A figure is what a run prints at its end about one measured thing, such as the phase "detect". Most
+figures are distributions within the run, which have several statistics: p50 (the median), p90, max,
+and sum for counts. A figure that is one number has the statistic "".
+
+A ComparisonRow is one statistic of one figure. It is about the time after one fault, or about the
+whole run if its `fault` is None. Here it has only one cell, with the median and the range over the
+seeds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,12 +35,15 @@ _NAME_WIDTH = 22
 """Width that is kept free for the names of figures; a longer name takes two lines."""
 _WHERE_WIDTH = 10
 """Width of the column with the number of seeds (`_Line.where`, such as "12 of 20"), and its gap."""
-_CHOICES: dict[bool, tuple[tuple[Statistic, ...], ...]] = {
-    False: (("p50", "p90", "max"), ("p50", "max"), ("max",)),
-    True: (("p50", "p90", "max", "sum"), ("p50", "max", "sum"), ("max", "sum"), ("max",)),
-}
-"""Choices of columns. The key tells whether the figures have a sum. The first choice that fits into
-the terminal's width is shown."""
+_CHOICES: tuple[tuple[Statistic, ...], ...] = (("p50", "p90", "max"), ("p50", "max"), ("max",))
+"""Choices of columns. The first choice that fits into the terminal's width is shown."""
+_CHOICES_WITH_SUM: tuple[tuple[Statistic, ...], ...] = (
+    ("p50", "p90", "max", "sum"),
+    ("p50", "max", "sum"),
+    ("max", "sum"),
+    ("max",),
+)
+"""Choices of columns for figures that have a sum."""
 _STYLES = {
     SeedState.FAILED: "bold magenta",
     SeedState.VIOLATED: "bold red",
@@ -143,6 +147,7 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
         if fault is not None and rows:
             console.print()
             print_lines(console, [f"after {fault}"], style="bold")
+        # The keys of the dict are the groups of figures in the order of the rows, each once.
         for group in dict.fromkeys(row.group for row in rows):
             _print_group(console, group, [row for row in rows if row.group == group], seeds)
         if fault is not None:
@@ -152,14 +157,17 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
     """Yield a line for each longest gap after `fault` that is also the longest after another fault.
 
-    One gap can be counted for two faults that follow each other soon. Two gaps with equal figures
-    over all seeds count as one gap. The line names the first fault of the plan that has this gap.
+    A gap is a time without commits or without processing. One gap can be counted for two faults
+    that follow each other soon. Two gaps with equal figures over all seeds count as one gap. The
+    line names the first fault of the plan that has this gap.
     """
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
     for gap in (row for row in longest if row.fault == fault):
-        # The faults with an equal gap, in the order of the plan; at least `fault` itself has it.
-        equal = (row.fault for row in longest if row.name == gap.name and row.cells == gap.cells)
-        first = next(equal)
+        # The rows are in the order of the plan, so this is the first fault with an equal gap. It is
+        # `fault` itself if no earlier fault has such a gap.
+        first = next(
+            row.fault for row in longest if row.name == gap.name and row.cells == gap.cells
+        )
         # The largest value is 0 if no seed had such a gap at all.
         if first != fault and gap.cells[0] is not None and gap.cells[0].high:
             yield f"the longest {gap.name} is the one after {first}"
@@ -195,13 +203,13 @@ def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
 def _statistics(
     console: Console, rows: Sequence[ComparisonRow], seeds: int
 ) -> tuple[Statistic, ...]:
-    """Return as many statistics as fit into the width: the first choice of _CHOICES that fits.
+    """Return as many statistics as fit into the width: the first of the choices that fits.
 
     If none fits, return the last choice. The width of a long name is counted only up to
     _NAME_WIDTH, because a name can take two lines. A range must stay on one line.
     """
     present = {row.statistic for row in rows}
-    for choice in _CHOICES["sum" in present]:
+    for choice in _CHOICES_WITH_SUM if "sum" in present else _CHOICES:
         statistics = tuple(statistic for statistic in choice if statistic in present)
         lines = list(_lines(rows, statistics, seeds))
         if not lines:
@@ -224,7 +232,8 @@ def _lines(rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int)
         shown = [by_statistic.get(statistic) for statistic in statistics]
         if not any(shown):
             continue
-        # From `rows`, because `of_name` is used up.
+        # All rows of a figure have the same unit. `of_name` is an iterator, which is at its end
+        # here, so the unit comes from `rows`.
         unit = next(row.unit for row in rows if row.name == name)
         cells = tuple("" if cell is None else range_text(cell, unit) for cell in shown)
         runs = max(cell.runs for cell in shown if cell is not None)

@@ -4,12 +4,8 @@ This module has the options and connects other parts: the run of a standing clus
 (`chaos.standing`) and the runtime (`cluster`). The modules for the verdict and the report are
 imported only when the run ends, so that the brokers serve as soon as possible.
 
-- Standing cluster: a run without a planned end. It accepts requests of other commands until `down`.
-- Claimed name: the name by which other commands find the cluster; `publish` writes down where the
-  cluster is. `claimed.died` are clusters of this name whose process died without going down.
-- Mailbox: passes the requests of other commands to the run. A Ctrl-C in this terminal becomes a
-  request in the mailbox, too.
-- Bootstrap servers: the addresses of brokers to which a client connects first.
+A standing cluster is a run without a planned end. It accepts requests of other commands until the
+command `down` ends it.
 """
 
 import os
@@ -55,12 +51,13 @@ MAX_BROKERS = 100
 class UpOptions:
     """The options of a cluster.
 
-    `duration_us`: microseconds from the moment at which the brokers serve until the cluster goes
-    down; None: it stays until it is ended.
+    - `name`: the cluster's name. If it is None, the name is in the file, or is the default.
+    - `duration_us`: microseconds from the moment at which the brokers serve until the cluster goes
+      down; None: the cluster stays until it is ended.
     """
 
     file: str | None
-    name: str | None  # None: the file's, or the default
+    name: str | None
     runtime: str
     brokers: int | None
     topic: tuple[str, ...]
@@ -226,10 +223,12 @@ def _stand(
     be written.
     """
     experiment = definition.experiment
-    mailbox = Mailbox()
+    mailbox = Mailbox()  # passes the requests of other commands to the run
+    # Other commands find the cluster by the claimed name.
     with ClaimedName(
         options.runs, experiment.name, runtime=options.runtime, mailbox=mailbox
     ) as claimed:
+        # An earlier cluster of this name, whose process died without going down.
         for died in claimed.died:
             console.print(Text(str(died)), soft_wrap=True)
         directory = create_run_directory(
@@ -241,10 +240,12 @@ def _stand(
             replay=_command_line(options),
             experiment_file=None if definition.path is None else str(definition.path),
         )
-        # Without addresses yet. `announce` publishes them when the brokers serve.
+        # Other commands can read what is published. The addresses of the brokers are not known yet:
+        # `announce` publishes them when the brokers serve.
         claimed.publish(run_directory=directory.path)
-        # The fields that are the same in all answers to `status`. The run fills in the others.
-        # `stage` and `time_us` are among those, but have no defaults, so they need a value here.
+        # An answer to `status` with the fields that never change. For each answer, the run replaces
+        # the other fields. Of these, `stage` and `time_us` have no default, so they get a value
+        # here.
         identity = StatusAnswer(
             name=experiment.name,
             run_directory=str(directory.path),
@@ -266,14 +267,17 @@ def _stand(
             )
 
         def announce(runtime: Runtime, _at_us: int) -> None:
-            """Tell other commands and the user that the brokers serve, and at which addresses."""
+            """Tell other commands and the user that the brokers serve, and at which addresses.
+
+            The bootstrap servers are the addresses to which a client connects first.
+            """
             bootstrap = runtime.bootstrap_servers()
             claimed.publish(run_directory=directory.path, bootstrap=bootstrap)
             lines = [f"bootstrap servers: {','.join(bootstrap)}"] if bootstrap else []
-            order = break_command(experiment, experiment.name, options.runs)
-            lines.append(f"break it: {to_paste(order)}")
-            end = down_command_line(experiment.name, options.runs)
-            lines.append(f"end it: Ctrl-C, or {to_paste(end)}")
+            crash_command = break_command(experiment, experiment.name, options.runs)
+            lines.append(f"break it: {to_paste(crash_command)}")
+            down_command = down_command_line(experiment.name, options.runs)
+            lines.append(f"end it: Ctrl-C, or {to_paste(down_command)}")
             for line in lines:
                 console.print(Text(line), soft_wrap=True)
 
@@ -323,7 +327,8 @@ def _conclude(
         )
         for note in notes:
             console.print(Text(note), soft_wrap=True)
-    finally:  # `down` gets its answer even if the report fails
+    finally:
+        # The commands `down` get an answer even if the report fails.
         claimed.conclude(
             DownAnswer(
                 exit_code=results.exit_code,
