@@ -72,7 +72,7 @@ def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
 
 
 def test_interrupt_reaches_the_work_and_spares_the_worker(tmp_path: Path) -> None:
-    """An interrupt ends the work, not the worker: its process takes the next work.
+    """An interrupt ends the work, not the worker, whose process then does the next work.
 
     So the work can clean up at a Ctrl-C and still answer.
     """

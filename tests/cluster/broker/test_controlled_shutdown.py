@@ -2,7 +2,7 @@
 
 In this controlled shutdown the broker asks the controller for permission to stop. The controller
 elects other leaders, and agrees when all active brokers know them. Then the controller fences the
-broker (counts it as dead). A leader epoch is the number of a partition's leadership: the new
+broker (counts it as dead). A leader epoch is the number of a partition's leadership. The new
 leaders have epoch 1. The times of a real cluster are in docs/kafka (MEASURED_FAILOVER term).
 
 `lab` is a cluster of three brokers in virtual time. Partition n of the offsets topic is first on

@@ -120,4 +120,5 @@ def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> 
     assert len(times_us) == 3  # the broker that stops learns of the election, too
     first_us, last_us = times_us[0], times_us[-1]
     assert publish_us <= first_us < last_us <= publish_us + jitter_us + messages_us
-    assert last_us - first_us > 5_000  # more than the time of the messages: the draws differ
+    # The difference is more than the time of the messages, so the draws differ.
+    assert last_us - first_us > 5_000

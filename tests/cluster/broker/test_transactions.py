@@ -86,7 +86,7 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
 
     1. The coordinator decides to abort. The network holds the marker of this decision back.
     2. The next coordinator takes over. A new transaction begins, with another commit.
-    3. The old marker arrives and is refused: the commit is still pending.
+    3. The old marker arrives and is refused, so the commit is still pending.
     """
 
     async def story(lab: BrokerLab) -> None:

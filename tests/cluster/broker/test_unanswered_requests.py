@@ -1,7 +1,7 @@
 """The invariant that a node holds each request that it has not answered.
 
 `lab` is a cluster of three brokers in virtual time. A lost answer stands for a bug in which the
-node's code forgets to answer: the test drops the answer before it leaves the node.
+node's code forgets to answer. The test drops the answer before it leaves the node.
 """
 
 import pytest

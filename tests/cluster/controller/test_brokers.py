@@ -243,7 +243,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
 
 def test_clean_election_leaves_a_partition_without_leader_instead_of_losing_data() -> None:
-    """By default no replica from outside the ISR is elected: it might lack acknowledged records.
+    """A replica from outside the ISR may lack acknowledged records, and is not elected by default.
 
     The whole ISR, broker 1, is fenced. Broker 2 is alive, but not in the ISR.
     """

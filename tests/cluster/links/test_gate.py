@@ -196,7 +196,7 @@ def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> N
     assert len(lab.transmitted) == 4  # the rule does not select them
     lab.gate.send(request(3))  # a Heartbeat, which the rule holds back
     lab.gate.send(request(4, find=True))  # must wait behind request 3
-    lab.gate.send(request(5, connection=2, find=True))  # need not wait: another connection
+    lab.gate.send(request(5, connection=2, find=True))  # of another connection, so it passes
     lab.gate.send(close(3))  # of connection 3: a rule with apis selects no closes
     assert lab.transmitted[4:] == [request(5, connection=2, find=True), close(3)]
 
@@ -263,7 +263,7 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     lab.gate.set_rules([])
     assert lab.order == []
     lab.gate.send(request(6, connection=2))  # must wait behind the held frames of connection 2
-    lab.gate.send(request(7, connection=9))  # passes: connection 9 has no held frames
+    lab.gate.send(request(7, connection=9))  # connection 9 has no held frames, so it passes
     assert lab.transmitted == [request(7, connection=9)]
 
     lab.run_for()
@@ -502,7 +502,7 @@ def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
 
 
 def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
-    """Each rule has its own random stream: a fault on one link changes no delays on another."""
+    """Each rule has its own random stream, so a fault on one link changes no delays on another."""
     frames: list[Frame] = [request(number, connection=number) for number in range(20)]
     slow = rule(Slow(delay_us=20, jitter_us=100))
     other = rule(Slow(delay_us=1, jitter_us=9), destinations=(C,), rule_id="other")

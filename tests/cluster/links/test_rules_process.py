@@ -100,7 +100,7 @@ def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path)
 
 
 def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
-    """A cut is between nodes, not between processes: other nodes of the processes still connect.
+    """A cut is between nodes, not between processes, so other nodes of the processes still connect.
 
     The two processes have one TCP link, which their nodes share.
     """

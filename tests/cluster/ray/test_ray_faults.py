@@ -223,7 +223,7 @@ async def cut_broker(story: Story) -> None:
 
 
 async def stopped_and_killed_brokers(story: Story) -> None:
-    """A broker is shut down, one loses power, and one is killed while it is paused."""
+    """One broker is shut down, another loses power, and a third is killed while it is paused."""
     runtime = story.runtime
     hit = await runtime.shut_down(BROKERS[2])
     stopping = process_of(hit)

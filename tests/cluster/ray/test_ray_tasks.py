@@ -70,7 +70,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
 
 
 def test_search_whose_workers_all_die_is_given_up() -> None:
-    """After several deaths in a row no worker is replaced: perhaps none of them can work."""
+    """After several deaths in a row no worker is replaced, because perhaps no worker can work."""
     with RayWorkers(LOCAL, work, size=1) as workers:
 
         def give_deadly_work() -> None:

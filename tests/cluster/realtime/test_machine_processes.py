@@ -75,7 +75,7 @@ def test_signal_spares_a_process_with_the_number_of_a_dead_one(
 ) -> None:
     """The system uses pids again. A fault must never hit a process of someone else."""
     process = ref_of(child)
-    # The pid is the same, but the start time is not: this is another process, which is dead.
+    # The start time differs. So this stands for another process, a dead one, that had the same pid.
     other = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
     with pytest.raises(ProcessLookupError):
         send_signal(other, signal.SIGKILL)

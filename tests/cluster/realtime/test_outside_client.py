@@ -166,7 +166,7 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
 
 
 def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Path) -> None:
-    """The run removes the listeners file when it stops, which tells the client.
+    """When the run stops, it removes the listeners file. Then the client gives up.
 
     Otherwise the client would wait for its 60 s.
     """

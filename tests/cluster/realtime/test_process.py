@@ -211,7 +211,7 @@ def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
 
 
 def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
-    """A dead node must not act any more: its cleanup code could still send LeaveGroup.
+    """A dead node must not act any more. Its cleanup code, for example, could send LeaveGroup.
 
     Each call to its host raises HostDead.
     """

@@ -1,4 +1,4 @@
-"""FileStorage: appends survive a kill, a torn tail is removed, and it equals the memory's storage.
+"""FileStorage: appends survive a kill, torn tails are removed, and its logs equal logs in memory.
 
 - A torn tail is a part of a batch at the end of a file, whose write was interrupted.
 - A flush mark is the position up to which a log counts as on the disk. The mark is in a file beside

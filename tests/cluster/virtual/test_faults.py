@@ -115,7 +115,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
         await runtime.sleep(SECOND_US)
         await runtime.resume(BROKERS[2])
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.STOPPING
-        # The shutdown's timer was due during the pause. A resumed node gets it now.
+        # The timer of the shutdown became due during the pause, and fires after the resume.
         await runtime.sleep(1)
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.DOWN
 
@@ -195,7 +195,7 @@ def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
 
     async def main() -> None:
         await run.runtime.sleep(SECOND_US)
-        # The third restart keeps the disk, and shows that the second one emptied it for good.
+        # The third restart keeps the disk, and shows that the second restart emptied it for good.
         for empty_disk in (False, True, False):
             await run.runtime.crash(BROKER)
             await run.runtime.restart(BROKER, empty_disk=empty_disk)
@@ -384,7 +384,7 @@ class FailsOnAnAnswer(FakeConsumer):
 
 
 def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
-    """A healed link delivers the frames that it has held back, from a timer.
+    """A timer of a healed link delivers the frames that the link has held back.
 
     A bug in the receiver then raises through this timer, which must not report the bug a second
     time.

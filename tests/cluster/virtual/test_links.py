@@ -390,7 +390,7 @@ def test_a_reset_passes_a_cut_and_drops_its_held_frames() -> None:
 
 @pytest.mark.parametrize("effect", [Cut(), Clog(), Slow(delay_us=10)])
 def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> None:
-    """A killed process loses the frames that it has not sent yet. Its death itself is reported."""
+    """A killed process loses the frames that it has not sent yet. Its peers learn of its death."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_server(effect))

@@ -37,7 +37,7 @@ def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
 def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
     """The order of scheduling decides, whichever method has scheduled a callback.
 
-    Asyncio's own loop does not keep this order: removing one timer from its heap permutes others.
+    Asyncio's own loop does not keep this order. The removal of a timer from its heap moves others.
     """
     loop = VirtualLoop()
     seen: list[int] = []

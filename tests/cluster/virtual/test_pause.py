@@ -73,7 +73,7 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     server.host.resume()
     lab.run_for(LATENCY_US)
     assert not server.host.is_paused
-    # The server serves "a", too: it cannot know that the client has given up.
+    # The server also serves "a", because it cannot know that the client has given up.
     assert server.served_groups == ["a", "b"]
     assert late.outcomes == [("b", lab.loop.now_us(), "HeartbeatResponse")]
     assert late.connection.is_open
@@ -224,7 +224,7 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
     lab.run_for(0)
     assert fired == [lab.loop.now_us()]
     assert server.served_groups == ["a"]
-    host.resume()  # no effect: the node runs
+    host.resume()  # no effect, because the node runs
     lab.run_for(1_000)
     assert server.served_groups == ["a"]
 

@@ -77,7 +77,7 @@ def test_acknowledgement_before_the_followers_have_the_batch_is_found(
 def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a leader counts a replica that it adds to the ISR only after the answer.
+    """Planted bug: a leader that adds a replica to the ISR counts it only after the answer.
 
     It must count the replica from its proposal on, because the controller may accept the proposal
     before the leader learns of it.

@@ -506,7 +506,7 @@ def test_restarted_node_has_another_random_stream() -> None:
 def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
     """A latency is a base, a random jitter and, for one frame in ten, a long tail.
 
-    The link keeps the order of its frames (first in, first out): a late frame delays later ones.
+    The link keeps the order of its frames (first in, first out), so a late frame delays later ones.
     """
     model = LinkModel(base_us=100, jitter_us=50, tail_us=1_000, tail_one_in=10)
     link = Link(model, stream(3, "link"), cross_rack=False)

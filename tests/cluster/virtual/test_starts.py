@@ -121,7 +121,7 @@ def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
 
 
 def test_first_ticks_of_timers_are_independent_and_anywhere_in_their_period() -> None:
-    """`draw_first_tick_us` stands for a node that has run for long: a timer may have any phase.
+    """`draw_first_tick_us` is for a node that has run for long, whose timers may have any phase.
 
     The phases of two timers of a node are independent.
     """

@@ -88,7 +88,8 @@ def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> N
 def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> None:
     """From version 5 on the broker refuses a SyncGroup without protocol names (BEHAVIOUR 2.0).
 
-    This check comes before the coordinator's check of the membership: no member "m" exists.
+    This check comes before the coordinator's check of the membership, which the request would also
+    fail, because no member "m" exists.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -141,10 +141,10 @@ def test_periodic_expiry_traces_only_expired_offsets() -> None:
 def test_unreadable_record_ends_every_load_of_its_partition(refuses: bool) -> None:
     """The load ends early, at the unreadable record, and no group is loaded.
 
-    For the Scala coordinator the load is completed. It serves the partition without any groups. For
-    the Java coordinator (`refuses`) the load has failed. It refuses every request (docs/kafka,
-    BEHAVIOUR 6.6). FindCoordinator names the leader in both cases. The next leader finds the same
-    record.
+    The Scala coordinator regards the load as completed, and serves the partition without any
+    groups. The Java coordinator (`refuses`) regards the load as failed, and refuses every request
+    (docs/kafka, BEHAVIOUR 6.6). FindCoordinator names the leader in both cases. The next leader
+    finds the same record.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
     cluster = msgspec.structs.replace(

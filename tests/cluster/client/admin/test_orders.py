@@ -150,7 +150,7 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
 
 
 def test_unanswered_order_is_given_up() -> None:
-    """An order must not hold up a run's faults for long, so it is given up.
+    """An order without an answer is given up, because it must not delay the faults of a run.
 
     All brokers are paused. The order ends with an error after GROUP_ORDER_TIMEOUT_MS, 2 s.
     """

@@ -4,9 +4,9 @@ Kafka's table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-
 document. A group's rebalances are numbered. The number of the last one is the group's generation; a
 member sends it with each request.
 
-A member can give up its partitions in two ways. It revokes them while it still belongs to the
-group: it commits their offsets first. It loses them when an error says that it no longer belongs to
-the group: then it cannot commit.
+A member can give up its partitions in two ways. A member that still belongs to its group revokes
+them, and commits their offsets before that. A member that learns from an error that it no longer
+belongs to its group loses them, and cannot commit their offsets.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
 - `lab.coordinator` is the broker that coordinates the group, and `lab.leader` the broker that leads
@@ -107,7 +107,7 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
     lab.run_for(2 * SECOND)
     # The cause is the name of the error in the answer.
     assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
-    # One more heartbeat within 2 s: the member did not wait for the next interval of 3 s.
+    # The heartbeat came within 2 s, so the member did not wait for the next interval of 3 s.
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1
     assert member_ids(lab) == ["", "m-1"]
     assert member_status(node).generation == 1

@@ -264,7 +264,7 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
 def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
     """A member begins at the committed offset. The cause in its POSITION_RESET row is "committed".
 
-    OffsetFetch always has requireStable: offsets of an open transaction must not be read.
+    OffsetFetch always has requireStable, because offsets of an open transaction must not be read.
     """
     lab = make_lab(1)
     lab.committed = {0: 7, 1: 9}

@@ -68,7 +68,7 @@ def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bo
 
 
 def test_wakeup_before_the_wait_ends_it_at_once() -> None:
-    """A wakeup before `wait` counts: an answer may arrive while the application is busy."""
+    """A wakeup before `wait` counts, because an answer may arrive while the application is busy."""
     lab = HostLab()
     host = lab.host("c")
     wakeup = Wakeup(host)

@@ -301,7 +301,7 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
     ((at_us, detail),) = gave_up
     assert detail == {"attempts": 4, "during": "starting"}
     assert 8 * SECOND <= at_us - lab.change_began_us <= 9 * SECOND
-    # There are two consumer ids: the program closed its connector, and opened another 1 s later.
+    # There are two consumer ids, because the program closed its connector, and opened another.
     started = {
         row.member for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, node=member_name(1))
     }
@@ -590,7 +590,7 @@ def test_sync_time_is_only_the_default_of_the_back_off() -> None:
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(5 * SECOND)
 
-    # With several servers `sync` would have an effect: it brings a member's server up to date.
+    # With several servers `sync` would have an effect: it would bring a lagging server up to date.
     lab = GroupLab(members=2, partitions=4, late_from=1, servers=3).run(scenario)
     sent_by_members = {
         str(row.api)
