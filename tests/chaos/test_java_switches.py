@@ -3,7 +3,7 @@
 The coordinator behaves like Kafka's Scala coordinator; a switch gives it one trait of Kafka's Java
 coordinator. CUT isolates the coordinator of the group readers from the controller and the other
 brokers for 30 s, but not from the members. Another broker then becomes coordinator; the isolated
-one does not know this. Virtual time is a simulated clock. Sections such as 6.4 [J] are those of
+broker does not know this. Virtual time is a simulated clock. Sections such as 6.4 [J] are those of
 docs/kafka/BEHAVIOUR.md; [J] marks the Java coordinator.
 """
 
@@ -84,7 +84,8 @@ def left_after_s(played: Played) -> dict[str, float]:
 def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> None:
     """With the switch, readers' heartbeats wait for the writers' commit, which fails (6.4 [J]).
 
-    The two readers then find the new coordinator before it gives their partitions to the third one.
+    The two readers then find the new coordinator before it gives their partitions to the third
+    reader.
     Without the switch, the cut coordinator answers heartbeats from memory during the whole cut, and
     every partition has two owners.
     """

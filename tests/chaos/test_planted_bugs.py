@@ -409,7 +409,8 @@ def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
     """Planted bug: a Stable group gives a static member a new id, but stores the old id.
 
     1. A member crashes and starts again. The coordinator gives it a new id.
-    2. The coordinator crashes. The next one loads the old id, so it fences the member for good.
+    2. The coordinator crashes. The next coordinator loads the old id, so it fences the member for
+       good.
     """
     restart: dict[str, object] = {
         "at": "2s",

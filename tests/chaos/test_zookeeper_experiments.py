@@ -196,7 +196,7 @@ def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
 
 
 def test_members_at_different_servers_see_different_groups_and_agree_in_the_end() -> None:
-    """Members at the quick servers compute three times before those at the slow one (ZK-71, ZK-95).
+    """Members at quick servers compute three times before those at the slow server (ZK-71, ZK-95).
 
     A ninth member joins while the leader's messages reach zookeeper-1 late by 400 ms. In the end
     all members compute from the same view, without an operator's help.

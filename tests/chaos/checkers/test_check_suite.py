@@ -203,7 +203,7 @@ def acknowledged_and_led(suite: CheckSuite) -> CheckReport:
     """Return the report of *processing* about a record that a new leader lacks.
 
     The record 10 is acknowledged at 5.9 s by the clock of one machine. broker-1 leads from 6 s by
-    the clock of another one, with a log that ends at 10.
+    the clock of another machine, with a log that ends at 10.
     """
     rows = Rows(suite.observe)
     producer = "producer-0"

@@ -166,7 +166,7 @@ def test_first_generation_on_the_new_coordinator_is_found() -> None:
 
 
 def test_session_expiry_of_a_living_member_is_found() -> None:
-    """Planted bug: the new coordinator continues the session timers of the old one.
+    """Planted bug: the new coordinator continues the session timers of the old coordinator.
 
     So the new coordinator expires a member right after the load, although less than a session has
     passed.
@@ -272,7 +272,7 @@ def test_rebalance_before_any_fault_is_not_judged() -> None:
 
 
 def test_rebalance_at_a_zombie_does_not_count() -> None:
-    """A resumed coordinator expires members that have long found the new one (BEHAVIOUR 6.6 i).
+    """A resumed coordinator expires members that have long found its successor (BEHAVIOUR 6.6 i).
 
     The rebalance at broker-0 does not concern the group, which broker-1 coordinates.
     """
@@ -330,7 +330,7 @@ def expire_at_the_new_coordinator(rows: Rows, time_s: float) -> None:
 
 
 def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() -> None:
-    """Members that stay with the old coordinator send the new one no requests.
+    """Members that stay with the old coordinator send no requests to the new coordinator.
 
     So they expire at the new coordinator one session after its load, at 63 s.
     """
@@ -592,7 +592,7 @@ def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again()
     rows.load_completed(9, "broker-1", leader_epoch=1)
     rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
     rows.fault(10, "broker-2")
-    # The old coordinator removes the id, and the new one expires it a session after its load.
+    # The old coordinator removes the id. The new one expires the id a session after its own load.
     rows.member_removed(11, "broker-0", f"{C0}-1234")
     rows.member_removed(54, "broker-1", f"{C0}-1234")
     rebalance(rows, 54, RebalanceCause.SESSION_EXPIRY)

@@ -171,7 +171,7 @@ def test_overlaps_of_one_pair_of_members_are_one_finding() -> None:
 
 
 def test_ordinary_rebalance_has_no_overlap() -> None:
-    """In Kafka's eager protocol all members revoke their partitions before any is assigned one."""
+    """In Kafka's eager protocol all members revoke their partitions before any member gets some."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.revoked(2, C0)
@@ -465,7 +465,7 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
     # C0 is cut off, and its old coordinator expires it.
     rows.fault(0, C0, fault="cut", members_survive=False)
     rows.member_removed(44, "broker-0", f"{C0}-id")
-    # The old coordinator crashes, and the new one assigns C0's partition soon after its load.
+    # The old coordinator crashes. The new one assigns C0's partition to C1 soon after its load.
     rows.fault(46, "broker-0")
     rows.group_loaded(54, "broker-1", members=[f"{C1}-id"])
     rows.load_completed(54, "broker-1", leader_epoch=1)

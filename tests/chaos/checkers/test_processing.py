@@ -221,7 +221,7 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 
 
 def test_new_incarnation_of_a_member_is_another_member() -> None:
-    """The restarted process of C0 does not know that the killed one has processed 0 to 19.
+    """The restarted process of C0 does not know that the killed process has processed 0 to 19.
 
     So it processes 15 to 19 again. These 5 records count as processed again by another member.
     """

@@ -41,7 +41,7 @@ def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> No
 
     def play(*_args: object, **_options: object) -> PlayedRun:
         never_ends()
-        raise AssertionError
+        raise AssertionError  # not reached
 
     monkeypatch.setattr(batches, "play", play)
     monkeypatch.setattr(batches, "limited_cpu", lambda: limited_cpu(0.05))

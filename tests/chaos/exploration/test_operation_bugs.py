@@ -45,6 +45,7 @@ def busy_members(fault: str, **fields: object) -> Experiment:
         faults=[{"at": "3s", "fault": fault, **fields}],
         producers=[{"topic": "orders", "records_per_second": 20}],
     )
+    # A poll returns one record, so other fetched records wait for the next polls.
     config = msgspec.structs.replace(made.groups["readers"].config, max_poll_records=1)
     group = msgspec.structs.replace(
         made.groups["readers"], process_us=100_000, commit_interval_ms=500, config=config

@@ -104,6 +104,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     Draws, runs and shrinking are replaced. The seeds of `plan_lengths` fail while the bug is
     planted. A plan of at most 10 faults (FEW_FAULTS) is short enough to end the collection.
     """
+    # The finding is later than all faults, because only earlier faults count for a plan's length.
     finding = PlayedFinding(
         signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
     )
@@ -184,7 +185,7 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
     """Of 74 faults at most 5 are left after 60 runs, because most runs need not wait two minutes.
 
     A run waits `liveness_timeout` for the group to recover. The whole plan needs the full wait; the
-    shrinker plays smaller plans with a shorter one. Seed 614 drew the plan.
+    shrinker plays smaller plans with a shorter wait. Seed 614 drew the plan.
     """
     experiment = drawn_schedule("seventy_four_faults")
     bug = BUGS["unfence_elects_nobody"]

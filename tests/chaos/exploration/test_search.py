@@ -177,7 +177,7 @@ def test_search_stops_after_a_number_of_different_findings() -> None:
 
 
 def test_search_stops_at_the_time_limit_and_keeps_runs_in_progress() -> None:
-    """A batch of one seed ends every second. At 5 s the sixth one is in progress, and is kept."""
+    """A batch of one seed ends every second. At 5 s the sixth batch is in progress, and is kept."""
     clock = ScriptedClock()
 
     def pass_a_second() -> None:

@@ -179,6 +179,7 @@ def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None
     # The comparisons above mean something: there are many mutants, and most change the result.
     assert len(mutants) > 50
     assert sum(result == sound_result for result in results) < len(mutants) / 2
+    # The sound run has recorded the places that it reached, those of the first mutants and others.
     assert set(probes.reached) > set(range(3))
 
 
@@ -352,7 +353,7 @@ def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
 def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
     """Each finished seed is kept; a found mutant is not played again.
 
-    The first sitting must stop after one seed (`until`), the second plays the other one.
+    The first sitting must stop after one seed (`until`). The second sitting plays the other seed.
     """
     mutants = [mutant for mutant in read_sample(sample_path(1))[1] if mutant.id == DIES_AT_ONCE]
     journal = Journal(tmp_path / "journal.jsonl")

@@ -167,7 +167,7 @@ def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None
     ("target", "node"), [("broker(1)", "broker-1"), ("member(readers, 1)", "consumer-readers-1")]
 )
 def test_lost_node_is_killed_and_never_restarted(target: str, node: str) -> None:
-    """Neither the healing of another fault nor the one at the end of the run restarts the node."""
+    """The healing of another fault, and the healing at the end of the run, leave the node down."""
     run = Injecting(
         {"at": "1s", "fault": "pause", "target": target, "duration": "9s"},
         {"at": "2s", "fault": "node_loss", "target": target},

@@ -265,7 +265,7 @@ def test_readiness_after_a_time_makes_the_next_wait() -> None:
 
 
 def test_readiness_of_each_successor_has_its_own_time() -> None:
-    """`ready_after_us` has a time for each successor; no member waits for the last one."""
+    """`ready_after_us` has a time for each successor; no member waits for the last successor."""
     cluster = of_four()
     drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S, 1 * S, 8 * S, 0)), cluster)
     stops = [at for at, what, _ in cluster.acts if what == "term"]

@@ -24,6 +24,7 @@ RUN = (
     *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze", "--seed", "3"),
     *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
 )
+"""A small run, which takes little time."""
 HOUR = timedelta(hours=1)
 
 

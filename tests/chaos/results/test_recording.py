@@ -32,6 +32,7 @@ RUN = (
     *("run", "coordinator_crash", "--runtime", "virtual", "--no-analyze"),
     *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
 )
+"""A small run, which takes little time."""
 
 
 class SmallDisk:

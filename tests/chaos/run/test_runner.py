@@ -338,7 +338,7 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
 
 
 def test_member_that_never_commits_prevents_the_steady_state() -> None:
-    """The run measures the longest time between two commits of a member, so one must be there."""
+    """The run measures the longest time between two commits, so each member must have a commit."""
     run = Run()
     run.runtime.first_commit = 0  # commits that each member had acknowledged at 0 s
     run.runtime.commits_stand_still = True

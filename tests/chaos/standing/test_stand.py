@@ -96,7 +96,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         ask(InjectRequest(fault="crash", target="coordinator-of(payments)"))
         mailbox.ask(DownRequest())
 
-    # The run blocks this thread, so the orders come from another one.
+    # The run blocks this thread, so the orders come from another thread.
     too_early = mailbox.ask(StatusRequest())
     thread = threading.Thread(target=send_orders)
     thread.start()

@@ -197,7 +197,7 @@ def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
 def test_nothing_is_judged_with_unclean_elections() -> None:
     """An unclean election makes a replica leader that is not in sync.
 
-    Such a leader lacks records, and gives the offsets of these records to other ones.
+    Such a leader lacks records, and gives the offsets of these records to other records.
     """
     for rows in (takeover(log_end=11), acknowledged_twice()):
         assert not check(rows, unclean=True).findings

@@ -1,10 +1,11 @@
 """The faults in force: which parts of the cluster they disturb, and when they end.
 
-A fault is in force until it is healed (undone). A fenced broker is one that the controller has
-taken its leaderships from; it is unfenced when it is back.
+A fault is in force until it is healed (undone). The controller fences a broker that it considers
+dead, and unfences the broker when it is back. A fenced broker leads no partition.
 
-- `quiet_since_us`: since this time no fault is in force; None while one is.
-- `cluster_quiet_since_us`: since this time no fault disturbs a server; None while one does.
+- `quiet_since_us`: since this time no fault is in force; None while a fault is in force.
+- `cluster_quiet_since_us`: since this time no fault disturbs a server; None while a fault disturbs
+  a server.
 
 The time 0 is the beginning of the run.
 """

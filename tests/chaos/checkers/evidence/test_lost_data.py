@@ -206,7 +206,7 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
 
 
 def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
-    """The new coordinator has lost the group, so the first member to join begins a new one.
+    """The new coordinator has lost the group, so the first member to join begins a new group.
 
     So consumer-1 is assigned the partition (6.2 s) before consumer-0, the old owner, learns of the
     loss (6.3 s).

@@ -1,4 +1,4 @@
-"""A consumer that knows only brokers which are lost for good is excused; no other one is.
+"""A consumer is excused if it knows only brokers that are lost for good, and only then.
 
 Such a consumer is stranded. It looks for its coordinator at a broker of the metadata that it last
 got. A fenced broker is one that the controller considers dead, and metadata does not list it. The

@@ -33,9 +33,9 @@ def played_with(pattern: str) -> Iterator[PlayedRun]:
         standard().faults,
         kinds={},
         patterns={pattern: 1},
-        kept=1.0,
+        kept=1.0,  # no seed leaves the pattern out
         gaps=("5s",),
-        lost=0.0,
+        lost=0.0,  # no node is lost for good
     )
     space = replace(standard(), faults=faults)
     yield from (play(draw(space, seed), seed) for seed in range(SEEDS))
@@ -75,10 +75,11 @@ def test_pattern_brings_runs_into_the_situation_of_its_name(
 
 
 def test_runs_that_lose_nodes_are_live_with_the_remaining_ones() -> None:
-    """At its end a run waits until the remaining nodes work, and not for the lost ones.
+    """At its end a run waits until the remaining nodes work. It does not wait for the lost nodes.
 
     One of ten runs may take longer, because a group may still be rebalancing.
     """
+    # Each seed may lose nodes (`lost`). The other faults, leadership moves, end no node.
     faults = msgspec.structs.replace(
         standard().faults, kinds={"leadership_move": 1}, patterns={}, kept=1.0, lost=1.0
     )

@@ -131,7 +131,7 @@ class Explored:
             self.tally,
             self.workers,
             Limits(count=count, batch=batch),
-            clock=lambda: 0.0,
+            clock=lambda: 0.0,  # the search has no time limit
             write=self.written.append,
             guidance=self.guidance,
             stop_requested=lambda: (

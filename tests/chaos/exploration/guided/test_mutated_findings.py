@@ -81,7 +81,7 @@ def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() 
             tally,
             ThisProcess(partial(play_seeds, space)),
             Limits(count=count),
-            clock=lambda: 0.0,
+            clock=lambda: 0.0,  # the search has no time limit
             write=written.append,
             guidance=guidance,
         ).run()

@@ -98,7 +98,7 @@ def test_reset_in_a_disturbed_cluster_commits_at_least_one_offset() -> None:
     ("partitions", "expected"),
     [
         (ALL, None),
-        (("u-0",), None),  # an order about this topic, or members read the other one
+        (("u-0",), None),  # an order about this topic, or members read the other topic
         (("t-0", "t-1"), None),
         (("t-1", "u-0"), "the stored offset of t-0 was kept"),
         (("t-0",), "the stored offsets of each topic were kept"),  # t-1 of t, and u-0 of u

@@ -279,9 +279,9 @@ def test_end_behind_a_load_is_excused_as_that_of_the_previous_transaction() -> N
 
 
 def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
-    """The late abort of the first transaction, at 18 s, removes the offsets of the next one.
+    """The late abort of the first transaction, at 18 s, removes the offsets of the second one.
 
-    The next one was completed as a commit at 11.2 s. Its own end will find no offsets.
+    The second transaction was completed as a commit at 11.2 s. Its own end will find no offsets.
     """
     rows = Rows()
     decided(rows, 10, ABORT)
@@ -354,7 +354,7 @@ def test_loaded_decision_excuses_no_end_of_a_later_transaction() -> None:
     """The loaded decision, at 10 s, is on the first transaction. The second one was a commit.
 
     The end of the third transaction, at 12.2 s, is an abort. The load at 12 s can only have delayed
-    the end of the second one, a commit.
+    the end of the second transaction, which is a commit.
     """
     rows = Rows()
     loaded_open(rows, 10, ABORT)
@@ -375,9 +375,9 @@ def test_late_end_may_be_the_second_one_of_a_loaded_decision(
 ) -> None:
     """The first transaction is decided at 10 s, and ends in the group at 10.05 s.
 
-    Then the transaction coordinator dies. The next one loads the decision and writes the marker
-    again. Kafka applies this marker, too. Here a load of the group delays the marker, so the marker
-    ends the second transaction.
+    Then the transaction coordinator dies. The next coordinator loads the decision, and writes the
+    marker again. Kafka applies this marker, too. Here a load of the group delays the marker, so the
+    marker ends the second transaction.
     """
     rows = Rows()
     pending(rows, 9)
@@ -487,7 +487,7 @@ def test_late_end_counts_no_offset_if_one_that_is_being_appended_has_replaced_it
     """The append of the next transaction's offset is in progress at the late end, and fails later.
 
     This append has replaced the offset of the ended transaction. So Kafka forgets both offsets,
-    although the first one was acknowledged. There is no excuse in three cases:
+    although the first offset was acknowledged. There is no excuse in three cases:
 
     - No load comes between the decision, at 10 s, and the end, at 10.5 s.
     - The append began after the end.
@@ -520,7 +520,7 @@ def test_late_end_counts_no_offset_if_one_that_is_being_appended_has_replaced_it
 def test_late_end_of_an_aborted_transaction_removes_offsets_of_the_next_one_too(
     loaded_s: float, findings: int
 ) -> None:
-    """Both transactions have a pending offset when the end of the first one comes, at 10.5 s.
+    """Both transactions have a pending offset when the first transaction ends, at 10.5 s.
 
     Kafka removes both offsets. The end agrees with the decision on the first transaction, so the
     end is not wrong, but the commit of the second transaction is lost with it. Only a load between
@@ -552,7 +552,7 @@ def test_late_end_of_an_aborted_transaction_removes_offsets_of_the_next_one_too(
 def test_late_end_may_come_before_the_next_decision(
     loaded_s: float, findings: int, *, is_known_since_before: bool
 ) -> None:
-    """The end of an aborted transaction, at 11.2 s, removes an offset of the next one.
+    """The end of an aborted transaction, at 11.2 s, removes an offset of the next transaction.
 
     The next transaction is decided only after that, at 11.3 s. Only a load between the first
     decision, at 10 s, and the end is an excuse. With `is_known_since_before`, broker-1, the
