@@ -71,7 +71,7 @@ def test_no_test_or_recording_names_an_unknown_scenario() -> None:
     ],
 )
 def test_ids_are_read_from_a_docstring(text: str, ids: list[str]) -> None:
-    """A range names all of its scenarios; what looks like an id of no known family is none."""
+    """A range names all of its scenarios. The prefix of an id is one of the known families."""
     assert list(ids_in(text)) == ids
 
 

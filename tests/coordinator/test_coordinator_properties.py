@@ -183,8 +183,8 @@ class Coordinator(RuleBasedStateMachine):
         if refused(response):
             assert snapshot(self.h) == before
 
-        # A handler that fails half way keeps its changes in memory without storing them, as
-        # Kafka's does.
+        # As in Kafka, a handler that fails half way keeps its changes in memory, and stores
+        # none of them.
         self.log_diverged |= response is not None and error_of(response) == "UNKNOWN_SERVER_ERROR"
         for group_id, ids in self.ids.items():
             group = self.h.coordinator.group(group_id)

@@ -100,7 +100,7 @@ def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str
 def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
     """A join phase must end when all members have joined.
 
-    Here the only missing member is removed behind the coordinator's back, so nothing ends it.
+    Here the only missing member is removed without the coordinator, so nothing ends the phase.
     """
     h = CoordinatorHarness()
     first, second = h.stable_group()

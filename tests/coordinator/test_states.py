@@ -1,4 +1,4 @@
-"""The states of a group: the table of legal transitions, and `transition_to`, which keeps to it.
+"""The states of a group: the table of legal transitions, and `transition_to`, which obeys it.
 
 `transition_to` is the only method that writes a group's state. Ids such as GM-05 are cases of
 Kafka's GroupMetadataTest (docs/kafka/BEHAVIOUR.md 10.2). The arguments of `Group` are its id, its

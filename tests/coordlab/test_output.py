@@ -13,7 +13,7 @@ from coordlab.output import Output, _WatchedFile
 
 
 def test_write_into_a_full_non_blocking_pipe_waits_for_the_reader() -> None:
-    """The write must not end, and drop its text, because the operating system refuses it.
+    """If the operating system refuses the write, it must be repeated until the pipe has room.
 
     1. The test fills the pipe.
     2. A thread writes into the full pipe, and must wait.

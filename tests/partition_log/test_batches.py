@@ -80,7 +80,7 @@ def test_check_batch_finds_a_change_of_any_field_that_the_crc_covers(
 
 
 def test_check_batch_finds_a_wrong_record_count() -> None:
-    """A wrong count makes each later offset of the log wrong, also if the CRC is valid."""
+    """A wrong count makes each later offset of the log wrong, even if the CRC is valid."""
     two_records = build_batch(records("a", "b"))
     wrong_count = replace(build_batch(records("a")), records=two_records.records)
     # Give the batch with the wrong count a valid CRC.

@@ -42,7 +42,7 @@ class CleanedLog:
         self.now_ms = NOW_MS
         self.first_dirty = 0  # the first offset that no cleaning has processed
         self.epoch = 0  # leader epoch of the next append
-        self.codecs = NO_CODECS
+        self.codecs = NO_CODECS  # most tests have no compressed batch
 
     def write(self, *written: str, producer: int = -1) -> None:
         """Append a batch of `key=value` records; `key=` is a tombstone.

@@ -158,7 +158,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     epoch 1 with sequence number 0.
     """
     leading = leader()
-    # The guard is the token of a verified transaction; its first batch must show it.
+    # The guard is a token: the first batch of a verified transaction must show it.
     guard = leading.log.producers.begin_verification(PRODUCER, 0)
     opened = leading.append_records(
         records("t"),

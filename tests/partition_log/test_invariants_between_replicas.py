@@ -64,7 +64,7 @@ def test_follower_must_have_what_its_leader_knows_it_to_have() -> None:
 
 
 def test_leader_that_missed_an_epoch_forgets_what_it_knew_of_followers() -> None:
-    """In epoch 2 another broker led, and the followers may have truncated their logs for it."""
+    """In epoch 2 another broker led, and the followers may have truncated their logs meanwhile."""
     leading, behind = leader_and_follower(end=1)
     leading.make_leader(leader_epoch=3, partition_epoch=3, replicas=(A, B, C), isr=(A, B), now_us=0)
     check_known_end(leading, behind)

@@ -154,9 +154,9 @@ def test_high_watermark_is_limited_to_the_log_end() -> None:
 
 
 def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
-    """After an unclean election (of a replica that was not in sync) committed records may go.
+    """An unclean election (of a replica that was not in sync) may remove committed records.
 
-    The log must be consistent also then.
+    The log must still be consistent after it.
     """
     written = log_of_epochs(0, 1, 1, 2)
     written.update_high_watermark(4)
@@ -326,7 +326,8 @@ def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
     check_log(compacted)
     assert [b.base_offset for b in compacted.read(1, 2**20, up_to=5)] == [3, 4]
 
-    # The new batches must begin where the log begins. So they cannot begin at 3, or be none.
+    # The new batches must begin where the log begins, at 0. So the batch at 3 alone is refused, and
+    # so is an empty prefix.
     with pytest.raises(SimulationError, match="beginning"):
         compacted.replace_prefix(2, kept[1:])
     with pytest.raises(SimulationError, match="beginning"):

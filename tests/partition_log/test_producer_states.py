@@ -218,9 +218,9 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
 
 
 def test_marker_is_refused_where_appends_are_refused() -> None:
-    """A follower accepts no appends, and neither does a leader with too few in-sync replicas.
+    """Both a follower and a leader with too few in-sync replicas refuse a marker.
 
-    The leader has two. min.insync.replicas, the least number for a write, is 3.
+    The leader has two replicas in sync. min.insync.replicas, the least number for a write, is 3.
     """
     end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
     for replica, error in (

@@ -190,7 +190,7 @@ def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
 
 
 def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
-    """The leader cannot find the end of an epoch that it does not know; Kafka answers the same."""
+    """The leader cannot find the end of an epoch that it does not know. Kafka's error is equal."""
     leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
     answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=4).data
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE

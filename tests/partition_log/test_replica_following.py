@@ -122,7 +122,7 @@ def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
 
 
 def test_answer_to_another_leader_epoch_is_ignored() -> None:
-    """The follower got another leader while the Fetch waited; the records may be of the old one."""
+    """While the Fetch waited, the follower got a new leader, which may lack the records."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)

@@ -45,8 +45,8 @@ class ReplicationMachine(RuleBasedStateMachine):
     def deliver_fetch(self, broker: BrokerId) -> None:
         self.model.deliver_fetch(broker)
 
-    # 11 s is longer than the model's replica.lag.time.max.ms of 10 s: followers that have not
-    # fetched lag then.
+    # 11 s is longer than the model's replica.lag.time.max.ms, 10 s. So after 11 s, followers that
+    # have not fetched count as lagging.
     @rule(broker=BROKERS, seconds=st.sampled_from([0, 11]))
     def shrink(self, broker: BrokerId, seconds: int) -> None:
         self.model.pass_time(seconds)

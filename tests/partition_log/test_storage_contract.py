@@ -97,7 +97,7 @@ def batches(log: LogStorage) -> list[RecordBatch]:
 
 
 def test_log_that_was_never_written_is_empty(storage: Storage) -> None:
-    """A broker opens the log of every partition that it has a replica of, also of a new one."""
+    """A broker opens the log of each partition of which it has a replica, even a new partition."""
     assert len(storage.log(PARTITION)) == 0
 
 

@@ -33,7 +33,7 @@ FOO = ("foo", 0)
 
 
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
-    """The answer waits for the slowest group, also if other groups are refused or need no wait."""
+    """The answer waits for the slowest group, even if other groups are refused or need no wait."""
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
     # Find one group for each partition. A group's partition follows from the hash of its name;
     # among twenty names, each of the three partitions has at least one.

@@ -1,9 +1,12 @@
 """Switch `heartbeats_wait_for_writes`: its effect on a gauge and on high watermark reports.
 
-In Kafka's Java coordinator a heartbeat is treated as a write without records. So its answer waits
-until the records written before it are committed, that is, until the high watermark (the offset
-below which all in-sync replicas have the records) has passed them. Kafka's behaviour is in
-docs/kafka/BEHAVIOUR.md 2.4 and 6.4, the stories are in scenarios/heartbeats_wait.txt.
+Our coordinator behaves like Kafka's Scala one, unless switches replace parts of its behaviour. This
+switch is for heartbeats: Kafka's Java coordinator treats them as writes without records. So the
+answer to a heartbeat waits until the records written before it are committed, that is, until the
+high watermark (the offset below which all in-sync replicas have the records) has passed them.
+
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.4 and 6.4, the stories are in
+scenarios/heartbeats_wait.txt.
 """
 
 from protocol.config import JavaSwitches
@@ -35,6 +38,7 @@ def test_coordinator_registers_for_high_watermarks_only_with_a_switch_that_needs
 
     Two switches need the reports: `heartbeats_wait_for_writes` and `commits_apply_on_append`.
     """
+    # All switches except the two that need the reports.
     others = JavaSwitches(append_errors=True, failed_load_refuses=True)
     assert not CoordinatorHarness(java=others).coordinator.follows_log
     assert CoordinatorHarness(java=JAVA).coordinator.follows_log

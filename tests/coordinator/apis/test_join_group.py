@@ -130,7 +130,7 @@ def test_join_without_id_is_answered_at_once_with_a_new_id_from_version_4_on(
 
 
 def test_join_of_version_0_has_the_session_timeout_as_rebalance_timeout() -> None:
-    """Version 0 has no field for the rebalance timeout (-1 here), so 7 s count for both."""
+    """Version 0 has no field for the rebalance timeout (-1 here), so the session timeout counts."""
     h = harness()
     h.submit(join_group(session_timeout_ms=7_000, rebalance_timeout_ms=-1), version=0)
     assert h.group().rebalance_timeout_ms == 7_000

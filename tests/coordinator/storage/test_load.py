@@ -118,7 +118,7 @@ def loaded(
 
 
 def test_load_of_offsets_alone_gives_an_empty_group() -> None:
-    """The group has generation 0 and no protocol type, as a group that only commits offsets has.
+    """The group has generation 0 and no protocol type, like a group that only commits offsets.
 
     MM-02: load: offsets without a group's record
     """
@@ -164,7 +164,7 @@ def test_load_of_a_group_with_members_restores_it_in_stable() -> None:
 
 
 def test_load_gives_every_member_a_full_session() -> None:
-    """A failover must not expire members that could not send heartbeats during it.
+    """A failover must not expire members that could not send heartbeats during the failover.
 
     The session is 10 s. m-1 sends a heartbeat 1 ms before the session's end, m-2 sends none.
     """

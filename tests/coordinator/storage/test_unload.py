@@ -162,7 +162,7 @@ def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
 
 
 def test_commit_whose_append_fails_with_the_leadership_is_answered_not_coordinator() -> None:
-    """The append was in flight when the leader resigned, and fails because of that."""
+    """The leader resigns while the append is in flight, so the append fails."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))

@@ -88,7 +88,7 @@ def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
 
 
 def test_id_without_its_epoch_is_invalid() -> None:
-    """A producer that continues sends its id and its epoch, a new producer neither (KIP-360)."""
+    """A producer sends both its id and its epoch or, if it is new, none of them (KIP-360)."""
     h = TransactionHarness()
     assert h.init(producer_id=5).error_code is ErrorCode.INVALID_REQUEST
     assert h.init(epoch=5).error_code is ErrorCode.INVALID_REQUEST

@@ -169,7 +169,7 @@ def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path
 def test_report_with_open_prints_the_path_if_no_browser_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """The command tries a browser first. A server has none, and the exit code is 0 all the same."""
+    """The command tries a browser first. On a server there is none; the exit code is still 0."""
     run = analysed_run(tmp_path / "runs")
     opened: list[str] = []
 

@@ -4,7 +4,7 @@ Each function `page_*` returns an output. The file pages/summary.txt has all out
 the function's name and docstring, for a person to review.
 
 An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups. A tenure is the time in which one broker does so. Figures of a fault are, for example,
+its groups. A tenure is the time of one broker as coordinator. Figures of a fault are, for example,
 `detect` (until the controller notices the dead broker), `notice` (until the members do) and `commit
 gap` (between two commits of a member). Times end in `_us`: microseconds.
 """

@@ -1,4 +1,4 @@
-"""`compute` runs steps in threads, each after its inputs; if one fails, it ends all others.
+"""`compute` runs steps in threads, each after its inputs; if a step fails, all others end.
 
 A step computes a DataFrame from the DataFrames of its inputs; an input is another step or a given
 source. `carry_out` then caches, collects or writes the DataFrame, and returns the one that later

@@ -31,6 +31,7 @@ them."""
 def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
     """Copy runs into `base`, each under its own name and without the results of its analysis."""
     copies = {}
+    # A run that is named twice is copied once.
     for name in dict.fromkeys(names):
         original = analysed.directories[name]
         # The last two folders, the experiment and the run, are the run's name.

@@ -18,6 +18,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     vega_javascript.cache_clear()
     yield tmp_path / "coordlab"
+    # Later tests must not get the bundle of this test.
     vega_javascript.cache_clear()
 
 

@@ -170,7 +170,7 @@ def test_longest_of_a_marked_distribution_has_the_mark() -> None:
 
 
 def test_footnote_names_the_machine_and_is_absent_without_accidents(directory: Path) -> None:
-    """A reader needs the footnote to understand the mark, and only then."""
+    """The footnote explains the mark, so a run without marks needs none."""
     assert disturbance_texts(summary_with(directory)) == ()
     (text,) = disturbance_texts(summary_with(directory, accident(from_us=S, until_us=2 * S)))
     assert text == (

@@ -143,7 +143,9 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
 
 
 def test_processing_distinguishes_repeated_from_shared_records(analysed: AnalysedRuns) -> None:
-    """A record is repeated if a member processes it again, shared if both owned the partition then.
+    """A record that a member processes again is repeated.
+
+    The record is also shared if, at that time, both members own the partition.
 
     c-3 repeats offsets 3 and 4 of c-0, which had revoked t-0 before: repeated 2, shared 0.
     """
@@ -315,7 +317,7 @@ def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: Analyse
 
 
 def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) -> None:
-    """A failed commit of two partitions counts once; one never sent has no coordinator.
+    """A failed commit of two partitions counts once. A commit that was not sent has no coordinator.
 
     At 20.3 s the commit of t-0 and t-9 fails, and the trace has a row for each of the two. The
     commit that fails at 20.5 s was not sent to any broker.

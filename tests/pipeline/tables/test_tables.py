@@ -14,9 +14,9 @@ its values in these columns. Terms:
 - phase: the time between two moments of a failover. The phases of a broker are detect, publish,
   load wait, load; those of a member are notice, rediscover, accept, join, sync.
 - tenure: the time in which a broker coordinates an offsets partition
-- generation: a group's rebalances are numbered; the members of a generation have joined the same
-  one. The row of a rebalance has the generation before it.
-- leader epoch: a partition's leaderships are numbered
+- generation: the number of a group's rebalance. The row of a rebalance has the generation before
+  this rebalance.
+- leader epoch: the number of a partition's leadership
 - incarnation: one life of a node's process, counted from 0
 
 Brackets such as (BEHAVIOUR 2.0) name a page of docs/kafka and a section of it.
@@ -104,7 +104,7 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
     A broker that is still loading answers heartbeats without an error, so such an answer does not
     prove that it coordinates the group (BEHAVIOUR 2.0). There were four lookups: two named the dead
     broker-2 (stale), one failed, one succeeded. At `unknown_us` the member marked its coordinator
-    unknown, at `named_us` an answer named the new one.
+    unknown. At `named_us` an answer named the new coordinator.
     """
     row = analysed.table("crash", "client_phases", "consumer")[("consumer-0",)]
     row.pop("run")

@@ -1,4 +1,4 @@
-"""A run that one task reads whole has the tables and the summary that Spark's transforms give it.
+"""A run that one task reads whole gets the same tables and summary as from Spark's transforms.
 
 Spark runs work as tasks in its worker processes; the driver is the process that calls `analyze`. A
 plain Python function in one task reads a small run whole. A large run goes through the transforms,

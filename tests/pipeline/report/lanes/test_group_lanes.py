@@ -60,7 +60,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
             "PreparingRebalance · generation 1 · 1 member at its beginning",
         ),
     ]
-    # A group is Dead only for a moment, so that it is a mark and not a bar.
+    # A group is Dead only for a moment, so the lane has a mark for this state, and no bar.
     assert cells(chart, "dead", "r", "a") == [("readers · broker-2", 40.0)]
     assert group_detail(run) is None, "all of them are shown already"
 
