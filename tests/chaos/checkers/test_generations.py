@@ -209,7 +209,7 @@ def test_generation_that_begins_twice_is_found() -> None:
 
 
 def test_deleted_group_counts_from_the_beginning() -> None:
-    """A new group of the same name is another group."""
+    """A new group of the same name is another group, so it begins with generation 1 again."""
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", M0)

@@ -493,7 +493,7 @@ def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
 
 
 def test_late_members_are_removed_or_become_fewer_and_earlier() -> None:
-    """At least one late member is needed."""
+    """Each experiment fails in which the group readers has a late member."""
     whole = experiment_of(fault("2s"))
     late = (
         LateMembersDefinition(at="4300ms", members=3),
