@@ -7,8 +7,9 @@ kinds:
 - a `shared` result is kept for the steps that read it;
 - a `view` is not kept, so each reader filters the view's input again.
 
-Bad rows are events that cannot be used. The telling rows are those that most tables read, about a
-third of all rows. The few tables that count all events or all requests read `all_events`.
+Bad rows are events that cannot be used. The telling rows are the rows that tell most tables
+something, about a third of all rows; most tables read the good ones of them, `events`. The few
+tables that count all events or all requests read `all_events`.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` derives the order of computing from the inputs.
@@ -109,9 +110,10 @@ STEPS = (
         "felt_partitions",
     ),
 )
-"""All steps; each stands after the steps that it reads.
+"""All steps; each stands after the steps whose results it reads.
 
-`filtered_by` names the column by which most readers of a shared result filter its rows.
+`filtered_by` names the column by which most readers of a shared result filter its rows. The result
+is then sorted by this column, so that readers skip rows which they do not need.
 """
 
 TABLE_NAMES = tuple(step.name for step in STEPS if step.result == "table")

@@ -1,4 +1,4 @@
-"""The analysis: reads run directories, writes `tables/*` into each, and returns summaries.
+"""The analysis: it reads run directories, writes `tables/*` into each, and returns summaries.
 
 A run is one execution of an experiment; its rows are the events of its trace. Two ways give the
 same tables:
@@ -35,10 +35,10 @@ from pipeline.whole_runs.tasks import analyze_by_run, workers_have_package
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisProgress:
-    """Progress of an analysis: `done` of `total` parts, and the part whose work began last.
+    """Progress of an analysis: `done` of `total` parts are done; `part` began last.
 
-    The parts are: the start of Spark, and each run that one task reads whole. All larger runs
-    together have one part for each table, and one part for their summaries.
+    The start of Spark is one part, and so is each run that one task reads whole. The runs that are
+    too large for that have, all together, one part for each table and one part for their summaries.
     """
 
     done: int
@@ -54,18 +54,20 @@ SHORT_WORK_ROWS = 500_000
 In short work, Spark's start and planning take most of the time, and all rows fit in memory.
 """
 _ROWS_PER_PARTITION = 1_000_000
-"""Trace rows for each partition of Spark's data. A task needs only a third of the rows; sorting the
-third takes some 100 MB.
+"""Number of trace rows for each partition of Spark's data. A task works on one partition, and keeps
+only a third of its rows. Sorting these takes some 100 MB.
 """
 _LOCAL_FILES = 2
-"""Files that Spark writes for a table before the driver splits them by run: one for each processor
-of a local Spark.
+"""Number of files that a local Spark writes for a table, before the driver splits them by run.
+There is one for each of its two processors.
 """
 _PARTS_OF_LARGE_RUNS = len(TABLE_NAMES) + 1
-"""Progress parts of the runs that are not read whole: each table, and the summaries."""
+"""Number of progress parts of the runs that are not read whole: one for each table, and one for the
+summaries.
+"""
 _THREADS = 3
-"""Threads that plan and run steps. Two threads would keep two processors busy if neither had to
-wait for its Spark jobs; the third thread works while another one waits.
+"""Number of threads that plan and run steps. Two threads would keep two processors busy if they
+never waited for their Spark jobs; the third thread works while another one waits.
 """
 
 
@@ -107,7 +109,10 @@ def analyze(
 
 @dataclass(slots=True)
 class _Parts:
-    """Counts the parts that are done and calls `progress`; several threads may use it."""
+    """Counts the parts that are done, and calls `progress`. Several threads may use it.
+
+    `total` is 1 until the number of parts is known: the start of Spark.
+    """
 
     progress: Progress | None
     total: int = 1
@@ -160,9 +165,9 @@ def _analyze(
     parts.end()  # the first part, the start of Spark, is done
 
     summaries = _read_whole(spark, small, parts)
-    # A small run can have rows that plain Python cannot read (`in_memory.summary.rows_of`). Its
-    # task returns no summary, and the transforms must analyse the run. This shows only after the
-    # tasks, so the number of parts may still grow here.
+    # A small run can have rows that plain Python cannot read (`in_memory.summary.rows_of`). Then
+    # its task returns no summary, and the transforms must analyse the run. The number of parts
+    # grows here if they had nothing to do before.
     left = [run for run in runs if summaries.get(run.run) is None]
     if left and not has_large_runs:
         parts.total += _PARTS_OF_LARGE_RUNS
@@ -184,7 +189,7 @@ def _read_whole(
     reported = 0  # number of finished runs that `parts` has counted already
 
     def count_up_to(done: int) -> None:
-        """Count the finished runs up to number `done` that are not counted yet."""
+        """Report the runs that have ended since the last report; `done` runs have ended in all."""
         nonlocal reported
         parts.end(done - reported)
         reported = done
@@ -201,6 +206,7 @@ def _transform(
     """Compute the tables of `runs`, all together, and their summaries."""
     # The folder lies in a run directory, because the workers of a cluster see run directories.
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as folder:
+        # A MemoryStore writes its files from this process, so it suits little data on this machine.
         local = spark.sparkContext.master.startswith("local")
         small = local and _is_short_work(runs)
         store: TableStore = (
@@ -257,7 +263,10 @@ def _compute(
 
 
 def _set_partitions(spark: SparkSession, runs: Sequence[RunFiles]) -> None:
-    """Set the number of partitions: enough for the rows, and at least one per processor."""
+    """Set the number of Spark's partitions for `runs`.
+
+    There is one for each _ROWS_PER_PARTITION, and at least one for each processor.
+    """
     for_rows = sum(run.rows for run in runs) // _ROWS_PER_PARTITION
     count = max(for_rows, spark.sparkContext.defaultParallelism)
     spark.conf.set("spark.sql.shuffle.partitions", count)

@@ -415,7 +415,9 @@ TABLE_COLUMNS: Mapping[str, Mapping[str, str]] = {
         "sent_away": "bigint",
     },
 }
-"""Table -> column -> Spark's name of the type; columns have their order in the files."""
+"""Maps a table to its columns, and a column to Spark's name of its type. Columns are in the order
+that they have in the files.
+"""
 
 ARROW_TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -425,7 +427,7 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "array<string>": pa.list_(pa.string()),
 }
-"""Spark's name of a type -> Arrow's type."""
+"""Maps Spark's name of a type to Arrow's type."""
 
 
 def arrow_schema(table: str) -> pa.Schema:

@@ -1,6 +1,6 @@
-"""The engine that computes tables: a Spark session, rows of runs, a graph of steps, files.
+"""The engine that computes tables with Spark: it opens a session, reads runs, and runs steps.
 
-A step computes one DataFrame from others; a run is one execution of an experiment.
+A run is one execution of an experiment. A step computes one DataFrame from others.
 
 Reading order: `java`, `leavings` (temporary folders of killed sessions), `session`; `run_files`,
 `events`, `run_documents` and `runs` (from run directories to rows); `step`, `table_graph` (orders

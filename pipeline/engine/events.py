@@ -35,17 +35,20 @@ _KNOWN_KINDS = [kind.value for kind in TraceKind]
 def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = False) -> DataFrame:
     """Read the events of `runs`, bad rows included; see `good_events` and `bad_rows`.
 
-    The column `run` is made from each file's path. `held` is True if the caller keeps the rows in
-    memory before any join or aggregation. Then, for a single run, `run` is a constant, which saves
-    a quarter of the reading time. Without `held` a constant is not safe: Spark's optimizer would
-    see it, and drop `run` from the keys of joins.
+    The files have no column `run`, so the path of each row's file gives it. If there is a single
+    run, a constant would do, and would save a quarter of the reading time. But Spark's optimizer
+    drops a constant `run` from the keys of joins. Only if the caller keeps the rows in memory
+    before any join or aggregation does the optimizer not see the constant: then `held` must be
+    True.
     Output grain: one row per traced event. Columns: those of protocol.trace.TraceRow (`time_us`,
     `node_time_us` in microseconds), where `run` is `run_files.run_name`, and `bad`: the reason why
     the row cannot be used (null if it can).
     """
     paths = [spark_path(path) for run in runs for path in run.events]
     names = {run.run for run in runs if run.events}
-    if not paths:  # Spark cannot read an empty list of files, so make no rows, with all columns
+    if not paths:
+        # Spark cannot read an empty list of files. `range(0)` has no rows, and `select` adds the
+        # columns.
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in EVENT_SCHEMA]
         rows = spark.range(0).select(*nulls)
     else:
@@ -60,7 +63,7 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
 
 
 def spark_path(path: Path) -> str:
-    """Return a local path for Spark, which reads paths as patterns: escape special characters."""
+    """Return a path for Spark, with the characters escaped that are special in Spark's patterns."""
     return "file://" + re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path))
 
 
@@ -98,7 +101,7 @@ def good_events(rows: DataFrame) -> DataFrame:
 def bad_rows(rows: DataFrame) -> DataFrame:
     """Keep the rows of `read_events` that cannot be used, with the reason.
 
-    Input grain: one row per traced event. Output grain: one row per event that lacks one of the
+    `rows` has one row per traced event. Output grain: one row per event that lacks one of the
     REQUIRED columns, or has an unknown kind.
     Columns: `run`; `reason`; then `time_us` (microseconds on the run's clock), `node`,
     `incarnation`, `seq`, `kind` and `detail` as in the file. Nulls: columns that the row lacks.
@@ -123,7 +126,8 @@ def of_kind(events: DataFrame, *kinds: TraceKind) -> DataFrame:
 def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
     """Return `fields` of the `detail` column as a struct, with the types that `of` declares.
 
-    The column holds JSON; `of` is the class, or the classes, of its contents.
+    The column holds JSON. `of` is the class that declares its fields. It is several classes if the
+    rows are of several kinds, whose details differ.
     Nulls: a field that is absent; the whole struct where `detail` is null; every field where
     `detail` is not a JSON object.
     """

@@ -1,4 +1,4 @@
-"""Cancellation of Spark jobs that threads of this process (Spark's driver) wait for.
+"""Cancels the Spark jobs for which threads of this process (Spark's driver) wait.
 
 Each job of an analysis carries the tag of the analysis; Spark cancels jobs by tag.
 """
@@ -12,7 +12,7 @@ from pyspark import SparkContext
 T = TypeVar("T")
 
 LOOK_AGAIN_S = 0.1
-"""Seconds between two checks whether the threads have ended."""
+"""Seconds between two checks whether threads have ended."""
 
 
 def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:

@@ -1,4 +1,4 @@
-"""Removal of temporary folders whose process was killed before it could remove them.
+"""Removes temporary folders that a killed process left behind.
 
 Each Spark session marks its folder with a file that names the session's process. A later session
 reads the file, and removes the folder if that process has ended.
@@ -45,7 +45,8 @@ def _is_abandoned(owner_file: Path) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
-        # In order: no file, or no right to signal the process; other text than a host and a number;
-        # a number that is too large for a process id.
+        # OSError: there is no file, or this user may not signal the process. ValueError: the file
+        # does not hold a host and a number. OverflowError: the number is too large for a process
+        # id.
         return False
     return False  # the process lives

@@ -12,7 +12,7 @@ from pipeline.engine.events import run_of_file, spark_path
 from pipeline.engine.run_files import RunFiles
 
 NAMES = ("manifest.json", "results.json")
-"""The documents that tables are computed from."""
+"""Names of the JSON files (documents) from which tables are computed."""
 
 
 def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
@@ -29,7 +29,7 @@ def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
     # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
     reader = spark.read.option("recursiveFileLookup", "true")
     return reader.text(existing, wholetext=True).select(
-        # The file's path has one part below the run directory: its name.
+        # A document's path has one part below the run directory (the file's name), hence the 1.
         run_of_file(1).alias("run"),
         F.element_at(F.split("_metadata.file_path", "/"), -1).alias("document"),
         F.col("value").alias("text"),

@@ -1,9 +1,10 @@
-"""Event files of run directories, separated into readable and unreadable ones. Imports no Spark.
+"""Finds the event files of run directories, and tells the readable ones from the others.
 
 A run is one execution of an experiment. The driver is the process that conducts the run and writes
 its files. The name of a run is the last two parts of its directory
-(`coordinator_crash/20260102-030405`). The name is not in the files' rows, so that two simulated
-runs with the same seed write equal rows. Of each file, this module reads only the Parquet footer.
+(`coordinator_crash/20260102-030405`). The rows in the files do not have the name, so that two
+simulated runs with the same seed write equal rows. Of each file, this module reads only the Parquet
+footer, which has the number of rows and the types of the columns. The module imports no Spark.
 """
 
 import json
@@ -32,8 +33,8 @@ class RunFiles:
     """The event files of one run.
 
     - `run`: the name of the run.
-    - `events`: the readable files; `rows`: the number of their rows.
-    - `unreadable`: for each other file, a text with its name and the reason.
+    - `events`: the readable files; `rows`: the number of rows in all of them.
+    - `unreadable`: for each unreadable file, a text with the file's name and the reason.
     """
 
     run: str
@@ -49,10 +50,10 @@ def run_name(directory: Path) -> str:
 
 
 def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
-    """Find the event files of run directories, in the given order and each directory once.
+    """Find the event files of run directories; return one RunFiles per directory, in their order.
 
-    Two sorts of files go to `unreadable`: those that a killed driver left incomplete, and those
-    that are not part of a trace.
+    A directory that is given twice counts once. Files that a killed driver left incomplete go to
+    `unreadable`, and so do files that are not part of a trace.
     Raises: RunNameClash.
     """
     files_by_run: dict[str, RunFiles] = {}
@@ -112,8 +113,9 @@ def _inspect(path: Path) -> int | str:
 def _readable_as(column_type: pa.DataType, kind: str) -> bool:
     """Return whether a file's column can be read as `kind`.
 
-    True for a column of `kind`, and for a dictionary-encoded column of `kind`. Also True for an
-    int32 column if `kind` is int64, and for a column of nulls if `kind` is string.
+    This is so for a column of type `kind`, also if it is dictionary-encoded. An int32 column can be
+    read as int64, and a column that holds only nulls as string. `kind` is a type of TRACE_COLUMNS:
+    string, int32 or int64.
     """
     value = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
     if kind == "string":

@@ -15,7 +15,7 @@ from protocol.trace_schema import RunStageDetail
 def runs(events: DataFrame) -> DataFrame:
     """Summarize each run in one row.
 
-    Input grain: one row per event. Output grain: one row per run that has events.
+    `events` has one row per event. Output grain: one row per run that has events.
     Columns:
     - `run`;
     - `events`: number of usable events; `nodes`: number of nodes that wrote them;
@@ -31,8 +31,8 @@ def runs(events: DataFrame) -> DataFrame:
         F.col("kind") == TraceKind.RUN_STAGE.value,
         detail("stage", of=RunStageDetail).getField("stage"),
     )
-    # Group by node first, because counts and extremes per node are far cheaper than collecting the
-    # set of all the nodes' names per run.
+    # First one row per node, then one per run, whose number of nodes is the number of these rows.
+    # Collecting the set of the nodes' names of each run would take far longer.
     by_node = (
         events.withColumn("stage", stage)
         .groupBy("run", "node")

@@ -1,4 +1,4 @@
-"""Spark sessions: quiet, local by default, leaving nothing in the working directory.
+"""Opens Spark sessions. They log only errors, and leave no files in the working directory.
 
 Spark runs in a JVM, a Java process that PySpark controls through a "gateway". The driver is the
 Python process of the session; the workers are Spark's processes for Python code. A run, the subject
@@ -27,7 +27,8 @@ from pipeline.engine.java import JavaProblem, find_java
 from pipeline.engine.leavings import mark_as_owned, remove_abandoned
 
 LOCAL_MASTER = "local[2]"
-"""The default place of Spark: on this machine, with two threads for tasks."""
+"""Spark's master (the place where tasks run) by default: this machine, with two threads for tasks.
+"""
 TEMP_PREFIX = "coordlab-spark-"
 """Prefix of the names of sessions' temporary folders."""
 LOCAL_SHUFFLE_PARTITIONS = 2
@@ -35,7 +36,7 @@ LOCAL_SHUFFLE_PARTITIONS = 2
 of one run has some 100,000 rows, so more partitions would only cost their scheduling.
 """
 _JVM_EXIT_S = 20
-"""Time in which the JVM must exit by itself. After this time it is killed."""
+"""Longest wait until the JVM exits by itself. Then it is killed."""
 
 _SHORT_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -50,9 +51,11 @@ _SHORT_WORK = {
 }
 """Settings for inputs of a few 100,000 rows.
 
-Code generation and new planning between stages (`adaptive`) are off, because together they would
-take half the time of an analysis of this size (measured on two cores). Cached columns are kept in
-small batches, so that a reader skips the batches that hold none of its rows.
+The keys with `codegen` turn off code generation, and `adaptive` turns off new planning between
+stages. Together they would take half the time of an analysis of this size (measured on two cores).
+Without `constraintPropagation`, planning is faster. There is little data, so one partition is
+enough (`partitions`, `minPartitionNum`). Cached columns are kept in small batches (`batchSize`), so
+that a reader skips the batches that hold none of its rows, and they are not compressed.
 """
 LONG_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -64,15 +67,16 @@ LONG_WORK = {
 
 With `requireAllClusterKeysForCoPartition` off, a join on the run and other columns needs no
 shuffle (redistribution of rows). With `adaptive` off, no stage waits for a new plan.
-The two other features are off because of their cost, measured on an analysis of 40 runs:
-- whole-stage code: a sixth of the processor time, since most of the 200 stages have few rows;
-- compression of cached results: a fifth of the processor time.
+The two other features would cost more than they save, as measured on an analysis of 40 runs:
+- whole-stage code generation takes a sixth of the processor time, and most of the 200 stages have
+  too few rows to gain from it;
+- compression of cached results takes a fifth of the processor time.
 """
 _SHORT_LIVED_JVM = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
     "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=300m"
 )
-"""Options of the JVM of short work.
+"""Options of the JVM for short work (an analysis of a few 100,000 rows).
 
 The JVM compiles each method with its fast compiler only, and collects garbage rarely. The metaspace
 (the memory for classes) is so large that loading Spark's 20,000 classes causes no collection.
@@ -149,8 +153,8 @@ def spark_session(
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
             with _preserve_sigint():
                 context = SparkContext(conf=conf, gateway=gateway)
-            # By default the workers run the first `python3` of the PATH, which may lack this
-            # package.
+            # By default the workers run the first `python3` of the PATH, which may lack the
+            # packages of this process.
             context.pythonExec = _python_of_workers(context)
             session = SparkSession(context)
             try:
@@ -215,14 +219,16 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
         settings |= LONG_WORK
         if local:
             settings["spark.driver.memory"] = "2g"
-    elif local:  # a session elsewhere keeps the settings of its cluster
-        settings |= _SHORT_WORK  # replaces LOCAL_SHUFFLE_PARTITIONS by 1
+    elif local:
+        # Short work on a cluster keeps the cluster's settings. Here one shuffle partition replaces
+        # LOCAL_SHUFFLE_PARTITIONS.
+        settings |= _SHORT_WORK
         settings["spark.driver.extraClassPath"] = os.pathsep.join(_first_jars())
     return settings
 
 
 def _first_jars() -> list[str]:
-    """Return the paths of the jars in _FIRST_JARS that exist."""
+    """Return the paths of the jars in _FIRST_JARS, as far as this Spark has them."""
     jars = Path(_find_spark_home()) / "jars"
     # The pattern demands a version after the name (`spark-sql_2.13-4.0.0.jar`), so that `spark-sql`
     # does not match the jar `spark-sql-api`.

@@ -59,6 +59,6 @@ def view(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
 def rows(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
     """Return the step that computes aggregates for the driver (the Python process of the analysis).
 
-    The result must have few rows, whatever the size of the runs.
+    The result must have few rows, even for large runs, because the driver collects them.
     """
     return Step(name=name, transform=transform, inputs=inputs, result="rows")

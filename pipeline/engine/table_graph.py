@@ -18,8 +18,8 @@ from pipeline.engine.jobs import stop_jobs
 from pipeline.engine.step import Step
 
 CarryOut = Callable[[Step, DataFrame], DataFrame]
-"""Stores a step's DataFrame as the step's `result` says, and returns the DataFrame that later steps
-read. To store means to cache, to collect or to write.
+"""A function that stores a step's DataFrame as the step's `result` says (caches, collects or writes
+its rows), and returns the DataFrame that later steps read.
 """
 
 
@@ -43,7 +43,7 @@ def compute(
     tag = f"coordlab-{uuid.uuid4()}"
 
     def run(step: Step, inputs: Sequence[DataFrame]) -> DataFrame:
-        # The tag of a job lets `stop_jobs` cancel the jobs of this computation only.
+        # All Spark jobs of this thread get the tag, by which `stop_jobs` finds and cancels them.
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
         return carry_out(step, step.transform(*inputs))
@@ -60,7 +60,8 @@ def compute(
                     running[pool.submit(run, step, inputs)] = step
                 waiting = [step for step in waiting if step not in ready]
 
-                # Some step is running: `_check_inputs` has refused steps that could never start.
+                # At least one step is running here, because `_check_inputs` has refused steps that
+                # could never start. So `wait` returns.
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     done[running.pop(future).name] = future.result()

@@ -1,4 +1,4 @@
-"""Stores of the results of steps: for later steps, for the driver, and for the run directories.
+"""Stores, which compute the results of steps and keep them for later steps and for files.
 
 A step computes a DataFrame. Its `result` says how to store the DataFrame:
 
@@ -33,7 +33,7 @@ from pipeline.table_columns import ARROW_TYPES
 
 
 class TableStore(Protocol):
-    """Computes and keeps the results of steps; several threads can use it at the same time."""
+    """Computes the results of steps and keeps them. Several threads can use it at the same time."""
 
     @property
     def rows(self) -> dict[str, Sequence[Row]]:
@@ -52,13 +52,16 @@ class TableStore(Protocol):
         ...
 
     def release(self) -> None:
-        """Free the cached DataFrames, because the Spark session can be the caller's and live on."""
+        """Free the memory of the cached DataFrames.
+
+        Ending the Spark session would free it, too, but the session can be the caller's and go on.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryStore:
-    """Keeps everything in memory: for runs of a few 100,000 events, on this machine.
+    """Keeps all results in memory. It is made for runs of a few 100,000 events on this machine.
 
     All rows are in one partition of Spark's data, so that no join, window or aggregation needs a
     shuffle (a redistribution of rows). The processors are busy because several steps run at the
@@ -79,15 +82,17 @@ class MemoryStore:
             return frame
         in_one_partition = frame.coalesce(1)
         if step.filtered_by is not None:
-            # Spark caches rows in batches, with the least and greatest value of each column. A
-            # reader skips the batches that cannot hold its values. Sorting brings equal values into
-            # few batches. The sort is by hash, because sorting strings takes longer.
+            # Spark caches rows in batches, and notes the least and greatest value of each column in
+            # a batch. So a reader that wants certain values skips the batches that cannot hold
+            # them. Sorting brings equal values into few batches. The sort is by hash, because
+            # sorting strings takes longer.
             by_hash = in_one_partition.sortWithinPartitions(F.hash(step.filtered_by))
             stored = by_hash.persist()
             self._cached.append(stored)
             return stored
-        # Unlike `persist` above, `localCheckpoint` makes later steps forget this step's plan.
-        # It is not eager, because the first reader computes the rows anyway.
+        # `localCheckpoint` keeps the rows, as `persist` does above, and also drops the plan by
+        # which they were computed, so that the plans of later steps stay small. It is not eager,
+        # because the first reader computes the rows anyway.
         stored = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
             table_rows = [row.asDict() for row in stored.collect()]
@@ -120,7 +125,8 @@ class FileStore:
 
     folder: Path
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
-    files_per_table: int | None = None  # None: one file for each partition, written in parallel
+    files_per_table: int | None = None
+    """Number of files of a table; None: one file for each partition, written in parallel."""
     _schemas: dict[str, StructType] = field(default_factory=dict)
     """Columns of each table, by its name."""
     _cached: list[DataFrame] = field(default_factory=list)

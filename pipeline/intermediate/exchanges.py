@@ -22,7 +22,9 @@ GROUP_APIS = tuple(
         Api.OFFSET_FETCH,
     )
 )
-"""APIs whose answers show that a member works. So LeaveGroup is not among them."""
+"""APIs whose successful answers show that a member takes part in its group. An answer to LeaveGroup
+shows the contrary, so LeaveGroup is left out.
+"""
 
 
 def exchanges(events: DataFrame) -> DataFrame:
@@ -30,7 +32,7 @@ def exchanges(events: DataFrame) -> DataFrame:
 
     Correlation ids may start again with each connection, so an answer belongs to the last request
     before it that has the same id.
-    Input grain: one row per event. Output grain: one row per request that was answered or failed.
+    `events` has one row per event. Output grain: one row per request that was answered or failed.
     Columns: `run`, `group`, `node` (the client), `incarnation`, `seq`, `peer` (the broker),
     `member`, `generation`, `api`, `error` (NONE: success), `sent_us`, `answered_us` in microseconds
     on the run's clock.
@@ -38,7 +40,8 @@ def exchanges(events: DataFrame) -> DataFrame:
     """
     kinds = (TraceKind.REQUEST_SENT, TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED)
     sent = F.when(F.col("kind") == TraceKind.REQUEST_SENT.value, F.col("time_us"))
-    # `cause` is the purpose of the connection: two nodes may have several connections.
+    # `cause` is the purpose of the connection. Two nodes can have several connections with
+    # different purposes.
     request = ("run", "node", "incarnation", "peer", "cause", "api", "correlation_id")
     # For each row, the rows with the same key up to this row; the last REQUEST_SENT among them is
     # the request.

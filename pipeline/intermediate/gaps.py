@@ -1,14 +1,16 @@
-"""Gaps between successive activities of a subject: commits, batches, tenures.
+"""Steps: the gaps between successive activities of a subject (its commits, batches or tenures).
 
-A subject is a consumer, a partition of data or an offsets partition:
+A step computes a DataFrame that tables read. A subject is a consumer, a partition of data or an
+offsets partition:
 - A consumer is active when it commits: its group's coordinator stores how far it has read.
 - A partition of data is active when a member processes a batch of its records.
 - An offsets partition (a partition of `__consumer_offsets`) is active in a tenure: the time in
   which a broker is the active coordinator of the partition's groups.
 
-A gap that lasts until the end of the trace is open: its `after_us` is null. An open gap counts as
-lost time only if `pending_us` is known: the first moment at which the subject should have become
-active, but did not. Otherwise the subject had nothing more to do.
+A gap lasts from `before_us`, when one activity ended, to `after_us`, when the next one began. A gap
+that lasts until the end of the trace is open: its `after_us` is null. `pending_us` of an open gap
+is the first moment at which the subject should have become active, but did not. If `pending_us` is
+null, the subject had nothing more to do, and the gap does not count as lost time.
 
 An event about a batch of records has a column `span`, a struct of three fields: `count`, the number
 of records; `last`, the offset of the last record; `work_us`, the time of the work on them.
@@ -35,7 +37,8 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     partitions is one row.
     Columns:
     - `run`, `group`, `subject` (the consumer's node);
-    - `before_us`, `after_us`: this commit and the next one, microseconds on the run's clock;
+    - `before_us`, `after_us`: moments of this commit and of the next one, microseconds on the run's
+      clock;
     - `pending_us`: after the last commit, the first moment of one of three events: the consumer
       requested a commit, a commit failed, or the consumer marked its coordinator unknown;
     - `after_peer`: the broker that acknowledged the next commit.
@@ -110,7 +113,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         (F.col("offset") + F.coalesce("span.count", F.lit(1)) - 1).alias("newest"),
     )
 
-    # `waiting_us`: when the first record that the group never consumed was produced.
+    # `last` is the highest offset that the group consumed. `waiting_us` is when the first batch
+    # with a record above it was produced.
     reached = consumed.groupBy(*key).agg(F.max("last").alias("last"))
     waiting = (
         produced.join(reached, ["run", "subject"])
@@ -122,8 +126,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     # two members work at the same time, the one that finishes later can have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun = F.min("begun_us").over(later)
-    # The condition is needed because `greatest` ignores nulls. After the last batch, it would
-    # return `before_us`.
+    # After the last batch, `next_begun` is null and the gap is open. The condition keeps the null:
+    # `greatest` alone ignores nulls, and would return `before_us`.
     after = F.when(next_begun.isNotNull(), F.greatest("before_us", next_begun))
     moments = consumed.groupBy(*key, "before_us").agg(F.min("begun_us").alias("begun_us"))
     return moments.join(waiting, list(key), "left").select(
@@ -142,7 +146,7 @@ def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
     `after_us` (the next tenure began). Nulls: `after_us` if no tenure followed before the run's
     end.
     """
-    # Tenures can overlap, so a time without a coordinator begins when all tenures before have
+    # Tenures can overlap, so a time without a coordinator begins when all earlier tenures have
     # ended.
     so_far = (
         Window.partitionBy("run", "partition")

@@ -18,7 +18,7 @@ MEMBER_KINDS = (
     TraceKind.OFFSETS_COMMITTED,
     TraceKind.COMMIT_FAILED,
 )
-"""Kinds of rows that prove that a node was a member of a group.
+"""Kinds of rows, written by a node, which prove that the node was a member of a group.
 
 COORDINATOR_FOUND proves nothing, because administrators also find coordinators, and join no group.
 """
@@ -43,11 +43,11 @@ def groups(events: DataFrame) -> DataFrame:
 
     If a coordinator loaded the group (read it from the log of a partition), that partition is the
     group's. Otherwise the partition is computed as Kafka's FindCoordinator does it: from the
-    group's name and the number of offsets partitions.
-    Input grain: one row per event. Output grain: one row per run and group that has consumers.
-    Columns: `run`, `group`, `partition` (`__consumer_offsets-<n>`), `consumers` (how many nodes
-    were members at some time). Nulls: `partition` if the run names no offsets partition at all.
-    Source: Kafka GroupMetadataManager.partitionFor; protocol.partitioner, here in Spark's terms.
+    group's name and the number of offsets partitions. `events` has one row per event. Output grain:
+    one row per run and group that has consumers. Columns: `run`, `group`, `partition`
+    (`__consumer_offsets-<n>`), `consumers` (how many nodes were members at some time). Nulls:
+    `partition` if the run names no offsets partition at all. Source: Kafka
+    GroupMetadataManager.partitionFor; protocol.partitioner computes the same in Python.
     """
     members = of_kind(events, *MEMBER_KINDS).where(F.col("group").isNotNull())
     consumers = members.groupBy("run", "group").agg(
@@ -56,11 +56,11 @@ def groups(events: DataFrame) -> DataFrame:
     # All loads of a group name the same partition, so `max` only picks it.
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
-    # The number behind the last "-" of a partition's name.
+    # The number behind the last "-" of a partition's name; partitions are numbered from 0.
     index = F.substring_index("partition", "-", -1).cast("int")
-    # The number of offsets partitions: one more than the highest number in the trace.
-    sizes = of_kind(events, *_PARTITION_KINDS).where(in_offsets_topic()).groupBy("run")
-    partitions = sizes.agg((F.max(index) + 1).alias("partitions"))
+    # The number of offsets partitions is one more than the highest number in the trace.
+    named = of_kind(events, *_PARTITION_KINDS).where(in_offsets_topic()).groupBy("run")
+    partitions = named.agg((F.max(index) + 1).alias("partitions"))
     return (
         consumers.join(loaded_from, ["run", "group"], "left")
         .join(F.broadcast(partitions), "run", "left")

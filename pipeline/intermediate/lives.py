@@ -22,11 +22,12 @@ messages still arrive.
 def deaths(events: DataFrame) -> DataFrame:
     """List the ends of processes: rows about an end, and starts of a newer incarnation.
 
-    The start of an incarnation proves that every older incarnation of the node has ended.
-    Output grain: one row per end, or proof of an end. Columns: `run`, `node`, `died_us`
-    (microseconds on the run's clock), `died_by` (killed | stopped), `successor` (the incarnation
-    that started: all with a lower number are dead). Nulls: `successor` of a row about an end, which
-    does not name the incarnation that ended.
+    The start of an incarnation proves that every older incarnation of the node has ended. So an end
+    whose own row is missing is known, too. Output grain: one row per row of the trace about an end
+    or a start. Columns: `run`, `node`; `died_us`: when the process ended or the newer one started,
+    microseconds on the run's clock; `died_by`: killed or stopped; `successor`: the number of the
+    incarnation that started. All incarnations with a lower number are dead.
+    Nulls: `successor` of a row about an end, which does not name the incarnation that ended.
     """
     rows = of_kind(events, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED)
     started = F.col("kind") == TraceKind.NODE_STARTED.value
@@ -45,13 +46,15 @@ def deaths(events: DataFrame) -> DataFrame:
 def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFrame:
     """List the intervals in which a node was paused, or cut off from others.
 
-    Input grain: one row per event; `faults`; `runs`. Output grain: one row per run, node,
-    impairment and interval. Intervals of one node and impairment do not overlap.
+    `events` has one row per event; `faults` and `runs` are the tables. Output grain: one row per
+    run, node, impairment and interval. Intervals of one node and impairment do not overlap.
     Columns: `run`, `node`, `impairment` (paused | cut); `impaired_from_us`, `impaired_to_us` in
     microseconds on the run's clock. An interval ends with the run at the latest. Nulls: none.
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     impaired = _pauses(events).unionByName(_cuts(faults)).join(ends, "run")
+    # An interval without an end lasts until the run's end. `greatest` makes an interval that begins
+    # after the run's end empty.
     closed = impaired.withColumn(
         "to_us", F.greatest("from_us", F.least(F.coalesce("to_us", "run_end_us"), "run_end_us"))
     )
@@ -85,6 +88,7 @@ def _pauses(events: DataFrame) -> DataFrame:
     """
     paused = F.col("kind") == TraceKind.NODE_PAUSED.value
     started = F.col("kind") == TraceKind.NODE_STARTED.value
+    # A node itself writes NODE_STARTED. The driver writes the other kinds, with the node as `peer`.
     victim = F.when(started, F.col("node")).otherwise(F.col("peer"))
     in_order = Window.partitionBy("run", "victim").orderBy("time_us", "seq")
     return (
@@ -129,12 +133,14 @@ def _cuts(faults: DataFrame) -> DataFrame:
 def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> DataFrame:
     """Add to each interval the time in which its node was paused, and in which it was cut off.
 
-    Input grain: any rows with `run`, `from_us`, `to_us` (microseconds on the run's clock), and a
-    column with the node, which the parameter `node` names; `impairments`. Output grain: the rows of
-    `intervals`.
+    `intervals` are any rows with `run`, `from_us`, `to_us` (microseconds on the run's clock), and a
+    column with the node, which the parameter `node` names. `impaired` is the result of
+    `impairments`. Output grain: the rows of `intervals`.
     Columns: those of `intervals`; `paused_us`, `cut_us` (microseconds); `paused_from_us`,
-    `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the last impaired moment in the
-    interval. Nulls: these moments if `paused_us` or `cut_us` is 0.
+    `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the last moment in the interval at
+    which the node was paused, or cut off.
+    Nulls: `paused_from_us`, `paused_to_us` if `paused_us` is 0; `cut_from_us`, `cut_to_us` if
+    `cut_us` is 0.
     """
     # Several intervals can have the same key, such as partitions that a member owned for the same
     # time. `distinct` keeps one, because the others would multiply the rows of the join below.

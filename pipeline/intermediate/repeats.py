@@ -1,7 +1,7 @@
 """Steps: the batches that members processed, and the records that a group repeated.
 
-A record is *repeated* if members of one group processed it more than once. Several tables are
-computed from these DataFrames; no run directory holds them.
+A record is *repeated* if members of one group processed it more than once. Each step computes a
+DataFrame from which several tables are computed; no run directory holds it.
 
 The column `span` of an event about a batch holds three fields of the event's `detail`:
 
@@ -32,6 +32,7 @@ def batches(events: DataFrame) -> DataFrame:
 
     Nulls: none.
     """
+    # A batch without `last` counts as a batch of one record.
     last = F.coalesce("span.last", "offset")
     return (
         of_kind(events, TraceKind.RECORDS_CONSUMED)
@@ -51,7 +52,10 @@ def batches(events: DataFrame) -> DataFrame:
 
 
 def begun_us() -> Column:
-    """Return when the work on a batch began. A member writes the batch's row when the work ends."""
+    """Return when the work on a batch began.
+
+    A member writes the row about the batch when the work ends, so the row's time is the end.
+    """
     # A row has no `work_us` if the experiment's records take no time to process.
     return F.col("time_us") - F.coalesce("span.work_us", F.lit(0))
 
@@ -59,7 +63,7 @@ def begun_us() -> Column:
 def repeated_records(events: DataFrame) -> DataFrame:
     """List every processing of each record that its group processed more than once.
 
-    Input grain: one row per event. Output grain: one row per run, group, partition, offset and
+    `events` has one row per event. Output grain: one row per run, group, partition, offset and
     processing. Offsets that the group processed once have no rows.
     Columns: `run`, `group`, `partition`, `offset`, `consumer`, `at_us` (microseconds on the run's
     clock), `nth` (1: the first time that the group processed the record).
@@ -87,7 +91,8 @@ def repeated_records(events: DataFrame) -> DataFrame:
     )
     record = (*_PARTITION, "offset")
     by_time = Window.partitionBy(*record).orderBy("at_us", "consumer", "incarnation", "seq")
-    # `greatest`: if `last` were below `first`, `sequence` would count down.
+    # `sequence` lists all offsets of a batch. If a damaged row had a `last` below `first`,
+    # `sequence` would count down; `greatest` prevents this.
     return (
         touching.withColumn("offset", F.explode(F.sequence("first", F.greatest("first", "last"))))
         .withColumn("nth", F.row_number().over(by_time))
@@ -100,21 +105,22 @@ def repeated_records(events: DataFrame) -> DataFrame:
 def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame) -> DataFrame:
     """Pair overlapping intervals of two owners, with the offsets that both owners processed.
 
-    A member owns a partition while it may process the partition's records.
-    Input grain: one row per interval of ownership (table `ownership`), per run (table `runs`), and
-    per processing of a repeated record (`repeated_records`). Output grain: one row per pair of
-    overlapping intervals and offset that both members processed during the overlap. A pair without
-    a common offset has one row.
+    A member owns a partition while it may process the partition's records. `ownership` and `runs`
+    are the tables; `repeats` has one row per processing of a repeated record (`repeated_records`).
+    Output grain: one row per pair of overlapping intervals and offset that both members processed
+    during the overlap. A pair without a common offset has one row with a null offset.
     Columns:
     - `run`, `group`, `partition`, `offset`;
-    - `from_us`, `to_us`: bounds of the overlap; `ends_us`: `to_us`, or the run's end;
+    - `from_us`, `to_us`: beginning and end of the overlap; `ends_us`: the same as `to_us`, or the
+      run's end where `to_us` is null;
     - `first`, `second`: structs of the two intervals, in the order of their beginnings.
 
     Nulls: `to_us` if both members still owned the partition when the run ended; `offset` if the two
     members processed no record in common.
     """
     run_ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    # Each interval as the struct `first`; below, the same rows as `second`, for a join of both.
+    # Each interval becomes a struct. The join below pairs the struct of one interval, as `first`,
+    # with the struct of another one, as `second`.
     intervals = ownership.join(run_ends, "run").select(
         *_PARTITION,
         "run_end_us",
@@ -132,7 +138,8 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         ).alias("first"),
     )
     second = intervals.drop("run_end_us").withColumnRenamed("first", "second")
-    # Spark compares structs field by field, so equal beginnings are ordered by the consumer's name.
+    # Of two intervals, `first` is the one that began first. Spark compares structs field by field,
+    # so of intervals that began at the same moment, the consumers' names decide.
     in_order = F.struct("first.at_us", "first.consumer") < F.struct(
         "second.at_us", "second.consumer"
     )

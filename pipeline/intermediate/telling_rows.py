@@ -1,10 +1,11 @@
-"""The step `telling_rows`: the rows of a trace that tables read, about a third of all rows.
+"""The step `telling_rows`: the rows of a trace that tell tables something, a third of all rows.
 
-The step selects and decodes these rows once for all tables. It drops rows of two sorts: messages
-with an API outside LISTED_APIS (above all Produce and Fetch of data), and the kinds in
-NO_TABLES_KINDS, which no table reads. The step also keeps bad rows, which lack a required column or
-have an unknown kind. A few tables read the whole trace (`all_events`) instead: `runs`, which counts
-all rows, and the tables that count requests.
+A step computes a DataFrame that several tables read. This one selects and decodes the rows once for
+all tables. It drops rows of two sorts: messages with an API outside LISTED_APIS (above all Produce
+and Fetch of data), and the kinds in NO_TABLES_KINDS, which no table reads. It keeps bad rows (rows
+that lack a required column or have an unknown kind), because the table `bad_rows` lists them. A few
+tables read the whole trace (`all_events`) instead: `runs`, which counts all rows, and the tables
+that count requests.
 """
 
 from pyspark.sql import Column, DataFrame

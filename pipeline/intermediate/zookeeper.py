@@ -16,14 +16,22 @@ from protocol.trace_schema import ZooKeeperTxnDetail
 def zookeeper_txns(events: DataFrame) -> DataFrame:
     """List the transactions that any server of the ensemble has applied, each once.
 
-    Input grain: one row per event. Output grain: one row per run and zxid.
-    Columns: `run`, `zxid`; `applied_us`: when the first server applied the transaction, in
-    microseconds on the run's clock; `session`, `op`, `path`, `data`, `ephemeral` as in the trace.
-    Nulls: `path`, `data`, `ephemeral` as in the trace.
+    `events` has one row per event. Output grain: one row per run and zxid.
+    Columns:
+    - `run`, `zxid`;
+    - `applied_us`: when the first server applied the transaction, in microseconds on the run's
+      clock;
+    - `session`: the client's session that made the change; `op`: the sort of change, such as
+      create;
+    - `path`, `data`: the changed node of ZooKeeper's tree, and its new content; `ephemeral`:
+      whether the node is deleted when the session ends.
+
+    Nulls: `path`, `data`, `ephemeral` of a transaction that has no such part.
     """
     txn = detail("session", "op", "path", "data", "ephemeral", of=ZooKeeperTxnDetail)
     return (
         of_kind(events, TraceKind.ZOOKEEPER_TXN_APPLIED)
+        # In these rows, `offset` is the zxid.
         .where(F.col("offset").isNotNull())
         .withColumn("txn", txn)
         .groupBy("run", F.col("offset").alias("zxid"))
@@ -42,7 +50,7 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
 def zookeeper_consumers(events: DataFrame) -> DataFrame:
     """Name the group of each consumer that has begun an attempt of a rebalance.
 
-    Input grain: one row per event. Output grain: one row per run and consumer.
+    `events` has one row per event. Output grain: one row per run and consumer.
     Columns: `run`, `consumer` (its node), `consumer_group`. Nulls: none.
     """
     return (

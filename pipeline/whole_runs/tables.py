@@ -56,7 +56,8 @@ OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
     "felt_partitions": felt_partitions_of,
     "felt_groups": felt_groups_of,
 }
-"""Name of a table -> function from a trace to the table's rows, which lack the column `run`.
+"""Maps the name of a table to the function that computes the table's rows from a trace. The rows
+lack the column `run`.
 
 The tables `bad_rows` and `verdicts` are missing: they are not computed from usable rows of a trace.
 """

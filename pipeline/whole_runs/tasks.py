@@ -1,8 +1,9 @@
 """Spreads runs over Spark's workers; each worker analyses one run at a time.
 
-Data flow: the driver (the Python process of the analysis) sends the names of a run's files. A
-worker reads the files, writes tables and summary into the run's directory, and sends the summary
-back. Nothing else crosses the network. A job is one computation of Spark; its tasks run in workers.
+A job is one computation of Spark; its tasks run in Spark's workers. The driver (the Python process
+of the analysis) sends the names of a run's files to a worker. The worker reads the files, writes
+tables and summary into the run's directory, and sends the summary back. So no rows cross the
+network.
 """
 
 import uuid
@@ -25,9 +26,10 @@ LARGE_ROWS = 500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refused:
-    """An OSError of a task, as a value: Spark would pass an exception to the driver as text.
+    """An OSError of a task, as a value.
 
-    `number` is the error's errno; None if it has none.
+    Spark would pass an exception to the driver as text only. `number` is the error's errno; None if
+    it has none.
     """
 
     number: int | None
@@ -47,7 +49,8 @@ def analyze_by_run(
     """
     tag = f"coordlab-{uuid.uuid4()}"
 
-    # At most half of the processors work on large runs. A laptop's memory suffices for two of them.
+    # At most half of the processors work on large runs at the same time, because each of these runs
+    # takes much memory.
     small = [run for run in runs if run.rows <= LARGE_ROWS]
     large = [run for run in runs if run.rows > LARGE_ROWS]
 
@@ -57,7 +60,8 @@ def analyze_by_run(
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
-        most_large = max(1, context.defaultParallelism // 2)  # 1 if there is one processor
+        # Half of the processors, but 1 if there is only one processor.
+        most_large = max(1, context.defaultParallelism // 2)
         results: dict[str, RunSummary | _Refused | None] = {}
         # A slice of the runs is one task. Each small run has a task of its own; the large runs
         # share `most_large` tasks, so that no more of them run at the same time.
@@ -66,8 +70,9 @@ def analyze_by_run(
                 results |= dict(context.parallelize(runs_of_job, slices).map(_task).collect())
         return results
 
-    # Two other threads call into the JVM (Spark's Java process). In the main thread, a Ctrl-C could
-    # interrupt a call; this would close py4j's connection and print a traceback.
+    # Calls into the JVM (Spark's Java process) run in two other threads: one waits for the jobs,
+    # the other asks how many tasks are done. In the main thread, a Ctrl-C could interrupt a call;
+    # this would close py4j's connection and print a traceback.
     with ThreadPoolExecutor(2, thread_name_prefix="coordlab-runs") as pool:
         future = pool.submit(run_jobs)
         try:
@@ -101,7 +106,7 @@ def workers_have_package(context: SparkContext) -> bool:
         versions = context.parallelize(range(count), count).map(_version).collect()
     except Py4JError:  # a worker could not import this module
         return False
-    # Tables of another version would not fit together with those of the driver.
+    # A worker with another version would write tables that the driver takes for outdated.
     return set(versions) == {TABLES_VERSION}
 
 

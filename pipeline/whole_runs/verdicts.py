@@ -19,7 +19,8 @@ def verdicts_of(directory: Path) -> list[TableRow]:
         return []
     of_run = {name: (manifest or {}).get(name) for name in ("runtime", "seed", "experiment")}
     of_run["verdict"] = (results or {}).get("verdict")
-    # A run without any check has one row, in which the columns about a check are null (`[{}]`).
+    # A run without any check has one row, in which the columns about a check are null. The empty
+    # dict makes this row.
     checks = (results or {}).get("checks") or [{}]
     return [
         of_run

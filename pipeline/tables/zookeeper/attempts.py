@@ -8,7 +8,7 @@ A consumer on ZooKeeper rebalances by itself, in one or more attempts. An attemp
 4. It claims each partition of the plan. A claim conflicts while another member still owns the
    partition.
 
-An incarnation is one process of the consumer's node.
+An incarnation is one life of the consumer's process, counted from 0.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -41,7 +41,7 @@ _STEPS = (
 def zookeeper_attempts(events: DataFrame) -> DataFrame:
     """Return the attempts of consumers on ZooKeeper to own their shares.
 
-    Input grain: one row per event. Output grain: one row per run, consumer, incarnation and attempt
+    `events` has one row per event. Output grain: one row per run, consumer, incarnation and attempt
     of a rebalance.
     Columns:
     - `run`, `group`, `consumer` (its node), `incarnation`, `member` (its consumer id);
@@ -53,10 +53,11 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
     - `conflicts`: number of partitions of the plan that had another owner; `disputed`: the names of
       these partitions, sorted;
     - `outcome`: `done`, `no broker` (without a broker, the consumer reads no view), `conflict`,
-      `exception` or `shut down`; `exception`: the exception that ended the attempt;
+      `exception`, or `shut down` if the consumer was told to stop; `exception`: the exception that
+      ended the attempt;
     - `gave_up`: if the attempt was the last one of a failed rebalance, what the consumer was doing
-      when it threw ConsumerRebalanceFailedException: `starting` (the program gets the exception),
-      `running` or `new session`.
+      when it threw ConsumerRebalanceFailedException: `starting`, `running` or `new session`. Only
+      in the first case does the program that uses the consumer get the exception.
 
     Nulls: `view_us`, `view`, `plan` if the attempt ended before the view; `ended_us`, `outcome` if
     the attempt never ended; `exception` without an exception; `gave_up` if the consumer did not
@@ -97,6 +98,7 @@ def _numbered(events: DataFrame) -> DataFrame:
     The column `is_within` is true for the rows of the attempt, up to and including its end. Only in
     these rows is the number of starts so far greater than the number of ends before the row.
     """
+    # `F.count` counts the rows in which these are not null.
     in_order = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)
     ends = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED), True)
@@ -131,7 +133,7 @@ def _numbered(events: DataFrame) -> DataFrame:
 
 def _steps(numbered: DataFrame) -> DataFrame:
     """Return one row per attempt that has any row after its beginning."""
-    # Conditions on a row: it is about the view, the end, a conflict, or released partitions.
+    # What a row is about: the view, the end of the attempt, a conflict, or released partitions.
     is_view, is_end = _is(TraceKind.ZOOKEEPER_VIEW), _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
     is_conflict = _is(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)
     is_release = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
@@ -162,7 +164,7 @@ def _steps(numbered: DataFrame) -> DataFrame:
 
 
 def _gave_up(numbered: DataFrame) -> DataFrame:
-    """Return one row per attempt that was the last of a failed rebalance."""
+    """Return one row, with `gave_up`, per attempt that was the last of a failed rebalance."""
     return (
         numbered.where(_is(TraceKind.ZOOKEEPER_GAVE_UP))
         .groupBy(*_ATTEMPT)

@@ -19,11 +19,13 @@ _OFFSET_PATH = r"^/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)$"
 def offset_rewinds(
     events: DataFrame, zookeeper_txns: DataFrame, member_names: DataFrame
 ) -> DataFrame:
-    """Return the commits whose offset is lower than that of the commit before in the same store.
+    """Return the commits whose offset is lower than the offset of the previous commit.
 
-    Commits to different stores are not compared, because a group on ZooKeeper can commit to both.
-    Input grain: one row per event; one row per transaction of ZooKeeper; one row per member id.
-    Output grain: one row per run, group, partition, store and commit that set the offset back.
+    The previous commit is that of the same group and partition in the same store. Commits to
+    different stores are not compared, because a group on ZooKeeper can commit to both. `events` has
+    one row per event, `zookeeper_txns` one row per transaction of ZooKeeper, and `member_names` one
+    row per member id. Output grain: one row per run, group, partition, store and commit that set
+    the offset back.
     Columns:
     - `run`, `group`, `partition`;
     - `store`: `kafka` or `zookeeper`;
@@ -33,8 +35,8 @@ def offset_rewinds(
     - `records`: the number of records between the two offsets; a new owner of the partition would
       read them again.
 
-    Nulls: `consumer` if the commit names no member: an administrator made it, or a group on
-    ZooKeeper made it to Kafka.
+    Nulls: `consumer` if the commit names no member. This is so if an administrator made it, or if a
+    group on ZooKeeper stored it in Kafka.
     """
     commits = _in_kafka(events, member_names).unionByName(_in_zookeeper(events, zookeeper_txns))
     in_order = Window.partitionBy("run", "group", "partition", "store").orderBy("commit_order")

@@ -25,8 +25,9 @@ _EFFECTS = {"read": READS, "write": WRITES, "session": OF_SESSIONS}
 def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) -> DataFrame:
     """Return the numbers of requests of ZooKeeper's clients per tenth of a second.
 
-    Input grain: one row per event, messages included; one row per consumer. Output grain: one row
-    per run, client, incarnation, API and tenth of a second in which the client sent such a request.
+    `all_events` has one row per event, and includes the events about all messages.
+    `zookeeper_consumers` has one row per consumer. Output grain: one row per run, client,
+    incarnation, API and tenth of a second in which the client sent such a request.
     Columns:
     - `run`, `group`, `consumer` (the client's node), `incarnation`, `api`;
     - `effect`: `read`, `write`, or `session` for a request about the session itself: connect,
@@ -36,7 +37,8 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
 
     Nulls: `group` if the client never began to rebalance.
     """
-    # The effect is null for an API of no list. Such a request went to Kafka, not to ZooKeeper.
+    # The lists hold all APIs of ZooKeeper's clients. A request of another API went to Kafka, not to
+    # ZooKeeper: its effect is null.
     effect = F.coalesce(
         *(
             F.when(F.col("api").isin([api.label for api in apis]), name)

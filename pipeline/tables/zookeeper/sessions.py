@@ -20,14 +20,15 @@ def zookeeper_sessions(
 ) -> DataFrame:
     """Return the sessions of the ensemble, from opening to end.
 
-    Input grain: one row per event; one row per transaction; one row per consumer. Output grain: one
-    row per run and session that the ensemble opened.
+    `events` has one row per event, `zookeeper_txns` one row per transaction, and
+    `zookeeper_consumers` one row per consumer. Output grain: one row per run and session that the
+    ensemble opened.
     Columns:
     - `run`, `session` as ZooKeeper prints it; `group`, `consumer` (the client's node),
       `incarnation` of the session's client;
     - `opened_us`: the first server applied the opening;
     - `connected_us`: the client got the answer to the opening;
-    - `silent_us`: the leader expired the session;
+    - `silent_us`: the leader expired the session, because its client had been silent for too long;
     - `ended_us`: the first server applied the session's end, which deletes the session's ephemeral
       znodes;
     - `learned_us`: the client learned of the expiry;
@@ -39,8 +40,8 @@ def zookeeper_sessions(
 
     Moments are microseconds of the run's clock.
     Nulls: `consumer`, `incarnation`, `connected_us` if the client never got the answer; `group` if
-    the client never began to rebalance; `silent_us`, `ended_us`, `end`, `learned_us` if there was
-    no such event.
+    the client never began to rebalance; `silent_us` if no leader expired the session; `ended_us`,
+    `end` if the session did not end; `learned_us` if the client did not learn of an expiry.
     """
     opened = zookeeper_txns.where(F.col("op") == "createSession").select(
         "run", "session", F.col("applied_us").alias("opened_us")

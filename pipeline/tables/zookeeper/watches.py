@@ -19,12 +19,13 @@ def zookeeper_watches(
 ) -> DataFrame:
     """Return the events of watches that servers sent to clients.
 
-    Input grain: one row per event; one row per transaction; one row per consumer. Output grain: one
-    row per run and event that a server sent to a client.
+    `events` has one row per event of the trace, `zookeeper_txns` one row per transaction, and
+    `zookeeper_consumers` one row per consumer. Output grain: one row per run and event of a watch
+    that a server sent to a client.
     Columns:
     - `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node);
     - `type` as ZooKeeper names it, `path` that was watched;
-    - `zxid`: the last transaction that the server had applied, which caused the event;
+    - `zxid`: the transaction that caused the event: the last one that the server had applied;
     - `changed_us`: time at which the first server applied that transaction;
     - `fired_us`: time at which this server sent the event;
     - `attempt_us`: the consumer's next attempt began;
@@ -58,7 +59,7 @@ def zookeeper_watches(
 def _with_attempts(events: DataFrame) -> DataFrame:
     """Return one row per event of a watch, with the beginning of its consumer's next attempt."""
     fires = F.col("kind") == TraceKind.ZOOKEEPER_WATCH_FIRED.value
-    begins = F.when(~fires, F.col("time_us"))
+    attempted_us = F.when(~fires, F.col("time_us"))
     # The range below begins at 0: an attempt in the same microsecond as the event counts, too.
     from_here = Window.partitionBy("run", "consumer").orderBy("time_us")
     return (
@@ -68,7 +69,7 @@ def _with_attempts(events: DataFrame) -> DataFrame:
         .withColumn("consumer", F.when(fires, F.col("peer")).otherwise(F.col("node")))
         .withColumn(
             "attempt_us",
-            F.min(begins).over(from_here.rangeBetween(0, Window.unboundedFollowing)),
+            F.min(attempted_us).over(from_here.rangeBetween(0, Window.unboundedFollowing)),
         )
         .where(fires)
         .withColumn("watch", detail("type", "path", of=ZooKeeperWatchDetail))
