@@ -396,7 +396,8 @@ class AgentHandle(_ActorHandle):
     """Calls to one AgentService; its methods have the full descriptions. Units: real seconds.
 
     `kill`, `stop` and `wait_gone` wait on the machine, for `timeout_s` at most. The driver waits 5
-    s longer for their answers.
+    s longer for their answers. Calls without a `timeout_s` do nothing that takes long, so 10 s are
+    enough for them.
     """
 
     @classmethod

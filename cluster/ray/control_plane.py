@@ -146,6 +146,7 @@ class ControlPlane:
         """Close the client ends in one process; a stopped process closes them when it continues."""
         if process.is_stopped:
             process.missed_resets.append(reset)
+        # For a stopped process `_unless_stopped` makes no call, and returns None.
         call = process.handle.reset_client_ends(reset, CALL_TIMEOUT_S)
         try:
             return await _unless_stopped(process, call) or ()

@@ -79,7 +79,12 @@ class MachineState:
 
 
 class Fleet:
-    """The processes of one run. `on_failure` gets a line for each failure of the tool itself."""
+    """The processes of one run.
+
+    `on_failure` gets a line for each failure of this program itself, as opposed to the faults that
+    it injects. `on_machine` gets each change between a machine that answers, is silent or is lost.
+    `layout` has the nodes of each machine, if the experiment names them.
+    """
 
     def __init__(
         self,
@@ -526,6 +531,7 @@ class Fleet:
         loop = asyncio.get_running_loop()
         last_check_s = loop.time()
         while True:
+            # Half of the interval of the queries: so a change is found soon after its time.
             await asyncio.sleep(BEAT_S / 2)
             now_s = loop.time()
             # If the last check was too long ago, the driver itself did not run, and could not take

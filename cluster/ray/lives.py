@@ -95,8 +95,9 @@ class RayLife(NodeLife):
 class RayLives(NodeLives[RayLife]):
     """The lives of all nodes of one run. Calls for different nodes may run concurrently.
 
-    `trace` writes an event of the run itself; `on_failure` gets a line for each failure of the
-    tool. Each method that acts on a node raises UnknownNode if the node does not exist, or is in a
+    `trace` writes an event of the run itself. `on_failure` gets a line for each failure of this
+    program, as opposed to the faults that it injects. Each method that acts on a node first calls
+    `_begin`, which traces the act, and raises UnknownNode if the node does not exist or is in a
     wrong state.
     """
 
@@ -256,6 +257,7 @@ class RayLives(NodeLives[RayLife]):
             # If the lost process of the administrator hosted no other node, the loop above has not
             # started it again.
             if self._process_named(ADMIN_PROCESS) is None:
+                # Exactly one plan has this name.
                 (plan,) = (plan for plan in self._plans if plan.name == ADMIN_PROCESS)
                 await self._fleet.start_process(plan)
                 await self._push_directory()

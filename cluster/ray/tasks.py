@@ -229,7 +229,11 @@ class RayWorkers:
 
 
 def _first_line(error: RayError) -> str:
-    """Return the first line of an error, because Ray's errors have many lines."""
+    """Return an error as one line.
+
+    An exception of the work itself is shown as Python shows it. Ray's own errors have many lines,
+    of which only the first is kept.
+    """
     if isinstance(error, RayTaskError):
         return repr(error.cause)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -90,6 +90,7 @@ class NodeProcess:
         self._guests: dict[NodeName, ProcessAddress] = {}
         """Addresses of the nodes of connected guests."""
         self._rules: tuple[LinkRule, ...] = ()
+        """The link rules in force, for nodes that start later."""
         self._listeners: dict[NodeName, WireListener] = {}
         """Listeners for Kafka clients, of the brokers that have one."""
         self._reserved: dict[NodeName, socket.socket] = {}
@@ -121,6 +122,7 @@ class NodeProcess:
         If a node has moved, its old process is gone. The links to the old process are closed first,
         so that no frame of the old incarnation arrives after a frame of the new one.
         """
+        # A dict as an ordered set: its values mean nothing.
         gone_processes = {
             home: None
             for name, home in self._homes.items()
@@ -408,7 +410,7 @@ class NodeProcess:
             case OpenedFrame() | ResponseFrame() | NoticeFrame():
                 self._answer_with_close(frame, by_client=True, reason="its process is gone")
             case CloseFrame() | ResetFrame():
-                pass
+                pass  # the sender has ended the connection itself
 
     def _answer_with_close(
         self,
@@ -457,7 +459,8 @@ class NodeProcess:
 
     def _report_refusal(self, caller: str, reason: str) -> None:
         """Log and trace a refused link at the process's first node, if there is a node."""
-        # Only nodes have a log and a trace; the process itself has neither.
+        # Only nodes have a log and a trace; the process itself has neither. The loop returns after
+        # the first node.
         for host in self._hosts.values():
             host.log(f"refused the link from {caller}: {reason}")
             host.trace(

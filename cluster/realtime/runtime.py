@@ -68,6 +68,7 @@ class RealtimeRuntime(Runtime):
         self._driver_trace = FrameTraceWriter(frames_path(self._run_dir / "trace", DRIVER, 0))
         self._failures: list[str] = []
         self._lost: dict[str, str] = {}
+        """Machines whose files could not be fetched, with the reasons."""
         self._is_stopped = False
         self._runner: asyncio.Runner | None = None
         self._main: asyncio.Task[Any] | None = None
@@ -161,7 +162,10 @@ class RealtimeRuntime(Runtime):
         """
 
     def _disconnect(self) -> None:
-        """Disconnect from the platform of the nodes, after the driver's trace is closed."""
+        """Release what connects the driver with the nodes' machines, as Ray does.
+
+        It is called after the driver's trace is closed. Here there is nothing to release.
+        """
 
     # -- failures and the end --------------------------------------------------------------------
 

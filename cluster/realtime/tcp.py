@@ -114,7 +114,8 @@ class _Peer:
 class Transport:
     """All TCP links of one node process, on one asyncio loop.
 
-    `is_guest` is True if the process is in no directory, so that its Hello contains its address.
+    `nodes` returns the nodes of this process, with their incarnations, for its Hello. `is_guest` is
+    True if the process is in no directory, so that its Hello contains its address.
     `_callers` has the links that have sent no Hello yet: an ordered set.
     """
 
@@ -425,7 +426,11 @@ class _IncomingLink(asyncio.Protocol):
             self._transport.abort()
 
     def _take(self, payload: bytes) -> bool:
-        """Process one message; return False if the link was closed because of it."""
+        """Process one message; return False if the link was closed because of it.
+
+        The first message must be a Hello, all later ones are frames. `_process_id` is None until
+        the Hello has come.
+        """
         try:
             if self._process_id is not None:
                 frame = self._decoder.decode(payload)

@@ -1,4 +1,4 @@
-"""Checks of each log cleaning in virtual time, which compare the log before and after it.
+"""Checks of each log cleaning (compaction) in virtual time: compare the log before and after it.
 
 The check is made when the simulated disk replaces the cleaned part of a log, because the disk then
 has both states. A cleaning that changes nothing replaces nothing. It is checked when its trace row
@@ -32,7 +32,10 @@ class CleaningChecks:
         storage.on_replace = partial(self._check_replaced, host)
 
     def cleaned(self, host: Host, log: PartitionLog, end_offset: int) -> None:
-        """Check a cleaning below `end_offset` that has just ended, unless it replaced batches."""
+        """Check a cleaning below `end_offset` that has just ended, unless it replaced batches.
+
+        A cleaning that replaced batches was checked then.
+        """
         if (host.name, log.topic_partition) in self._replaced:
             del self._replaced[host.name, log.topic_partition]
             return
@@ -60,6 +63,7 @@ class CleaningChecks:
         length: int,
         after: Sequence[RecordBatch],
     ) -> None:
+        """Check that the first `length` batches of `before` became the batches `after`."""
         # A cleaning reads each batch twice. If that takes several turns, the node may be paused
         # between two of them; then the time of the cleaning is not known here.
         read_bytes = 2 * sum(batch.size_in_bytes for batch in before[:length])

@@ -118,9 +118,10 @@ class ControllerChecks:
         if not request.want_shut_down:
             return
         life = (broker_id, BrokerEpoch(request.broker_epoch))
-        # A fenced broker may stop at once, whatever its shutdown waited for before.
+        # A fenced broker may stop at once. The shutdown offset of a shutdown that it began before
+        # it was fenced has no meaning any more.
         shutdown_offset = None if self._was_fenced else self._shutdowns.get(life)
-        for partition in _led_by(broker_id, image):
+        for partition in _led_by(broker_id, image):  # the first one is the evidence
             raise InvariantViolation(
                 "a broker that wants to stop leads nothing",
                 f"{broker_name(broker_id)} still leads {partition} in the controller's metadata "
@@ -176,6 +177,7 @@ class ControllerChecks:
         )
 
     def _active_brokers(self, image: MetadataImage) -> Iterator[BrokerId]:
+        """Yield the brokers that the controller treats as active."""
         # An earlier incarnation of the controller may have begun a shutdown. This controller knows
         # of it only from the broker's next heartbeat on; until then it treats the broker as active.
         for broker_id, broker in image.brokers.items():
@@ -279,6 +281,7 @@ def _check_elected(
     error: ErrorCode,
 ) -> None:
     """Check that the preferred replica leads, in a new epoch if it was elected just now."""
+    # The comparison counts as 0 or 1: an election increments the leader epoch.
     epoch = before.leader_epoch + (error is ErrorCode.NONE)
     if after is None or after.leader != before.replicas[0] or after.leader_epoch != epoch:
         raise InvariantViolation(

@@ -32,6 +32,7 @@ class CoordinatorChecks:
     def __init__(self, spec: ClusterSpec) -> None:
         self._config = spec.broker_config
         self._gates_answers = spec.guards.high_watermark_gate
+        """True if an answer waits until the high watermark has passed the append."""
         self._refuses_small_isr = (
             # With `commits_apply_on_append` the appends have acks=1, for which no ISR is too small.
             spec.guards.min_insync_check and not spec.java.commits_apply_on_append
@@ -60,8 +61,8 @@ class CoordinatorChecks:
             if (
                 partition is not None
                 and self._refuses_small_isr
-                # Nearly always the ISR is complete. This test then spares the search for the
-                # setting.
+                # Nearly always the ISR is complete. Then the setting min.insync.replicas need not
+                # be looked up.
                 and len(partition.isr) < len(partition.replicas)
             ):
                 # As in Kafka, a partition with few replicas needs no more than it has.
@@ -115,7 +116,7 @@ class CoordinatorChecks:
             if answer.error_code is ErrorCode.NONE
         }
         if not accepted or not self._gates_answers:
-            return  # without the gate, answers do not wait for the high watermark
+            return
         offsets_partitions = broker.metadata.image.topics.get(CONSUMER_OFFSETS)
         if not offsets_partitions:
             return

@@ -43,7 +43,7 @@ def check_topic(image: MetadataImage, name: str, partitions: int, config: TopicC
 
     Raises: InvariantViolation.
     """
-    registered = image.topics.get(name)
+    registered = image.topics.get(name)  # the partitions; None if there is no such topic
     if registered is None or partitions not in (_BROKER_DEFAULT, len(registered)):
         raise InvariantViolation(
             "a created topic has its partitions",

@@ -88,7 +88,7 @@ class LoopHandle(asyncio.TimerHandle):
 
 
 _Entry = tuple[Callable[..., object], tuple[object, ...]] | tuple[LoopTimer | LoopHandle, None]
-"""Either a callback and its arguments; or a handle, which may have been cancelled, and None."""
+"""Either a callback and its arguments; or a handle and None. A handle may have been cancelled."""
 
 
 class VirtualLoop(_LoopInterface):
@@ -162,7 +162,7 @@ class VirtualLoop(_LoopInterface):
         self._next_check_at = self.events_run + events
 
     def check_soon(self) -> None:
-        """Call the check of `check_every` before the next callback that is not ready by now."""
+        """Call the check of `check_every` as soon as the callbacks that are ready now have run."""
         if self._check is not None:
             self._next_check_at = self.events_run
 
@@ -434,8 +434,9 @@ class VirtualLoop(_LoopInterface):
         compaction nine tenths of the heap would be cancelled timers. The cost of each push and pop
         grows with the heap.
         """
-        # The list is changed in place, because `_turn` holds it. (when_us, sequence) still decides
-        # the order.
+        # The list is changed in place, because `_turn` has a reference to it. The order of the
+        # timers stays, because it depends only on (when_us, sequence). In an entry, e[2] is a
+        # callback or a handle; only for a handle, which may be cancelled, e[3] is None.
         self._heap[:] = [e for e in self._heap if e[3] is not None or not e[2]._cancelled]
         heapify(self._heap)
         self._compact_above = max(COMPACT_ABOVE, 2 * len(self._heap))

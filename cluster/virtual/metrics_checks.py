@@ -67,7 +67,8 @@ class MetricsChecks:
         life = self._lives[row.node]
         match row.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # None: the offset of a transaction, which was counted when it became pending.
+                # A row without a correlation id is about an offset of a transaction that has ended.
+                # The offset was counted when it became pending.
                 if row.correlation_id is not None:
                     life.commits[row.correlation_id] = None
             case TraceKind.OFFSET_REMOVED if row.cause == DeletionCause.EXPIRED:
@@ -129,9 +130,10 @@ def _meter(name: str, count: int, row: TraceRow, life: _Life) -> dict[str, float
 def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> None:
     """Check the longest recent load.
 
-    A sensor keeps a value for at least one window, and for at most three windows. So the longest
-    load of the sample must be one of the last three windows, and not shorter than any load of the
-    last window.
+    A sensor sums up the values of a window, and drops a window whose last value is two windows old.
+    So it keeps each value for at least one window, and for at most three windows. The longest load
+    of the sample must be one of the last three windows, and not shorter than any load of the last
+    window.
     """
     ages_ms = [(row.node_time_us - end_us) / 1_000 for end_us, _ in life.loads]
     times_ms = [took_us / 1_000 for _, took_us in life.loads]

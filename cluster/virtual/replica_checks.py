@@ -5,10 +5,11 @@ lacks it. In virtual time all nodes are in one process, so these checks read all
 two events. Answers to clients and followers are checked just before they leave, because a round
 trip later the wrong state may be gone.
 
-A follower is compared only if it knows no later leader epoch than its leader, and runs in the
-broker epoch that its leader knows. So a message on its way, a node that is paused or cut off, and a
-broker that lost its disk are no violations. A topic that was ever deleted is not compared: a new
-topic of the same name begins with the same epochs.
+A leader and a follower may differ without a violation: a message is on its way, a node is paused or
+cut off, or a broker has lost its disk. Therefore a follower is compared only under two conditions.
+It knows no later leader epoch than its leader, and its broker epoch is the one that its leader
+knows. A topic that was ever deleted is not compared, because a new topic of the same name begins
+with the same epochs.
 """
 
 from collections.abc import Mapping
@@ -83,6 +84,7 @@ class ReplicaChecks:
         """The live controller at the last check."""
         self._topics = spec.topics
         self._deleted_topics: dict[str, None] = {}
+        """Topics that were ever deleted: an ordered set."""
         self._sent = SentBatches()
         self._checked_topics_at: tuple[ControllerNode, int] | None = None
         """The controller, and the end of its metadata, at the last check of the spec's topics."""
@@ -163,8 +165,8 @@ class ReplicaChecks:
             return
         elif row.kind == TraceKind.LOG_TRUNCATED:
             check_producers(partition.log)
-        # LOG_CLEANED
         elif life is not None and life.host is not None and row.offset is not None:
+            # The row is LOG_CLEANED. The three tests are only for mypy.
             self.cleanings.cleaned(life.host, partition.log, row.offset)
 
     # -- leader and follower ------------------------------------------------------------------
@@ -172,7 +174,10 @@ class ReplicaChecks:
     def _follower_answered(
         self, leader: BrokerNode, request: FetchRequest, response: FetchResponse
     ) -> None:
-        """Check each follower to which the answer has records, which it lacked when it asked."""
+        """Check the follower in each partition for which the answer has records.
+
+        The follower lacked these records when it sent the Fetch.
+        """
         member = BrokerId(request.replica_id)
         for topic in response.responses:
             if topic.topic in self._deleted_topics:
@@ -199,8 +204,8 @@ class ReplicaChecks:
             or leader.metadata.eligible_brokers.get(member) != broker.broker_epoch
         ):
             return None
-        # The leader's cache may know the follower's new epoch before its replica has the ISR
-        # without the follower: the publication of metadata takes time.
+        # After the follower's restart, the leader's cache knows the new broker epoch first. Only
+        # when the metadata is published does the leader's replica get the ISR without the follower.
         known = leader.metadata.image.partition(partition.topic_partition)
         if known is None or known.partition_epoch > partition.partition_epoch:
             return None

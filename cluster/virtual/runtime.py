@@ -179,7 +179,10 @@ class VirtualRuntime(VirtualLives, Runtime):
         await super().stop()
 
     def out_of_step_us(self) -> int:
-        """Return the drawn wait between the steady state and the plan (see `draw_wait_us`)."""
+        """Return the drawn wait between the steady state and the plan (see `draw_wait_us`).
+
+        After this wait, the plan begins out of step with the timers of the members.
+        """
         return draw_wait_us(self._cluster, self._seed)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:

@@ -20,6 +20,8 @@ in flight, so each batch that it repeats is among them."""
 
 
 class _Sent(NamedTuple):
+    """One batch that a producer has sent. The checksum stands for the records."""
+
     first: int  # sequence of the first record
     last: int  # sequence of the last record
     crc: int
@@ -48,8 +50,9 @@ class SentBatches:
         if known is None:
             known = self._sent[key] = deque(maxlen=MAX_KEPT)
         for other in known:
-            if other == sent:
+            if other == sent:  # the same batch, sent again
                 return
+            # The two batches share a sequence number.
             if other.first <= sent.last and sent.first <= other.last:
                 raise InvariantViolation(
                     "a sequence number belongs to one record",
