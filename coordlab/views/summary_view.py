@@ -1,13 +1,10 @@
 """The closing summary of a run on a terminal: verdict, faults, phases of both chains, gaps.
 
-- Chain: a series of phases (times) after a fault. The broker chain ends when the new coordinator
-  (the broker that manages a group's members) serves. The client chain ends when the new coordinator
-  has accepted the member.
-- Gap: a time in which a member, a partition or a group had no service.
-- Measure: a phase or a gap, with its distribution over members, partitions or groups.
-- Felt figures: those that users of a group notice, such as the time for which records waited.
-- Deploy: the replacement of the members of a group, one after another.
-- Generation: the number of a group's rebalance.
+After a fault, the recovery of a cluster has phases (lengths of time), which form two chains. The
+broker chain ends when the new coordinator (the broker that manages a group's members) serves. The
+client chain ends when the new coordinator has accepted the member. A gap is a time in which a
+member, a partition or a group had no service. A phase or a gap is called a measure; it has a
+distribution over members, partitions or groups.
 """
 
 from collections import Counter
@@ -61,6 +58,7 @@ _MAX_FAULTS_IN_FULL = 2
 """Up to this number of faults, each fault has tables of its own. If there are more faults, each has
 one line."""
 _MAX_FAULTS_LISTED = 20
+"""Limit of the faults that have a line."""
 MAX_BLOCKS = 6
 """Limit of the printed pairs of coordinators, and of owners, that overlapped. Spark's tables have
 all of them."""
@@ -90,7 +88,8 @@ def print_summary(
 ) -> None:
     """Print the whole summary.
 
-    `phases`: the figures from the trace (the run's recorded events); None: there are none yet.
+    `phases`: the summary of the trace (the run's recorded events), which has the phases and all
+    other figures. None: the trace has not been summed up yet.
     """
     print_verdict(console, manifest, results, phases)
     print_figures(console, manifest, results, phases)
@@ -101,8 +100,8 @@ def print_verdict(
 ) -> None:
     """Print the verdict of the run and the outcomes of its faults.
 
-    If the run passed and `phases` is not None, the verdict's line also lists caveats: effects that
-    clients felt although no promise was violated.
+    If the run passed and `phases` is not None, the verdict's line also lists caveats. A caveat is
+    an effect that clients felt although no promise was violated.
     """
     console.print()
     _print_verdict(console, manifest, results, caveats_of(phases))
@@ -115,6 +114,7 @@ def print_figures(
     """Print the phases and outcomes, if `phases` is not None, and then the checks."""
     if phases is not None:
         print_phases(console, phases)
+        # A deploy is the replacement of the members of a group, one after another.
         deploys = deploys_of(results.faults, phases.felt)
         print_lines(console, map(deploy_text, deploys))
         print_notes(console, _notes(manifest))
@@ -139,7 +139,8 @@ def print_phases(console: Console, summary: RunSummary) -> None:
     """Print the phases and outcomes of each fault, then the figures of the whole run."""
     if len(summary.faults) > _MAX_FAULTS_IN_FULL:
         _print_fault_table(console, summary.faults)
-    # With few faults, each is printed in full. With many, only their rebalances are left to print.
+    # If there are few faults, each is printed in full. If there are many, the table above has their
+    # figures, and only their rebalances are printed here.
     for fault in summary.faults[:_MAX_FAULTS_LISTED]:
         if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
             _print_phases_of(console, fault)
@@ -169,7 +170,7 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
         )
     )
     narrow = console.width < _NARROW
-    # The gaps, which are the third chain, are printed with what clients felt.
+    # There is a third chain, "gap". `_print_felt` prints it, with the other effects on clients.
     chains: tuple[Chain, ...] = ("broker", "client")
     tables = [
         _phase_table(fault, chain, CHAIN_HEADINGS[chain], narrow=narrow)
@@ -181,7 +182,8 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
     if not fault.partitions_moved:
         console.print("no coordinator moved")
     noticed = noticed_text(fault)
-    print_lines(console, [] if noticed is None else [noticed])
+    if noticed is not None:
+        print_lines(console, [noticed])
     print_lines(console, leaving_texts(fault))
     print_lines(console, fault_rebalance_lines(fault))
 
@@ -223,8 +225,9 @@ def _fault_line(fault: FaultSummary) -> str:
         if figures is not None
     ]
     texts.append(f"rebalances {fault.rebalance_count}")
-    # Without members in the affected groups, the number of those that were kept says nothing.
-    texts += [f"kept {fault.members_kept} of {fault.members}"] if fault.members else []
+    # If the affected groups had no members, "kept 0 of 0" would say nothing.
+    if fault.members:
+        texts.append(f"kept {fault.members_kept} of {fault.members}")
     return f"{clock_seconds(fault.injected_us)} {fault.node or '-'}: {', '.join(texts)}"
 
 
@@ -250,8 +253,9 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
 def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: bool) -> Group:
     """Return the figures of one chain under a heading, without empty columns.
 
-    A row of `fault.rows` is the name of a measure, and its cells in the order of HEADER. The name
-    ends with MARK if a machine was away by accident in that time, which disturbs the figure.
+    A row of `fault.rows` begins with the name of a measure; a cell for each column of HEADER
+    follows. The name ends with MARK if a machine was away by accident (lost or silent without a
+    planned fault) in that time, which disturbs the figure.
     """
     rows = fault.rows(chain)
     subjects = {
@@ -270,7 +274,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
     for place in shown_places:
         table.add_column(HEADER[place], justify="right")
     for name, *cells in rows:
-        # In the label, the kind of subject comes between the name and its MARK.
+        # The kind of subject is inserted between the name and its MARK.
         measure = name.removesuffix(MARK)
         mark = name.removeprefix(measure)
         label = f"{measure}{subjects.get(measure, '')}{mark}"
@@ -347,7 +351,7 @@ def _print_verdict(
         f"{manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
         f"{clock_seconds(results.ended_at_us)} of the run's clock"
     )
-    # A caveat is about something that the verdict PASS does not cover.
+    # A caveat restricts the verdict PASS, so the two are printed as one sentence.
     if caveats and results.outcome is RunOutcome.COMPLETED and results.verdict is Verdict.PASS:
         print_lines(console, [pass_text(word.plain, caveats)], style=str(word.style))
         print_lines(console, [run_text])
@@ -370,7 +374,7 @@ def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
     If there are many faults, print only the outcomes of the first _MAX_FAULTS_LISTED and of later
     ones that failed. The other faults are counted.
     """
-    # Perhaps every fault fails, so the failed ones need a limit, too.
+    # The number of failed faults needs a limit too, because perhaps every fault fails.
     limit = 2 * _MAX_FAULTS_LISTED
     shown = [
         fault
@@ -420,7 +424,8 @@ def _outcome_text(fault: JournalEntry) -> str:
 def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
     """Yield lines on the rebalances after a fault, and on members without a rebalance.
 
-    The last line has the number of members that kept their id and generation.
+    The last line has the number of members that kept their id and generation. The generation of a
+    group grows with each rebalance.
     """
     if not fault.rebalances:
         yield "no rebalance"

@@ -72,7 +72,7 @@ class HealthCheck:
 
 def check_system(machine: ThisMachine) -> HealthCheck:
     """Check the operating system."""
-    # System -> a remark; the check fails for other systems.
+    # The systems for which the check passes, each with a remark.
     known = {"Linux": "", "Darwin": "runs on Ray are made and tested on Linux only"}
     return HealthCheck(
         name="system",
@@ -152,16 +152,18 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
 def check_cores(machine: ThisMachine) -> HealthCheck:
     """Check the number of cores, which all nodes share. The check never fails."""
     cores = machine.cores()
-    few = cores < MIN_CORES
+    advice = ""
+    if cores < MIN_CORES:
+        advice = (
+            f"with less than {MIN_CORES} cores the phases of a run on Ray include waiting for "
+            f"the processor: measure in virtual time ({_VIRTUAL}), or use --ray-address"
+        )
     return HealthCheck(
         name="cores",
         found=f"{cores:g} for this process",
         needed_for="timings on Ray that are Kafka's, not the machine's",
         ok=True,
-        advice=f"with less than {MIN_CORES} cores the phases of a run on Ray include waiting for "
-        f"the processor: measure in virtual time ({_VIRTUAL}), or use --ray-address"
-        if few
-        else "",
+        advice=advice,
     )
 
 
@@ -171,14 +173,13 @@ def check_disk(machine: ThisMachine) -> HealthCheck:
     writable = machine.folder_is_writable()
     ok = writable and (free is None or free >= MIN_DISK_BYTES)
     found = "not known" if free is None else f"{_gib(free)} free here"
+    advice = "2 GiB should be free in a writable folder: delete old runs, or use --runs DIR"
     return HealthCheck(
         name="disk",
         found=found if writable else f"{found}, but this folder cannot be written to",
         needed_for="run directories",
         ok=ok,
-        advice=""
-        if ok
-        else "2 GiB should be free in a writable folder: delete old runs, or use --runs DIR",
+        advice="" if ok else advice,
     )
 
 
@@ -234,15 +235,16 @@ def check_other_ray(machine: ThisMachine) -> HealthCheck:
     found = "not known: /proc cannot be read"
     if servers is not None:
         found = "; ".join(servers) or "none"
+    advice = (
+        "a run starts its own Ray, which shares the cores with this one; --ray-address "
+        "joins this one instead"
+    )
     return HealthCheck(
         name="other ray",
         found=found,
         needed_for="undisturbed timings",
         ok=True,
-        advice="a run starts its own Ray, which shares the cores with this one; --ray-address "
-        "joins this one instead"
-        if servers
-        else "",
+        advice=advice if servers else "",
     )
 
 

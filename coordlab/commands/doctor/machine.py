@@ -79,7 +79,7 @@ def usable_cores() -> int:
 class ThisMachine:
     """Sources of the checks, and the values that are read from them.
 
-    A value is None if its source does not exist. Units: memory and disk space are in bytes.
+    A value is None if its source does not exist. Memory and disk space are in bytes.
     """
 
     system: str = field(default_factory=platform.system)

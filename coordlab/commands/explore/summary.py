@@ -1,15 +1,8 @@
 """The closing summary of an exploration: verdict, findings, unknown runs, commands to paste.
 
-- Finding: all runs whose violations have the same evidence; one of them is its example.
-- Unknown: a run that proved nothing.
-- Broken: a run in which coordlab itself failed.
-- Lost: a seed that ended its worker process twice.
-- Excuse: an exception that a promise permits. A check counts it, and reports no finding.
-- Recheck: a seed played a second time, whose digest (a hash of its trace) must be the same.
-- Mark: a named rare situation that runs may reach.
-- Pair: two marks that one run reached.
-- Mutated plan: a changed copy of a plan, its parent, which reached something rare. The lineage of a
-  mutated seed is the seeds of its parents and its own; `replay` takes it as an argument.
+An exploration plays many runs. A seed draws the plan of faults of one run, or mutates the plan of
+an earlier seed, its parent. A finding stands for all runs whose violations have the same evidence;
+one of these runs is its example.
 """
 
 from collections.abc import Iterator
@@ -32,10 +25,15 @@ _STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FINDINGS = 20
+"""Limit of the findings that are printed. results.json has all findings, seeds and so on."""
 _MAX_SEEDS = 12
+"""Limit of the seeds that are printed in one line."""
 _MAX_REASONS = 8
+"""Limit of the reasons of unknown runs, and of the reasons of broken runs."""
 _MAX_RARE = 8
-"""Limits of the entries that each part of the summary prints; results.json has them all."""
+"""Limit of the rare marks, and of the rare pairs of marks."""
+_US_PER_HOUR = 3_600_000_000
+_US_PER_MINUTE = 60_000_000
 
 
 def print_exploration(
@@ -53,6 +51,7 @@ def print_exploration(
         more = len(results.findings) - _MAX_FINDINGS
         console.print(f"and {counted(more, 'finding')} more: results.json has them all")
     _print_failures(console, results)
+    # An excuse is an exception that a promise permits. A check counts it, and reports no finding.
     print_lines(
         console,
         (
@@ -73,7 +72,7 @@ def print_exploration(
 def _print_verdict(
     console: Console, manifest: ExplorationManifest, results: ExplorationResults
 ) -> None:
-    # The runs that were completed have a verdict even if the search was not.
+    # The verdict is about the completed runs. There is one even if the search itself broke off.
     word = results.verdict.value.upper()
     if results.outcome is RunOutcome.INTERRUPTED:
         word = f"INTERRUPTED, {word} so far"
@@ -85,7 +84,7 @@ def _print_verdict(
 
 
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
-    """Print the runs that prove nothing.
+    """Print the runs that prove nothing, which are called unknown.
 
     They come directly after the verdict, because a reader who sees PASS may not read on.
     """
@@ -100,6 +99,7 @@ def _print_unknown(console: Console, results: ExplorationResults) -> None:
 
 
 def _figures(results: ExplorationResults) -> Iterator[str]:
+    """Yield lines with the numbers of runs, faults, commits and rechecks."""
     runs = ", ".join(f"{number:,} {name}" for name, number in results.runs.items() if number)
     yield f"{runs or 'nothing was played'}; {results.runs_per_minute:,.0f} runs/min with " + (
         counted(results.workers, "worker")
@@ -113,8 +113,8 @@ def _figures(results: ExplorationResults) -> Iterator[str]:
 
 
 def _virtual_time(time_us: int) -> str:
-    hours = time_us / 3.6e9
-    return f"{hours:,.1f} hours" if hours >= 1 else f"{time_us / 6e7:,.1f} minutes"
+    hours = time_us / _US_PER_HOUR
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{time_us / _US_PER_MINUTE:,.1f} minutes"
 
 
 def _rechecks_line(rechecks: Rechecks) -> str:
@@ -169,7 +169,8 @@ def _print_failures(console: Console, results: ExplorationResults) -> None:
         f"in {counted(broken.runs, 'run')} ({_seeds(broken.seeds, results)}): {broken.reason}"
         for broken in results.broken[:_MAX_REASONS]
     ]
-    # The seeds of `lost` are texts already, as keys of a JSON object.
+    # A lost seed ended its worker process twice. The seeds here are texts, because they are keys of
+    # a JSON object.
     lines += [
         f"seed {results.lineages.get(seed, seed)} ended its worker twice: {why}"
         for seed, why in results.lost.items()
@@ -189,7 +190,10 @@ def _print_failures(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_marks(console: Console, results: ExplorationResults) -> None:
-    """Print how many coverage marks the search reached, and those that it never reached."""
+    """Print how many coverage marks the search reached, and those that it never reached.
+
+    A coverage mark is a named rare situation that runs may reach.
+    """
     console.print()
     reached = len(results.marks) - len(results.marks_unreached)
     print_lines(console, [f"coverage marks reached: {reached} of {len(results.marks)}"])
@@ -202,9 +206,11 @@ def _print_marks(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_guided(console: Console, results: ExplorationResults) -> None:
-    """Print the rare marks and pairs of marks, with the number of their runs with mutated plans.
+    """Print the rare marks and rare pairs of marks, each with the number of its runs.
 
-    A mutated plan is a changed copy of a plan that reached a rare mark.
+    A pair is two marks that one run reached. It can be rare although each of its marks is often
+    reached. A mutated plan is a changed copy of a plan that reached a rare mark or pair; the number
+    of runs with mutated plans follows in brackets.
     """
     guided = results.guided
     if guided is None:
@@ -238,8 +244,11 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
-    """Compare runs of mutated plans with drawn ones: the rare and new marks in each run."""
-    # `max` prevents a division by 0 if no plan was drawn since the first mutated plan.
+    """Compare runs of mutated plans with runs of drawn plans: the rare and new marks in each run.
+
+    Only plans that were drawn since the first mutated plan count.
+    """
+    # `max` prevents a division by 0 if no plan was drawn since then.
     mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "
@@ -263,12 +272,12 @@ def _is_unfinished(manifest: ExplorationManifest, results: ExplorationResults) -
 
 
 def _seeds(seeds: tuple[int, ...], results: ExplorationResults) -> str:
-    """Return seeds as `replay` takes them; a mutated seed includes the seeds of its parents."""
+    """Return seeds as `replay` takes them, the first _MAX_SEEDS of them."""
     shown = ", ".join(_seed(seed, results) for seed in seeds[:_MAX_SEEDS])
     more = len(seeds) - _MAX_SEEDS
     return shown + (f" and {more:,} more" if more > 0 else "")
 
 
 def _seed(seed: int, results: ExplorationResults) -> str:
-    """Return a seed, or the lineage of a mutated one."""
+    """Return a seed as `replay` takes it: a mutated seed comes after the seeds of its parents."""
     return results.lineages.get(str(seed), str(seed))

@@ -2,13 +2,9 @@
 
 A question is a coroutine that sends requests as a client of the cluster. Both kinds of cluster run
 the same questions. With the answer they return the times of question and answer, and on demand the
-rebalances in the trace so far. (In a rebalance the members of a group get new partitions; the trace
-has one row for each event of a run.)
+group's rebalances that the trace (the run's recorded events) has so far.
 
 A Host is a node's only access to the network and the clock; the client of a question has one, too.
-A schedule is an experiment with a seed; the two determine a run in virtual time (a simulated
-clock). A PastRun is the directory of a run, even of one in progress. The driver is the process that
-conducts a run.
 """
 
 import asyncio
@@ -42,8 +38,8 @@ from protocol.ids import BrokerId
 from protocol.trace import TraceRow
 from results_schema.results import Results, RunOutcome
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")  # type of the answer
+T_co = TypeVar("T_co", covariant=True)  # covariant, so that any Asked is an Asked[object]
 
 Question = Callable[[Host, ClusterSpec], Awaitable[T]]
 """A coroutine that queries or changes a cluster, with the Host of a client."""
@@ -158,7 +154,10 @@ class Where:
 
 
 class RunningCluster(AskedCluster):
-    """The cluster of a run in progress in real time, whose driver runs on this machine."""
+    """The cluster of a run that is in progress in real time.
+
+    The driver, the process that conducts the run, must be on this machine.
+    """
 
     def __init__(self, past: PastRun) -> None:
         """Store the run.
@@ -260,7 +259,11 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
 
 
 class ReplayedCluster(AskedCluster):
-    """The cluster of a schedule at a moment of virtual time. The run has no directory."""
+    """The cluster of a schedule at a moment of virtual time.
+
+    A schedule is an experiment with a seed. In virtual time, a simulated clock, it always gives the
+    same run. Here the run is played only for the question, and is not written to a directory.
+    """
 
     def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
         """Store the schedule.
@@ -378,7 +381,8 @@ class _Played(Generic[T]):
             # The question has failed, not the run. `ReplayedCluster.ask` will raise the exception.
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
-        # By `Runtime.at`, because a KeyboardInterrupt from such a callback counts as a Ctrl-C.
+        # `_end_the_run` raises KeyboardInterrupt. This exception counts as a Ctrl-C only if a
+        # callback of `Runtime.at` raises it, and not this task.
         self._runtime.at(self.answered_at_us, _end_the_run)
 
 

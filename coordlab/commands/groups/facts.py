@@ -42,7 +42,7 @@ class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
     """The groups in the lists of all brokers.
 
-    `failures`: id of a broker whose list is missing or incomplete -> the reason.
+    `failures`: the brokers whose lists are missing or incomplete, each with the reason.
     """
 
     groups: tuple[CoordinatedGroup, ...]

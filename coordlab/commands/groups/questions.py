@@ -103,7 +103,7 @@ async def describe_groups(
     }
     # Each partition is requested once, even if several groups read it.
     all_partitions = {
-        partition: None for partitions in partitions_by_group.values() for partition in partitions
+        partition for partitions in partitions_by_group.values() for partition in partitions
     }
     ends = await admin.list_offsets(tuple(sorted(all_partitions)), OffsetSpec.LATEST)
     return tuple(
@@ -172,6 +172,7 @@ async def reset_group_offsets(
     nothing is committed.
     Raises: TimeoutError.
     """
+    # There is one answer, because one group was asked about.
     (described,) = (await admin.describe_groups((group,))).values()
     if isinstance(described, ClientError):
         return OffsetReset(group=group, executed=False, error=_error_text(described))
@@ -192,7 +193,7 @@ async def reset_group_offsets(
             group=group, executed=False, error=_error_text(committed), state=described.state
         )
 
-    # `problems`: partition -> the reason why it gets no new offset.
+    # `problems` has the partitions that get no new offset, each with the reason.
     if topics is None:
         partitions: tuple[TopicPartition, ...] = tuple(sorted(committed))
         problems: dict[TopicPartition, str] = {}
@@ -326,7 +327,7 @@ def _partitions(
 ) -> tuple[TopicPartition, ...]:
     """Return the partitions with a committed offset, or assigned to a member, sorted by name."""
     assigned = [partition for member in group.members for partition in member.assigned]
-    return tuple(sorted(dict.fromkeys([*committed, *assigned])))
+    return tuple(sorted({*committed, *assigned}))
 
 
 def _with_offsets(

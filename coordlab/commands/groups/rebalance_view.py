@@ -48,14 +48,12 @@ def rebalance_lines(rebalance: Rebalance, log: RebalanceLog) -> Iterator[str]:
     yield f"{clock(rebalance.started_us)} on {rebalance.coordinator}: {_course(rebalance)}"
     names = log.client_ids
     yield f"  because: {_why(rebalance, names)}"
-    changes = [
-        f"{word} {listed(_name(member, names) for member in members)}{why}"
-        for word, members, why in (
-            ("came:", rebalance.added, ""),
-            ("went:", rebalance.removed, _because(rebalance.removed_because)),
-        )
-        if members
-    ]
+    changes = []
+    if rebalance.added:
+        changes.append(f"came: {listed(_name(member, names) for member in rebalance.added)}")
+    if rebalance.removed:
+        removed = listed(_name(member, names) for member in rebalance.removed)
+        changes.append(f"went: {removed}{_because(rebalance.removed_because)}")
     if changes:
         yield f"  {'; '.join(changes)}"
     if rebalance.store_error is not None:

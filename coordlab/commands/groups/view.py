@@ -29,7 +29,9 @@ from protocol.ids import TopicPartition, broker_name
 NOTHING = "-"
 """Text of an empty cell, as in Kafka's tool."""
 _GAP = " "
+"""Text between two columns."""
 _MEMBERS_SHOWN = 5
+"""Limit of the members that an error message names."""
 
 
 def print_asked(console: Console, asked: Asked[object]) -> None:
@@ -66,8 +68,15 @@ def print_failures(console: Console, failures: Mapping[int, str]) -> None:
 def print_offsets(console: Console, group: GroupFacts) -> None:
     """Print a group's committed offset and lag in each partition."""
     headings = (
-        *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
-        *("CONSUMER-ID", "HOST", "CLIENT-ID"),
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "CURRENT-OFFSET",
+        "LOG-END-OFFSET",
+        "LAG",
+        "CONSUMER-ID",
+        "HOST",
+        "CLIENT-ID",
     )
     _print_unstable(console, group)
     rows = [
@@ -87,7 +96,7 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
     if rows:
         print_columns(console, headings, rows)
     elif group.offsets is not None:
-        # If `offsets` were None, they would only be unknown.
+        # `offsets` is empty here. If it is None, the offsets are not known, and nothing is said.
         print_lines(console, [f"group {group.group} has committed nothing"])
     print_errors(
         console,
@@ -104,18 +113,24 @@ def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None
     # As in Kafka's tool, the column GROUP-INSTANCE-ID is shown only if some member has one.
     any_static = any(member.group_instance_id for member in group.members)
     headings = (
-        *("GROUP", "CONSUMER-ID"),
-        *(("GROUP-INSTANCE-ID",) if any_static else ()),
-        *("HOST", "CLIENT-ID", "#PARTITIONS"),
-        *(("ASSIGNMENT",) if verbose else ()),
+        "GROUP",
+        "CONSUMER-ID",
+        *(["GROUP-INSTANCE-ID"] if any_static else []),
+        "HOST",
+        "CLIENT-ID",
+        "#PARTITIONS",
+        *(["ASSIGNMENT"] if verbose else []),
     )
     _print_unstable(console, group)
     rows = [
         (
-            *(group.group, member.member_id),
-            *((member.group_instance_id or NOTHING,) if any_static else ()),
-            *(member.host, member.client_id, str(len(member.assigned))),
-            *((_assignment(member.assigned),) if verbose else ()),
+            group.group,
+            member.member_id,
+            *([member.group_instance_id or NOTHING] if any_static else []),
+            member.host,
+            member.client_id,
+            str(len(member.assigned)),
+            *([_assignment(member.assigned)] if verbose else []),
         )
         for member in group.members
     ]
@@ -248,7 +263,7 @@ def _print_unstable(console: Console, group: GroupFacts) -> None:
 
     The assignments in these rows are then not in force.
     """
-    # A state of None is not known.
+    # If the state is None, it is not known, and no line is printed.
     if group.state == EMPTY:
         print_lines(console, [f"group {group.group} has no members"])
     elif group.state not in (STABLE, None):
