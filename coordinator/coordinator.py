@@ -1,13 +1,14 @@
 """GroupCoordinator, the facade through which a broker uses the group coordinator.
 
-The facade routes each input to the module of its API. Inputs are requests, completed appends, fired
-timers, and tasks (loads and unloads; one at a time, in order). The broker carries out the Result of
-each input.
+The facade routes each input to the module of its API. Inputs are requests, completed appends and
+fired timers. Loads and unloads of partitions are inputs, too; the broker passes them in one at a
+time. The broker carries out the Result of each input.
 
 - Turn: the handling of one input; handlers add to its Result.
 - Offsets partition: a partition of `__consumer_offsets`; the broker that leads it coordinates its
   groups. A load reads its log into memory, an unload drops the groups from memory.
-- Shard: the groups of one offsets partition that this broker owns (has loaded).
+- Owned: of an offsets partition, loaded and served by this broker.
+- Shard: the groups of one owned partition.
 - Leader epoch: the number of a partition's leadership; each election increases it.
 - High watermark: the offset below which every in-sync replica has the records.
 - Parked: of a request, kept without an answer until its join or sync phase ends.
@@ -144,7 +145,10 @@ class CoordinatorSizes:
 
 
 class GroupCoordinator:
-    """The group coordinator of one broker incarnation (one life of its process)."""
+    """The group coordinator of one broker incarnation.
+
+    An incarnation is the time from a start of the broker's process to its end.
+    """
 
     def __init__(
         self,
@@ -190,10 +194,10 @@ class GroupCoordinator:
             self._dispatch(turn, request_id, body, envelope)
         except UnknownServerError:
             self._mark_answered(body, request_id)
-            # The handler may have answered before it failed. Example: (1) a JoinGroup finds the
-            # group full, removes its member and is refused; (2) without that member, the join phase
-            # of the others is complete; (3) the next generation cannot begin, which raises. Kafka
-            # ignores a second answer to a request, so no second answer is sent here.
+            # The handler may have answered before it failed. Example: the group is full, so a
+            # JoinGroup is refused and its member removed. The join phase waited only for this
+            # member, so it is complete now. The next generation cannot begin, which raises the
+            # exception. Kafka ignores a second answer to a request, so none is sent here.
             if all(reply.request_id != request_id for reply in turn.result.replies):
                 turn.reply(request_id, _server_error(body, envelope.api_version))
         return turn.result
@@ -211,15 +215,15 @@ class GroupCoordinator:
             case StaticMemberAppend():
                 static_member_stored(turn, pending, completed.error)
             case OffsetsAppend():
-                # None if the partition was unloaded while the append was in flight.
+                # `shard` is None if the partition was unloaded while the append was in flight.
                 shard = self._shards.owned.get(pending.group.partition)
                 offsets_stored(turn, shard, pending, completed)
             case TransactionalOffsetsAppend():
                 transactional_offsets_stored(turn, pending, completed)
             case EmptyGroupAppend():
-                # A failure changes nothing; Kafka only logs it. The next load then reads the last
-                # generation that was stored. Its members are gone: they send no heartbeat, so their
-                # sessions expire.
+                # A failure changes nothing; Kafka only logs it. After a failure, the next load
+                # reads the last generation that was stored, with its members. These members have
+                # left: they send no heartbeats, so their sessions expire.
                 pass
         return turn.result
 
@@ -325,8 +329,9 @@ class GroupCoordinator:
     def begin_load(self, partition: int, leader_epoch: int, now_us: int) -> Result | LoadIgnored:
         """Begin a load; until it ends, groups of `partition` answer COORDINATOR_LOAD_IN_PROGRESS.
 
-        Ignored if `leader_epoch` is older than the known epoch, if the partition is loading or
-        loaded already, or if its load has failed in this epoch (only as in Java, [J]).
+        The load is ignored if `leader_epoch` is older than the known epoch, or if the partition is
+        loading or loaded already. With `failed_load_refuses` [J] it is also ignored if the load of
+        the partition has failed in this epoch.
         """
         shards = self._shards
         if not self._accepts_epoch(partition, leader_epoch):
@@ -346,7 +351,7 @@ class GroupCoordinator:
         Raises: SimulationError if the partition is not loading.
         """
         self._loading(partition).read(batches)
-        return Result()  # empty: what a load changes is put out by finish_load
+        return Result()  # empty, because the effects of a load are in the Result of finish_load
 
     def finish_load(self, partition: int, now_us: int, *, stopped: str | None = None) -> Result:
         """Build the groups from what was read, start their session timers, and own `partition`.
@@ -408,7 +413,7 @@ class GroupCoordinator:
         return turn.result
 
     def shut_down(self) -> None:
-        """Answer COORDINATOR_NOT_AVAILABLE from here on."""
+        """Refuse every later request with COORDINATOR_NOT_AVAILABLE."""
         self._is_active = False
 
     # -- queries: nothing below changes the coordinator --
@@ -459,7 +464,8 @@ class GroupCoordinator:
         for group in self._shards.groups():
             groups[group.state] = groups.get(group.state, 0) + 1
             offsets += len(group.offsets)
-        # A HeldWriteTimer bounds the wait for the high watermark. It belongs to neither number.
+        # A HeldWriteTimer bounds the wait for the high watermark. It is not counted: it belongs to
+        # no member, and to no join or sync phase.
         timers = [
             t for t in self._shared.in_flight.timers.values() if not isinstance(t, HeldWriteTimer)
         ]
@@ -495,13 +501,14 @@ class GroupCoordinator:
 
     # -- helpers --
 
-    # The gate of a request looks up the shard of a group, or the error that says why this broker
-    # does not serve it. A handler for one group gets the gate's result. A handler for several
-    # groups gets the gate itself, and calls it once for each group.
     def _dispatch(
         self, turn: Turn, request_id: RequestId, body: GroupRequest, envelope: RequestEnvelope
     ) -> None:
         """Pass a request to the handler of its API."""
+        # The gate of a request (`_gate` or `_gate_of_offsets`) returns the shard of a group, or the
+        # error that says why this broker does not serve it. A handler for one group gets the gate's
+        # result. A handler for several groups gets the gate itself, and calls it once for each
+        # group.
         version = envelope.api_version
         match body:
             case JoinGroupRequest():
@@ -534,8 +541,8 @@ class GroupCoordinator:
         return check_group_status(self._shards, group_id, is_active=self._is_active)
 
     def _gate_of_offsets(self, group_id: str) -> Shard | ErrorCode:
-        # Also serves the group id "", under which simple consumers may store offsets (BEHAVIOUR
-        # 2.0).
+        # This gate also accepts the empty group id, under which simple consumers may store offsets
+        # (BEHAVIOUR 2.0).
         return check_group_status(
             self._shards, group_id, is_active=self._is_active, allow_empty_id=True
         )
@@ -555,7 +562,8 @@ class GroupCoordinator:
     def _accepts_epoch(self, partition: int, leader_epoch: int) -> bool:
         """Return True, and remember `leader_epoch`, unless it is older than the known epoch.
 
-        With the guard off, an older epoch is accepted, but not remembered.
+        If an experiment has switched off `leader_epoch_guard`, an older epoch is accepted, but not
+        remembered.
         """
         known = self._shards.known_epochs.get(partition)
         if known is None or leader_epoch >= known:
@@ -595,8 +603,8 @@ def _group_loaded(turn: Turn, group: Group) -> None:
             detail=detail,
         )
     )
-    # group.max.size may have been lowered since the group was stored. The rebalance lets the first
-    # members to rejoin stay, and refuses the rest.
+    # group.max.size may have been lowered since the group was stored. In the rebalance the members
+    # that rejoin first stay, and the others are refused.
     if len(group.members) > turn.config.group_max_size:
         prepare_rebalance(
             turn,
@@ -642,8 +650,8 @@ def _server_error(body: GroupRequest, api_version: int) -> AnyResponse:
     Source: Kafka `AbstractRequest.getErrorResponse` of each API.
     """
     error = ErrorCode.UNKNOWN_SERVER_ERROR
-    # Only the handlers of JoinGroup and LeaveGroup raise UnknownServerError. The other cases are
-    # here so that the match has every request of the group coordinator.
+    # Only the handlers of JoinGroup and LeaveGroup raise UnknownServerError, so the other answers
+    # are never sent. They are here so that the match has every request of the group coordinator.
     match body:
         case JoinGroupRequest():
             return join_error("", error, api_version)

@@ -1,7 +1,7 @@
 """A group: its members, its state, its generation.
 
-Two rules: every change of a group's members, counts or state is a method here; the group knows no
-request, timer or log.
+Only the methods here change a group's members, counts and state. A group must not know requests,
+timers or logs.
 
 Terms:
 - Rebalance: members send JoinGroup (the join phase), a new generation begins, then members send
@@ -10,8 +10,8 @@ Terms:
 - Protocol: a way to assign partitions, with a name; members list those that they support.
 - Static member: a member with a configured `group.instance.id`, which keeps its place through a
   restart. The restarted client gets a new member id.
-- Parked: a request whose answer is not due yet. The group keeps only the part that the answer
-  needs.
+- Parked: of a request, kept without an answer for now. The group keeps only the part of the request
+  that the answer needs.
 Source: Kafka `GroupMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.
 """
 
@@ -36,7 +36,7 @@ from protocol.wire.consumer_protocol import (
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 STORY_LENGTH_MAX = 16
-"""Number of a group's last transitions in the message of an IllegalTransition."""
+"""Maximum number of earlier states that the message of an IllegalTransition lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,9 @@ class DelayedJoin:
 class InitialDelayedJoin:
     """Completes the first join phase of an Empty group, never before its delay is over.
 
-    If a new member joins during a delay, another delay follows, until the rebalance timeout is used
-    up. `delay_ms`: length of the running delay. `remaining_ms`: time left for further delays.
+    If a new member joins during a delay, another delay follows. All delays together take at most
+    the rebalance timeout. `delay_ms`: length of the running delay. `remaining_ms`: the time that is
+    left for further delays.
     """
 
     delay_ms: int
@@ -89,7 +90,8 @@ class Group:
         self.supported_protocols: dict[str, int] = {}
         self.members_awaiting_join = 0
         self.new_member_added = False  # a member joined in the running initial delay
-        # Completes the join phase. None outside a join phase, and after a completion that raised.
+        # Tells when the join phase completes. None outside a join phase, and after an attempt to
+        # complete it that raised an exception.
         self.delayed_join: DelayedJoin | InitialDelayedJoin | None = None
         self.subscribed_topics: frozenset[str] | None = None  # None: unknown
         # The last states, each with its cause, for the message of an IllegalTransition.
@@ -118,8 +120,9 @@ class Group:
     ) -> None:
         """Enter `target`, stamp the time and trace GROUP_STATE.
 
-        `cause_text`: a sentence for people, for a cause that is too general alone.
-        Raises: IllegalTransition with the group's last transitions if the table forbids this one.
+        `cause_text`: a sentence for people, if `cause` alone says too little.
+        Raises: IllegalTransition if VALID_PREVIOUS_STATES forbids this transition. The message
+            lists the group's last states.
         """
         allowed = VALID_PREVIOUS_STATES[target]
         if self._state not in allowed:
@@ -181,9 +184,9 @@ class Group:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or a pending member id; return the member, None if the id had none.
+        """Remove a member or a pending member id; return the member, None for a pending id.
 
-        If the leader leaves, the member that is first in hash order becomes the leader.
+        If the leader is removed, the first member in the order of `_hash_order` becomes the leader.
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -199,11 +202,11 @@ class Group:
         return member
 
     def replace_static_member(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
-        """Give the member `old_id` the id `new_id`, with its leadership and instance id.
+        """Give the member `old_id` the id `new_id`; the member keeps everything else.
 
-        Assignment, timeouts and protocols stay. The caller has answered the parked requests of the
-        old id. `pending_sync_members` keeps the old id, as in Kafka: no SyncGroup of the new id is
-        awaited.
+        If it was the leader, it stays the leader. The caller has answered the parked requests of
+        the old id. `pending_sync_members` keeps the old id, as in Kafka. So the group does not wait
+        for a SyncGroup of the new id.
 
         Raises: IllegalTransition if `old_id` is no member.
         """
@@ -345,6 +348,7 @@ class Group:
         # Every JoinGroup was checked for a common protocol, so normally there is a candidate. There
         # is none if a member lists the common protocol twice: as in Kafka it is counted twice, so
         # that its count is larger than `size`.
+        # The dict is used as a set.
         candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
         return most_votes(self._vote(member, candidates) for member in self.members.values())
 
@@ -368,7 +372,8 @@ class Group:
         self.subscribed_topics = self.compute_subscribed_topics()
         target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         self.transition_to(target, now_us=now_us, cause=cause, cause_text=cause_text, trace=trace)
-        # The beginning of the rebalance has cleared it already. Kafka clears it here, too.
+        # This changes nothing: the map was cleared when the rebalance began. Kafka clears it again
+        # here, too.
         self.pending_sync_members.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
@@ -380,8 +385,8 @@ class Group:
         """
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
-        # Checked before the protocol, which an Empty group does not have either. Without members
-        # the topics are known: there are none.
+        # Without members there are no topics, which is not the same as unknown topics. This check
+        # must come before the next one, because a group without members has no protocol either.
         if not self.members:
             return frozenset()
         if self.protocol_name is None:
@@ -398,7 +403,10 @@ class Group:
             raise UnknownServerError(f"group {self.group_id}: subscription: {error}") from error
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return True if a member may consume `topic`; True if the subscriptions are unknown."""
+        """Return True if a member may consume `topic`.
+
+        This is also True if the subscriptions are unknown.
+        """
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def current_member_metadata(self) -> tuple[JoinGroupResponseMember, ...]:
@@ -461,9 +469,12 @@ class Group:
 
 
 def _hash_order(member_id: str) -> tuple[int, str]:
-    """Return the sort key of members where Kafka takes the first key of a hash map."""
+    """Return the sort key of a member id, for the choice of a leader.
+
+    Kafka chooses the first member in the order of a hash map.
+    """
     # Java's order need not be computed: member ids end in a random uuid, so the order by any hash
-    # is as arbitrary as Java's. The order of insertion is not arbitrary: it would always favour the
+    # is as arbitrary as Java's. The order of insertion would not do: it would always choose the
     # oldest or the newest member. CRC-32 is used because Python's own hash differs from process to
     # process.
     return zlib.crc32(member_id.encode()), member_id

@@ -103,8 +103,8 @@ def build_batch(
 def batch_crc(batch: RecordBatch) -> int:
     """Return the CRC-32C that `batch` must carry.
 
-    For MessagePack, the CRC covers the header, then the records, then the optional fields (base
-    sequence, `cleaned`).
+    For MessagePack, the CRC covers the header and the records. It then covers the base sequence and
+    `cleaned`, as far as the batch has them.
     Raises: struct.error if a field does not fit its width.
     """
     if batch.kafka is not None:
@@ -140,7 +140,7 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
         return ErrorCode.CORRUPT_MESSAGE
     if batch.kafka is not None:
         return ErrorCode.NONE if flags_match(batch, batch.kafka) else ErrorCode.CORRUPT_MESSAGE
-    # Of a compressed batch the count is not checked: that would need its codec.
+    # The record count of a compressed batch is not checked, since this would need the codec.
     if not batch.compression and payload_record_count(batch.records) != batch.record_count:
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.NONE
@@ -152,8 +152,8 @@ def payload_record_count(payload: bytes) -> int:
     Returns -1 for bytes that are no array. Source: MessagePack specification, array formats.
     """
     # Only the array's header is read, because decoding a whole batch to count its records costs far
-    # more. The header is one byte with the length (fixarray), or a marker and 2 or 4 bytes with the
-    # length (array 16, array 32).
+    # more. In the form "fixarray" (0x90 to 0x9F) the header is one byte, whose lower half is the
+    # length. "array 16" (0xDC) and "array 32" (0xDD) have the length in the next 2 or 4 bytes.
     if not payload:
         return -1
     marker = payload[0]
@@ -169,15 +169,16 @@ def payload_record_count(payload: bytes) -> int:
 def cleaned_batch(
     batch: RecordBatch, cleaned: Cleaned, records: Sequence[Record], codecs: Codecs = NO_CODECS
 ) -> RecordBatch:
-    """Return `batch` after a cleaning: its header with `records`, which may be empty.
+    """Return a batch with the header of `batch`, and with the records that a cleaning has left.
 
-    `cleaned` has one offset delta for each record. The compression stays. A batch without records
-    has no max timestamp (-1).
+    `records` may be empty. `cleaned` has one offset delta for each record. The compression stays.
+    A batch without records has the max timestamp -1.
     Raises: SimulationError if the numbers of deltas and records differ.
     """
     if len(cleaned.offset_deltas) != len(records):
         raise SimulationError(f"{len(cleaned.offset_deltas)} offsets for {len(records)} records")
     if batch.kafka is not None:
+        # The records are found again by their offset deltas in `cleaned`.
         return _cleaned_kafka_batch(batch, batch.kafka, cleaned, codecs)
     payload = encode_records(tuple(records))
     if batch.compression:

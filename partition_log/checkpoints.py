@@ -24,8 +24,8 @@ def encode_offset_checkpoint(offsets: Iterable[tuple[TopicPartition, Offset]]) -
 def decode_offset_checkpoint(content: bytes) -> dict[TopicPartition, Offset]:
     """Return the offsets in a checkpoint file.
 
-    Raises: SimulationError if the content is no checkpoint of this version, or incomplete. The file
-        is replaced atomically, so only a bug can cause that.
+    Raises: SimulationError if the content is no checkpoint of this version, or if lines are
+        missing. The file is replaced atomically, so only a bug can cause this.
     """
     lines = content.decode().splitlines()
     if len(lines) < _HEADER_LINES or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):

@@ -8,11 +8,11 @@ steps, in two passes. Batches below the end of the last cleaning are clean, the 
 Kept records keep their offsets, so the log gets holes. A reader of the cleaned log that keeps the
 last value of each key ends with the same values as before.
 
-A tombstone (a record without a value) must outlive the record that it deletes, and a transaction's
-marker (the record that ends it) must outlive the transaction's records: a reader that has read
-these records must still see the tombstone or the marker. So a tombstone or marker whose records are
-gone stays in the log for `delete.retention.ms` more. The end of this time is the batch's *delete
-horizon*. A cleaning after the horizon removes the tombstone or marker.
+A tombstone is a record without a value, which deletes its key. A marker is the record that ends a
+transaction. A reader that has read the deleted record, or the transaction's records, must still be
+able to read the tombstone or the marker. So when those records are gone, the tombstone or marker
+stays in the log for `delete.retention.ms` more. The end of this time is the *delete horizon* of its
+batch. A cleaning after the horizon removes the tombstone or marker.
 Source: Kafka `Cleaner`, `MemoryRecords.filterTo`, `CleanedTransactionMetadata`; KIP-534.
 DEVIATION: the first batch of each leader epoch stays, even without records: epochs and the log's
 start are read from the batches, whereas Kafka keeps them in separate files. One map holds all keys,
@@ -30,10 +30,8 @@ from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
 from protocol.records.control import decode_marker
 
 NO_HORIZON = -1
-"""Stands for "no horizon": no tombstones in the batch, or its marker's transaction has data left.
-
-Units: milliseconds since the epoch.
-"""
+"""Stands for "no delete horizon". The batch has no tombstone, or it is the marker of a transaction
+that still has data. (A horizon is a time in milliseconds since the epoch.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +85,10 @@ class Compaction:
         self._latest: dict[bytes, int] = {}  # key -> offset of its last record
         self._left: list[RecordBatch] = []
         """The cleaned batches, which replace `_sources`."""
-        # Progress of the two passes: index in `_sources` of the next batch to map or to filter. The
-        # sum below counts the clean batches, which come first. The map pass begins after them,
-        # because only a record of a dirty batch can replace one of a clean batch.
+        # Progress of the two passes: the index in `_sources` of the next batch to map, and of the
+        # next batch to filter. The clean batches come first; the sum below is their number. The map
+        # pass begins after them, because only a record of a dirty batch can replace an earlier
+        # record.
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
@@ -131,8 +130,8 @@ class Compaction:
         ):
             return None
 
-        # An unchanged batch is the same object in both lists. If all are unchanged, nothing is
-        # written.
+        # An unchanged batch is the same object in both lists. If all batches are unchanged, nothing
+        # is written. `zip` ends with the shorter list, so the lengths are compared, too.
         if any(old is not new for old, new in zip(sources, cleaned_batches, strict=False)) or (
             len(cleaned_batches) != source_count
         ):
@@ -157,10 +156,9 @@ class Compaction:
     def _filter(self, batch: RecordBatch) -> None:
         """Add the remaining records of a batch to the cleaned batches, and set its horizon."""
         horizon_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
-        # 1. If an earlier cleaning has set a horizon and it has passed, the batch loses its
-        #    tombstones, or its marker.
-        # 2. A batch without a horizon gets one now, if it has a tombstone, or is the marker of a
-        #    transaction without data.
+        # If an earlier cleaning has set a horizon, and the horizon has passed, then the batch loses
+        # its tombstones or its marker now. A batch without a horizon gets a horizon now if it has a
+        # tombstone, or if it is the marker of a transaction without data.
         expired = horizon_ms != NO_HORIZON and self._now_ms >= horizon_ms
         if batch.is_control:
             kept = records_of(batch)
@@ -188,7 +186,7 @@ class Compaction:
             (offset, record)
             for offset, record in records_of(batch, self._codecs)
             if record.key is not None
-            # -1: no dirty batch has the key, so this record is still the last.
+            # The default -1: no dirty batch has the key, so this record is still its last.
             and latest.get(record.key, -1) <= offset
             and not (expired and record.value is None)
         ]
@@ -199,20 +197,21 @@ class Compaction:
         Effect: `_has_data` forgets the transaction, since the producer's next data batch begins
         another one.
         """
-        # None: the batch has another control record, such as a leader change, or an earlier
-        # cleaning has removed the marker. Neither ends a transaction, so neither gets a horizon.
+        # Without a marker, the batch has another control record, such as a leader change, or an
+        # earlier cleaning has removed the marker. Such a batch ends no transaction, and gets no
+        # horizon.
         if decode_marker(batch) is None:
             return False
         return not self._has_data.pop(batch.producer_id, False)
 
     def _keep(self, batch: RecordBatch, kept: list[tuple[int, Record]], horizon_ms: int) -> None:
-        """Add a batch with the records that are left to the cleaned batches, or leave it out."""
+        """Add what is left of a batch to the cleaned batches; add nothing if nothing is left."""
         begins_epoch = batch.partition_leader_epoch != self._epoch
         self._epoch = batch.partition_leader_epoch
         # The horizon that an earlier cleaning has set.
         before_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
-        # 1. The batch keeps all its records and its horizon: no new batch and CRC need be built.
-        #    A batch that had no record before is case 2.
+        # 1. The batch keeps all its records and its horizon: it stays as it is. Case 2 handles a
+        #    batch that had no record before.
         if len(kept) == batch.record_count and horizon_ms == before_ms and kept:
             self._left.append(batch)
             return
@@ -227,7 +226,8 @@ class Compaction:
                 self._left.append(batch)
                 return
             horizon_ms = NO_HORIZON  # nothing is left that could expire
-        # 3. The batch lost records or got a horizon, or its header alone is kept: build a new one.
+        # 3. The batch lost records or got a horizon, or only its header is kept. A new batch with a
+        #    new CRC is built.
         cleaned = Cleaned(tuple(offset - batch.base_offset for offset, _ in kept), horizon_ms)
         records = [record for _, record in kept]
         self._left.append(cleaned_batch(batch, cleaned, records, self._codecs))

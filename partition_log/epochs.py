@@ -6,7 +6,8 @@ the epoch of its last batch, and the leader answers with the offset where this e
 leader's log.
 Source: Kafka `LeaderEpochFileCache`.
 DEVIATION: there is no `leader-epoch-checkpoint` file; a restart rebuilds the cache from the
-batches. It then lacks an epoch that wrote no batch; nothing needs such an epoch.
+batches. The rebuilt cache lacks an epoch in which no batch was written; nothing needs such an
+epoch.
 """
 
 from bisect import bisect_right
@@ -77,10 +78,10 @@ class LeaderEpochCache:
     def end_offset_for_epoch(self, requested: int, log_end_offset: Offset) -> EpochEntry:
         """Return the largest known epoch up to `requested`, and the offset where it ends.
 
-        An epoch ends where the next known one begins; the latest ends at `log_end_offset`.
-        - For an epoch older than all known epochs: the requested epoch itself, and the start of the
-          oldest known one.
-        - For -1, or an epoch newer than all known epochs: UNDEFINED_EPOCH_END.
+        An epoch ends where the next known epoch begins; the latest epoch ends at `log_end_offset`.
+        - If `requested` is older than all known epochs, the result is `requested` itself, and the
+          start of the oldest known epoch.
+        - If `requested` is -1, or newer than all known epochs, the result is UNDEFINED_EPOCH_END.
 
         Source: Kafka `LeaderEpochFileCache.endOffsetFor`.
         """

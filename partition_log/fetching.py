@@ -1,9 +1,9 @@
-"""What a Fetch does in two logs: the leader's read, and the follower's append or truncation.
+"""What a Fetch does: the leader reads its log, and the follower appends to its log or truncates it.
 
 The leader epoch is the number of a partition's leadership. After an election, the follower's log
 may have records that the new leader lacks. Fetches themselves make both logs equal (KIP-595):
-1. The follower's Fetch names its log end offset (that of the next record) and the epoch of its last
-   batch.
+1. The follower's Fetch names the follower's log end offset, which is the offset of its next record,
+   and the epoch of its last batch.
 2. The leader finds the offset where this epoch ends in the leader's log. If the follower's log ends
    later, the leader answers with the epoch and this offset (the diverging epoch), without records.
 3. The follower truncates its log to this offset, and fetches again.
@@ -56,7 +56,7 @@ def read_for_fetch(
 
     up_to: end (exclusive) of what may be read: for a consumer the high watermark, below which every
         in-sync replica has the records.
-    max_bytes: number of bytes that the answer to the whole Fetch has left.
+    max_bytes: number of bytes that still fit into the answer to the whole Fetch.
     min_one_batch: return one batch even if it is larger than `max_bytes`.
     """
     if not log.log_start_offset <= request.fetch_offset <= log.log_end_offset:
@@ -99,15 +99,16 @@ def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
 
     Source: Kafka AbstractFetcherThread.getOffsetTruncationState.
     """
-    # The largest epoch of this log up to the leader's, and where it ends in this log.
+    # `epoch`: the largest epoch of this log that is not above the diverging epoch. `end_offset`:
+    # the offset where it ends in this log.
     epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
     if epoch == NO_LEADER_EPOCH:
-        # This log has no epochs, or only epochs older than the leader's. So only the leader's end
-        # counts.
+        # This log has no epochs, or only epochs older than the diverging epoch. So its own epochs
+        # do not limit the offset.
         return min(diverging.end_offset, log.log_end_offset)
     if epoch != diverging.epoch:
-        # This log lacks the leader's epoch: cut at the end of the largest older epoch. The next
-        # Fetch names that epoch. Each round goes back by at least one epoch, so the rounds end.
+        # This log lacks the diverging epoch. It is cut at the end of the largest older epoch, which
+        # the next Fetch names. Each round goes back by at least one epoch, so the rounds end.
         return end_offset
     return min(end_offset, diverging.end_offset)
 
@@ -121,8 +122,8 @@ def _truncate(
     # A log cannot end before its start. The end of an epoch in the leader's log may be lower.
     log.truncate_to(max(truncation_offset(log, diverging), log.log_start_offset))
     if log.log_end_offset == from_offset:
-        # No batch was removed, but the log may have forgotten an epoch (`truncate_to`). So the next
-        # Fetch names an older one.
+        # No batch was removed, but the log may have forgotten an epoch (`truncate_to`). Then the
+        # next Fetch names an older epoch.
         return FollowerFetchResult()
     moved = log.high_watermark != previous_high_watermark
     trace = (log_truncated(log, leader_epoch, from_offset),)

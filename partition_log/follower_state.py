@@ -8,19 +8,20 @@ leadership; each election increases it.
 
 from protocol.ids import Offset
 
-# Far below every time of a clock, and small enough for an int64 after a subtraction.
+# Far below every time of a clock. The difference from such a time still fits into an int64.
 NEVER_US = -(2**62)
-"""A time before every run, for a follower that has never fetched, or has never been caught up."""
+"""Stands for the time of an event that has not happened: the first fetch of a follower, or the
+first moment at which it was caught up."""
 UNKNOWN_OFFSET = Offset(-1)
 
 
 class SharedFetchTime:
-    """Time of a follower's last fetch from the log ends of many partitions.
+    """The time of a follower's last Fetch, shared by its states in many partitions.
 
     One Fetch of a follower names all its partitions, and mostly only one of them has a new record.
     In the other partitions the follower is at the log end, and only the Fetch's time is recorded.
-    Writing it to each FollowerState would be most of the cost of the Fetch. So all these states
-    share one time object instead.
+    Writing the time to each FollowerState would be most of the cost of the Fetch. So the states of
+    these partitions share one object with the time.
     Units: `time_us` is on the leader's clock.
     """
 
@@ -49,7 +50,8 @@ class FollowerState:
 
     def __init__(self) -> None:
         self._shared: SharedFetchTime | None = None
-        """While set, it has the time of this follower's last fetch from the log end."""
+        """If it is not None, its time is the time of this follower's last fetch, which was from the
+        log end."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch: int | None = None
         self._last_caught_up_time_us = NEVER_US
@@ -93,10 +95,11 @@ class FollowerState:
         self.count_alone()
         if fetch_offset >= leader_end_offset:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
-        # The follower now has what the leader's log had at the follower's previous fetch. So it was
-        # caught up at the time of that fetch. Without this case, a follower of a busy leader would
-        # always count as lagging: at every fetch the leader has newer records.
         elif fetch_offset >= self._last_fetch_leader_log_end_offset:
+            # The follower now has every record that the leader's log had at the follower's previous
+            # fetch. So it counts as caught up at the time of that fetch. Without this case, a
+            # follower of a busy leader would always count as lagging, because the leader has newer
+            # records at every fetch.
             self._last_caught_up_time_us = max(
                 self._last_caught_up_time_us, self._last_fetch_time_us
             )
@@ -114,12 +117,18 @@ class FollowerState:
         self._last_fetch_time_us = now_us
 
     def count_with(self, shared: SharedFetchTime) -> None:
-        """Share the times of fetches at the log end, until `count_alone`."""
+        """Take the time of the last fetch from `shared`, until `count_alone` is called.
+
+        While `shared` is set, the follower fetches only from the log end.
+        """
         self.count_alone()
         self._shared = shared
 
     def count_alone(self) -> None:
-        """Stop sharing, if a time is shared: keep the last shared time, and ignore later times."""
+        """Stop sharing a time. The last shared time stays as the time of the last fetch.
+
+        Does nothing if no time is shared.
+        """
         shared = self._shared
         if shared is not None:
             self._shared = None

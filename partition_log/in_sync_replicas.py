@@ -3,19 +3,18 @@
 The high watermark is the offset below which every in-sync replica has the records. Only the
 controller changes an ISR; a leader proposes a change with the request AlterPartition. While a
 proposal is in flight, the leader cannot know whether the controller has applied it. Until the
-answer it uses the *maximal* ISR, the committed ISR with the replicas that the proposal adds. This
-is safe in both cases:
+answer it uses the *maximal* ISR: the ISR that the controller has stored (the *committed* ISR),
+together with the replicas that the proposal adds. This is safe in both cases:
 - a replica that is being added counts already, since the controller may elect it from now on;
 - a replica that is being removed still counts, since the removal may be refused.
 So a leader that is cut off from the controller cannot commit records alone: it cannot shrink its
 ISR.
 
-- Committed ISR: the one that the controller has stored. The word has a second meaning: to commit a
-  record is to raise the high watermark above it.
+- Commit: has a second meaning. A record is committed when the high watermark has risen above it.
 - Caught up: a follower that has lately had all records of its leader (`follower_state`).
-- Eligible broker: a broker that may join an ISR. It is registered with the controller, sends it
-  heartbeats (otherwise it is fenced), and is not shutting down. Its broker epoch is the number of
-  its registration, which each restart increases.
+- Eligible broker: a broker that may join an ISR. It is registered with the controller, is not
+  fenced (a broker is fenced while it sends no heartbeats), and is not shutting down. Its broker
+  epoch is the number of its registration, which each restart increases.
 - `min_insync_check`: Kafka's check of min.insync.replicas, which an experiment may switch off to
   show what it prevents.
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka `Partition.PartitionState`, KIP-497.
@@ -98,11 +97,12 @@ class InSyncReplicas:
         return self._eligible.get(broker, -1)
 
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
-        """Record a Fetch from the log end and return True, if only its time must be recorded.
+        """Record a Fetch from the log end if it changes nothing but the time of the last Fetch.
 
-        The result is True if the follower is in the ISR and has fetched from the same log end
-        before, with the same broker epoch. Then neither the ISR nor the high watermark can move. If
-        the result is False, nothing is recorded, and `Partition.fetch` must handle the Fetch.
+        Returns: True if the Fetch was recorded. The follower is then in the ISR, and its last Fetch
+        was from the same log end, with the same broker epoch. So neither the ISR nor the high
+        watermark can move. If the result is False, nothing was recorded, and `Partition.fetch` must
+        handle the Fetch.
 
         now_us: the time of the Fetch; None if the Fetch was recorded when it arrived, and its
             partitions are only read again.
@@ -135,13 +135,16 @@ class InSyncReplicas:
         }
 
     def commit(self, isr: tuple[BrokerId, ...]) -> None:
-        """Set the ISR that the controller has committed; a proposal in flight is over."""
+        """Set the ISR that the controller has committed. No proposal is in flight any more."""
         self.committed = isr
         self.maximal = isr
         self.in_flight = None
 
     def revert(self) -> None:
-        """Drop the proposal in flight; legal only if it was certainly not applied."""
+        """Return to the committed ISR, without the proposal in flight.
+
+        Legal only if the controller has certainly not applied the proposal.
+        """
         self.commit(self.committed)
 
     def begin_epoch(self, *, is_new_leader: bool, now_us: int) -> None:
@@ -163,12 +166,14 @@ class InSyncReplicas:
     # -- high watermark --
 
     def maybe_increment_high_watermark(self, now_us: int) -> bool:
-        """Raise the high watermark to the smallest log end that counts; return True if it moved.
+        """Raise the high watermark to the smallest log end of certain replicas.
 
-        The log ends of the maximal ISR count. The log end of a follower that is caught up and
-        eligible counts, too, although it is not in the ISR: it is about to join. To join, it must
-        reach the high watermark, which would never happen if the high watermark moved on with every
-        record.
+        These are the replicas of the maximal ISR, and the followers that are caught up and
+        eligible. Such a follower is about to join the ISR. To join, it must reach the high
+        watermark. If its log end did not count, the high watermark would move on with every record,
+        and the follower might never reach it.
+
+        Returns: True if the high watermark moved.
         Source: Kafka Partition.maybeIncrementLeaderHW.
         """
         if self.is_under_min:
@@ -196,11 +201,11 @@ class InSyncReplicas:
 
         Source: Kafka Partition.maybeExpandIsr.
         """
+        follower = self.followers[broker]
         # A follower that has reached the high watermark may still lack committed records: after an
         # election the high watermark may lag behind records that the earlier leader acknowledged.
         # All of those records are below the start of this leader epoch. So the follower must reach
         # this start, too.
-        follower = self.followers[broker]
         if (
             broker in self.committed
             or self.in_flight is not None
@@ -286,5 +291,5 @@ class InSyncReplicas:
         if broker == self._broker_id:
             return False
         follower = self.followers.get(broker)
-        # None: the broker is not among the replicas, so no fetches of it are recorded.
+        # A broker that is not among the replicas has no FollowerState. It must leave the ISR, too.
         return follower is None or not self._is_caught_up(follower, now_us)

@@ -3,11 +3,12 @@
 The docstring of each check states what holds. If it does not hold, the check raises
 InvariantViolation with the evidence.
 
-- ISR: the in-sync replicas that the controller has stored. Maximal ISR: the ISR and the replicas
-  that a proposal in flight adds. A proposal asks the controller for another ISR.
+- ISR: the in-sync replicas that the controller has stored.
+- Proposal: the request of a leader to the controller for another ISR.
+- Maximal ISR: the ISR, together with the replicas that a proposal in flight adds.
 - Recovery point: offset below which the log is flushed.
-- Marker: the batch that ends a transaction. Unstable offset: one in a transaction that has no
-  marker yet.
+- Marker: the batch that ends a transaction.
+- Unstable offset: the offset of a record whose transaction has no marker yet.
 - Epoch cache (`log.epochs`): the start offset of each leader epoch.
 - Compacted log: a cleaning has removed records, so its offsets have holes.
 """
@@ -30,9 +31,9 @@ from protocol.records.control import decode_marker
 def check_log(log: PartitionLog) -> None:
     """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
 
-    A compacted log may have holes. In the log's state, a transaction is open exactly if it has no
-    marker. The state of the producers equals the state that a restarted broker would read from the
-    batches.
+    A compacted log may have holes. The log counts a transaction as open exactly if the transaction
+    has no marker. The state of the producers equals the state that a restarted broker would read
+    from the batches.
 
     The check is slow, because it reads every batch. It is for tests, and for a log that was just
     opened.
@@ -55,6 +56,7 @@ def check_partition(partition: Partition) -> None:
     log = partition.log
     _check_offsets(log)
     in_flight = partition.isr_in_flight
+    # A follower has no leader epoch of its own, so the start offset of that epoch is -1.
     if not partition.is_leader:
         if in_flight is not None or partition.leader_epoch_start_offset != -1:
             raise InvariantViolation(
@@ -81,7 +83,7 @@ def check_partition(partition: Partition) -> None:
 
     isr, maximal_isr = partition.isr, partition.maximal_isr
     if isr == maximal_isr:
-        return
+        return  # legal with and without a proposal
     if not set(isr) <= set(maximal_isr):
         raise InvariantViolation(
             "ISR within the maximal ISR", f"{_name_of(partition)}: {isr}, {maximal_isr}"
@@ -118,7 +120,10 @@ def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) ->
 
 
 def _committed(log: PartitionLog, up_to: int, codecs: Codecs) -> object:
-    """Return the part of a log that must be equal on all replicas, below offset `up_to`."""
+    """Return the part of a log that must be equal on all replicas, below offset `up_to`.
+
+    These are the batches, or the last records of a compacted log. The caller only compares them.
+    """
     batches = log.read(0, 2**62, up_to=up_to)  # without a limit of bytes
     return last_records(log, up_to, codecs) if log.is_compacted else batches
 
@@ -203,7 +208,10 @@ def _check_batches(log: PartitionLog) -> None:
 
 
 def _check_epochs(log: PartitionLog) -> None:
-    """The epoch cache increases, and has the first batch of each epoch in the log."""
+    """The epochs and offsets of the epoch cache increase, and fit the batches.
+
+    The cache has the offset of the first batch of each epoch in the log.
+    """
     entries = log.epochs.entries()
     for entry, successor in pairwise(entries):
         if entry.epoch >= successor.epoch or entry.offset >= successor.offset:
@@ -232,7 +240,8 @@ def check_producers(log: PartitionLog) -> None:
 
     The state may lack a producer that has batches: the producer has expired. A cleaning may remove
     batches and markers that the state remembers. So the check of a compacted log is weaker. The
-    state must remember those of the last batches that are left, and nothing beyond the log's end.
+    state must remember the last batches as far as a cleaning has left them. It must remember no
+    batch beyond the log's end.
 
     The check reads every batch. Raises: InvariantViolation.
     Source: Kafka ProducerStateManager, ProducerStateEntry.
@@ -249,8 +258,8 @@ def check_producers(log: PartitionLog) -> None:
             if holds and log_epoch == epoch:
                 left = [span for span, *_ in log_batches[-BATCHES_TO_RETAIN:]]
                 # If a cleaning has removed remembered batches, `left` also has batches that are too
-                # old to be remembered. These are not compared. A state that remembers no batch is
-                # right only if the log has none.
+                # old to be remembered. Only the batches from `oldest` on are compared. If the state
+                # remembers no batch (`known` is empty), the log must have none either.
                 oldest = min((first for first, _ in known), default=-1)
                 holds = [span for span in left if span[0] >= oldest] == [
                     span for span in known if span in left

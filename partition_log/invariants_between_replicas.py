@@ -16,9 +16,9 @@ from protocol.records.batch import RecordBatch
 def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
     """A member of the ISR has every record below its leader's high watermark.
 
-    Shape: `follower` follows `leader` in the same leader epoch, is in the committed ISR, and runs
-    in the broker epoch that the leader knows. (A restarted broker has a new broker epoch, and may
-    have lost records. The leader hears later that the controller has removed it from the ISR.)
+    Shape of the arguments: `follower` follows `leader` in the same leader epoch, is in the
+    committed ISR, and runs in the broker epoch that the leader knows. A restarted broker has a new
+    broker epoch, and may have lost records; the leader may not have heard of this yet.
     Source: Kafka Partition.maybeIncrementLeaderHW, KIP-497.
     """
     if follower.log_end_offset < leader.high_watermark:
@@ -32,11 +32,11 @@ def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
 
 
 def check_known_end(leader: Partition, follower: Partition) -> None:
-    """A follower has every record that its leader knows it to have.
+    """A follower's log does not end before the offset that its leader knows as its end.
 
-    Shape: `follower` sent the last Fetch that `leader` knows of in its present broker epoch. It has
-    not heard of a later leader epoch, whose leader may let it truncate its log. It need not have
-    heard of this leader's epoch yet.
+    Shape of the arguments: the last Fetch of `follower` that `leader` knows has the present broker
+    epoch of `follower`. `follower` has not heard of a later leader epoch, because a later leader
+    may make it truncate its log. It need not have heard of this leader's epoch yet.
     """
     known_end = leader.follower_log_end_offset(follower.broker_id)
     if follower.log_end_offset < known_end:
@@ -56,17 +56,19 @@ def check_acknowledged(
     needs_all: bool,
     is_alone: bool,
 ) -> None:
-    """A batch that was acknowledged is in the leader's log, with acks=all below the high watermark.
+    """A batch that was acknowledged is in the leader's log.
 
-    Called when the answer leaves. `base_offset` is the offset of the batch in the answer.
+    If it was sent with acks=all, it is below the high watermark.
+
+    Called when the answer is sent. `base_offset` is the offset of the batch in the answer.
     `needs_all`: the batch was sent with acks=all. `is_alone`: the request has no other batch, so
-    its answer was decided just now. Otherwise other partitions may have delayed the answer. The
-    leader may then have been replaced since it acknowledged this batch, and elected again.
+    the batch was acknowledged just now. Otherwise the answer may have waited for other partitions.
+    Meanwhile another leader may have removed this batch, and this leader may be elected again.
     Source: Kafka Partition.checkEnoughReplicasReachOffset.
     """
     log = partition.log
     if not partition.is_leader or log.is_compacted:
-        return  # replaced since; or a cleaning may have removed the batch
+        return  # another broker leads by now, or a cleaning may have removed the batch
     end_offset = base_offset + batch.last_offset_delta + 1
     stored = _batch_at(log, base_offset)
     if stored is None or not _is_same(stored, batch, partition.uses_log_append_time):
@@ -78,7 +80,7 @@ def check_acknowledged(
                 f"log ends at {log.log_end_offset} and has there "
                 f"{'nothing' if stored is None else _identity(stored)}",
             )
-        return  # removed since by another leader
+        return  # another leader has removed the batch meanwhile
     # The high watermark of a leader that was elected after the acknowledgement may still be lower.
     in_this_epoch = stored.partition_leader_epoch == partition.leader_epoch
     if needs_all and log.high_watermark < end_offset and (is_alone or in_this_epoch):
@@ -95,7 +97,8 @@ def check_consumed(partition: Partition, data: PartitionData, *, read_committed:
     With isolation.level=read_committed no record is above the last stable offset: the high
     watermark, or the first offset of the oldest open transaction if that is lower.
 
-    Shape: `data` has no error. Called when the answer leaves, in the callback that read it.
+    Shape of the arguments: `data` has no error. Called when the answer is sent. The log has not
+    changed since `data` was read from it.
     Source: Kafka Partition.readRecords, UnifiedLog.fetchLastStableOffsetMetadata.
     """
     log = partition.log
@@ -129,6 +132,7 @@ def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> No
     other has, and batches at the same offset need only have the same leader epoch.
     Source: Kafka's replication protocol, KIP-101 (log matching).
     """
+    # 2**62 bytes stand for no limit.
     ours = {
         batch.base_offset: batch for batch in log.read(log.log_start_offset, 2**62, up_to=up_to)
     }

@@ -2,8 +2,9 @@
 
 A cleaning is one round of log compaction; a dirty batch is one that no cleaning has read yet. The
 checks here compute the result of a cleaning in another way than `compaction`. `compaction` reads
-only the dirty batches of a log, and keeps state from batch to batch. The checks look at the whole
-log at a time. So an error stays unnoticed only if both have it.
+only the dirty batches of a log to find the last records of keys, and keeps state from batch to
+batch. The checks look at the whole log at a time. So an error in `compaction` is found unless the
+checks have the same error.
 The docstring of each check states what must hold. If it does not hold, the check raises
 InvariantViolation with the evidence.
 
@@ -73,14 +74,14 @@ def check_cleaning(
         horizon_ms = _horizon_ms(batch)
         is_expired = horizon_ms != _NO_HORIZON and now_ms >= horizon_ms
         for offset, record in records[base_offset]:
-            # First: does the record stay, and may it expire (go after its batch's horizon)?
+            # `may_expire`: the record stays until its batch's horizon, and is then removed.
             if batch.is_control:
                 may_expire = base_offset in endings
             elif base_offset in aborted or record.key is None or latest[record.key] != offset:
                 continue  # the cleaning removes it in any case
             else:
                 may_expire = record.value is None
-            # Then: has it expired? Without an exact time this is unknown.
+            # Without an exact time it is unknown whether the horizon has passed.
             if may_expire and horizon_ms != _NO_HORIZON and not is_time_exact:
                 skipped[offset] = None
             elif not (may_expire and is_expired):
@@ -92,15 +93,15 @@ def check_cleaning(
         if source is batch:  # the same object: the cleaning did not change this batch
             left = records[batch.base_offset]
         elif source is None or _header(source) != _header(batch):
-            # Without a source the first part of the text is "None".
+            # `source and ...` is None if no batch began at this offset before the cleaning.
             raise _violation(
                 name, f"expected the header {source and _header(source)}, got {_header(batch)}"
             )
         else:
             left = records_of(batch, codecs)
-        # Usually nothing is skipped. Then all records are added without a search.
+        # Usually `skipped` is empty. Then all records are added without looking them up.
         found += [entry for entry in left if entry[0] not in skipped] if skipped else left
-        # Of a batch: True if some record of it may expire.
+        # Here `may_expire` is about the batch: True if one of its records may expire.
         may_expire = source.base_offset in endings or any(
             record.value is None for _, record in left
         )
@@ -120,13 +121,14 @@ def check_segments(segments: Segments) -> None:
     """A segment ends only before a batch that is too large for it, or too late for it.
 
     A batch is too large if the segment would exceed segment.bytes with it. It is too late if its
-    timestamp is more than segment.ms after the segment's first timestamp. A segment's first batch
-    is neither. The check reads the batches again, and compares the borders that it finds with those
-    of `segments`. There are borders in the dirty part of the log only.
+    timestamp is more than segment.ms after the segment's first timestamp. The first batch of a
+    segment is never too large or too late. The check reads the batches again, and compares the
+    borders that it finds with the borders in `segments`. Only the dirty part of the log has
+    borders.
     Source: Kafka LogSegment.shouldRoll.
     """
     storage, name = segments.log.storage, segments.log.topic_partition
-    borders = {offset: None for offset in segments.base_offsets}
+    borders = {offset: None for offset in segments.base_offsets}  # used as a set
     if segments.is_outdated:
         return  # the log was truncated meanwhile: these segments describe batches that are gone
     base_offset, count, size_in_bytes, first_ms = -1, 0, 0, 0
@@ -136,7 +138,7 @@ def check_segments(segments: Segments) -> None:
             continue  # a cleaned batch: `segments` has only segments of dirty batches
         timestamp_ms = batch.max_timestamp_ms
         is_too_large = size_in_bytes + batch.size_in_bytes > segments.segment_bytes
-        # 0 or less: no batch of the segment has had a timestamp so far.
+        # While `first_ms` is 0 or less, no batch of the segment has had a timestamp.
         is_too_late = first_ms > 0 and timestamp_ms - first_ms > segments.roll_ms
         begins = batch.base_offset in borders
         # In a segment that has batches (`count`), a batch must begin the next segment exactly if it
@@ -168,8 +170,8 @@ def _aborted(batches: Sequence[RecordBatch]) -> dict[int, None]:
             marker = decode_marker(batch)
             if marker is not None:
                 commits[batch.producer_id] = marker.is_commit
-        # The default True: without a marker the transaction is open, and not aborted.
         elif batch.is_transactional and not commits.get(batch.producer_id, True):
+            # The default True is for an open transaction, which has no marker and is not aborted.
             found[batch.base_offset] = None
     return found
 
@@ -225,8 +227,8 @@ def _check_horizon(
     - If it had no horizon and some record may expire, its horizon is `next_ms`.
     - If it had no horizon and no record may expire, it gets no horizon.
 
-    If no record may expire any more (a later record replaced the last tombstone), the batch may
-    keep its horizon or lose it.
+    A batch with a horizon may have lost its last tombstone, because a later record has replaced it.
+    Then no record may expire any more, and the batch may keep its horizon or lose it.
     """
     earlier_ms, horizon_ms = _horizon_ms(source), _horizon_ms(batch)
     expected_ms = next_ms if may_expire and earlier_ms == _NO_HORIZON else earlier_ms

@@ -1,10 +1,13 @@
 """PartitionLog, the log of one replica: append, read, truncate.
 
-A PartitionLog owns three offsets: the log start, the log end (the offset that the next record will
-get) and the high watermark (below it, every in-sync replica has the records). It also owns the
-leader epoch cache (where each leadership of the partition begins in the log) and the states of
-producers. It must not know which replica leads: `replica` decides which batches may be appended,
-and sets the high watermark.
+A PartitionLog owns three offsets:
+- the log start: the offset of its first record;
+- the log end: the offset that the next record will get;
+- the high watermark: the offset below which every in-sync replica has the records.
+It also owns the leader epoch cache and the states of producers. A leader epoch is the number of a
+partition's leadership; the cache has the offset at which each leader epoch begins in the log. A
+PartitionLog must not know which replica leads: `replica` decides which batches may be appended, and
+sets the high watermark.
 """
 
 from bisect import bisect_left, bisect_right
@@ -78,7 +81,7 @@ class PartitionLog:
         self.truncations = 0
         self.epochs = LeaderEpochCache()
         self.producers = ProducerStates()
-        # A copy of the storage's base offsets, as the list that bisect needs.
+        # A copy of the base offsets in the storage. `bisect` searches in this list.
         self._base_offsets: list[int] = []
         self.log_start_offset = Offset(storage.base_offset(0) if len(storage) else 0)
         self.log_end_offset = self.log_start_offset
@@ -105,7 +108,10 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        """Leader epoch of the last batch, or a later one that was assigned; -1 if there is none."""
+        """The last leader epoch that the log knows, -1 if it knows none.
+
+        This is the epoch of the last batch, or a later epoch that `assign_epoch_start` has set.
+        """
         return self.epochs.latest_epoch
 
     def append_as_leader(
@@ -121,8 +127,8 @@ class PartitionLog:
         """Append `records` as one batch at the log end and return the batch.
 
         Raises: SimulationError if `records` is empty or `leader_epoch` is below the latest.
-        Effects: the batch is in the page cache, and lost by a power loss until a `flush`. The
-        append itself flushes once flush.messages records are unflushed.
+        Effects: the batch is in the page cache. Until the next `flush`, a power loss removes it.
+        The append itself flushes if flush.messages records are not flushed.
         """
         batch = build_batch(
             records,
@@ -197,7 +203,7 @@ class PartitionLog:
         The first batch is the one that contains `offset`, so it may begin before `offset`. If
         `offset` lies in a hole that a compaction has left, the first batch is the one after it.
         The batches have at most `max_bytes` in all. With `min_one_batch`, the first batch is
-        returned even if it is larger than that.
+        returned even if it is larger than `max_bytes`.
 
         Raises: SimulationError if `offset` is outside the log. The caller checks this before, and
             answers OFFSET_OUT_OF_RANGE.
@@ -213,11 +219,11 @@ class PartitionLog:
         read_batch = self.storage.batch
         found: list[RecordBatch] = []
         bytes_left = max_bytes
+        # The index of the last batch that begins at `offset` or before.
         first = bisect_right(self._base_offsets, offset) - 1
-        # `first` is the last batch that begins at `offset` or before. If it ends at `offset` or
-        # before, `offset` lies in a hole of a compaction, and the next batch is the first. The
-        # comparison of base offsets comes first because it reads no batch: a batch that begins at
-        # `offset` contains it.
+        # A batch that begins at `offset` contains it. This is checked first, since it reads no
+        # batch. If the batch ends at `offset` or before, `offset` lies in a hole that a compaction
+        # has left, and the batch after the hole is the first to return.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
 
@@ -251,7 +257,7 @@ class PartitionLog:
                 f"{self.log_start_offset}"
             )
         if offset < self.log_end_offset:
-            # `length`: the number of batches that stay. The batch with `offset` does not.
+            # The batch with `offset` is removed, too. Its index is the number of batches that stay.
             length = bisect_right(self._base_offsets, offset) - 1
             new_end = self._base_offsets[length]
             # If `offset` lies in a hole after this batch, the batch stays, and the log ends at
@@ -277,7 +283,7 @@ class PartitionLog:
         return self.log_end_offset
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Replace the first `length` batches by `batches`: what a cleaning left of them.
+        """Replace the first `length` batches by what a cleaning has left of them.
 
         A cleaning is one round of log compaction. It keeps the offsets of the remaining records,
         so the log's end does not move. The new batches are on the disk when this returns.
@@ -310,7 +316,7 @@ class PartitionLog:
         return changed
 
     def _flush_if_due(self, flush_interval_messages: int) -> None:
-        """Flush if `flush_interval_messages` records are unflushed.
+        """Flush if at least `flush_interval_messages` records are not flushed.
 
         Source: Kafka UnifiedLog.append, at its end.
         """

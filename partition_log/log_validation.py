@@ -1,8 +1,9 @@
 """The checks of a client's batch that only a leader makes, before it appends the batch.
 
 A batch in Kafka's format comes from a real client, so its records are read here once, before they
-are stored: a stored batch with unreadable records would stop every consumer. Followers, and a
-broker that restarts, check only the CRC. A compacted topic keeps only the last record of each key.
+are stored: a stored batch with unreadable records would stop every consumer. In a compacted topic,
+which keeps only the last record of each key, every record must have a key. Followers, and a broker
+that restarts, check only the CRC.
 Source: Kafka `LogValidator.validateBatch`, `validateRecord`.
 DEVIATION: offset deltas must be 0, 1, 2 ... in an uncompressed batch, too. A payload that cannot be
 decompressed is refused with INVALID_RECORD; Kafka answers UNKNOWN_SERVER_ERROR.
@@ -29,7 +30,7 @@ from protocol.records.batch import (
 from protocol.records.kafka_records import scan_records
 
 _KEYLESS = "Compacted topic cannot accept message without key"
-"""Kafka's error message for one record of the batch."""
+"""Kafka's error message for a record without a key."""
 
 
 class Refusal(NamedTuple):
@@ -45,9 +46,9 @@ def validate_produced(
 ) -> RecordBatch | Refusal:
     """Return the batch as the leader appends it, or the refusal.
 
-    A batch of a real client is returned unchanged if its max timestamp is right and the topic keeps
-    the producer's timestamps. A batch in MessagePack comes from this project's own producers; its
-    records are not checked.
+    A batch of a real client is in Kafka's format. It is returned unchanged if its max timestamp is
+    right and the topic keeps the producer's timestamps. A batch in MessagePack comes from this
+    project's own producers; its records are not checked.
 
     is_compacted: the topic is compacted, so that each record needs a key.
     log_append_time_ms: the timestamp of all records if the topic's message.timestamp.type is
@@ -57,7 +58,7 @@ def validate_produced(
     if header is None:  # a batch in MessagePack
         return batch if log_append_time_ms is None else _stamped(batch, log_append_time_ms, codecs)
 
-    # The checks.
+    # Check the header and the records.
     message = _header_fault(batch, header)
     if message is not None:
         return Refusal(ErrorCode.INVALID_RECORD, message)
@@ -76,7 +77,8 @@ def validate_produced(
         )
         return Refusal(ErrorCode.INVALID_RECORD, message, record_errors)
 
-    # The timestamps. The batch is built anew only if they or their type must change.
+    # Correct the max timestamp, and the bit that tells the type of the timestamps. The batch is
+    # built anew only if one of them changes.
     max_timestamp_ms = header.base_timestamp_ms + scan.max_timestamp_delta_ms
     # The topic's setting decides the bit LOG_APPEND_TIME, whatever the client has sent.
     attributes = header.attributes & ~LOG_APPEND_TIME

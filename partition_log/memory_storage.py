@@ -1,9 +1,10 @@
 """The in-memory form of Storage, for virtual time and tests.
 
-An incarnation is one life of the broker's process. A crash of a broker loses no batch: the next
-incarnation gets the same object, or a copy if the dead incarnation might still write to the object.
-`power_loss` simulates a power loss: it drops every batch that was not flushed, because a real
-machine would lose its page cache. The flush mark of a log is the number of its flushed batches.
+An incarnation is the time from a start of the broker's process to its end. A crash of the process
+loses no batch: the next incarnation gets the same object. It gets a copy if the code of the dead
+incarnation might still write to the object. A power loss loses every batch that was not flushed,
+because a real machine loses its page cache; `power_loss` simulates this. The flush mark of a log is
+the number of its flushed batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ of the call."""
 class MemoryLogStorage(LogStorage):
     """The batches of one partition in a list; the first `_flushed_length` of them are flushed.
 
-    `on_replace` is called at the end of each `replace_prefix`; None: no call.
+    `on_replace`, if it is not None, is called at the end of each `replace_prefix`.
     """
 
     __slots__ = ("_batches", "_flushed_length", "on_replace")
@@ -67,6 +68,7 @@ class MemoryLogStorage(LogStorage):
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
+        # Only the observer needs the batches before the replacement.
         before = () if self.on_replace is None else tuple(self._batches)
         self._batches[:length] = batches
         # The new batches are flushed. The batches after them stay flushed if they were.
@@ -118,7 +120,7 @@ class MemoryStorage(Storage):
         self._recoveries: list[LogRecovery] = []
 
     def log(self, partition: TopicPartition) -> MemoryLogStorage:
-        """Return the log of `partition`; an empty one is created if it has none."""
+        """Return the log of `partition`. If it has no log yet, an empty log is created."""
         found = self._logs.get(partition)
         if found is None:
             found = self._logs[partition] = MemoryLogStorage()
@@ -142,7 +144,7 @@ class MemoryStorage(Storage):
         return self._checkpoints.get(name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return what power losses removed since the last call, sorted by partition."""
+        """Return the losses by power losses since the last call, sorted by partition."""
         taken = tuple(sorted(self._recoveries, key=lambda recovery: recovery.partition))
         self._recoveries.clear()
         return taken

@@ -1,11 +1,14 @@
 """Settings and results of a replica (`replica.Partition`), as plain values.
 
-The ISR is the set of in-sync replicas; a leader proposes a change of it to the controller with the
-request AlterPartition. The high watermark is the offset below which all in-sync replicas have the
-records. The leader epoch is the number of a partition's leadership. The broker acts on a result: it
-sends a proposed AlterPartition, completes the requests that waited for a new high watermark, and
-writes the trace events. Results of appends and fetches are msgspec Structs instead of dataclasses:
-they are built thousands of times a second, and building a frozen dataclass takes ten times as long.
+The broker acts on a result: it sends a proposed AlterPartition, completes the requests that waited
+for a new high watermark, and writes the trace events. Results of appends and fetches are msgspec
+Structs instead of dataclasses: they are built thousands of times a second, and building a frozen
+dataclass takes ten times as long.
+
+- ISR: the set of in-sync replicas. Only the controller changes it; a leader proposes a change with
+  the request AlterPartition.
+- High watermark: the offset below which all in-sync replicas have the records.
+- Leader epoch: the number of a partition's leadership.
 """
 
 from dataclasses import dataclass
@@ -35,8 +38,8 @@ class ReplicaConfig:
     uses_log_append_time: bool = False
     """True if message.timestamp.type is LogAppendTime."""
     min_insync_check: bool = True
-    """The guard. False: with fewer in-sync replicas than min.insync.replicas, appends with acks=all
-    are accepted all the same, and the high watermark advances."""
+    """The guard. If it is False and fewer replicas than min.insync.replicas are in sync, appends
+    with acks=all are accepted nevertheless, and the high watermark advances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +48,8 @@ class IsrProposal:
 
     data: this partition's part of the AlterPartitionRequest.
     new_isr: the proposed ISR.
-    added, removed: the differences of `new_isr` from the committed ISR (which the controller
-        stores).
+    added, removed: the brokers by which `new_isr` differs from the committed ISR, the one that the
+        controller has stored.
     """
 
     data: AlterPartitionPartitionData
@@ -59,11 +62,13 @@ class IsrProposal:
 class LeadershipChange:
     """Result of make_leader or make_follower.
 
-    stale: the partition epoch in the call was older than the replica's, and nothing changed.
-    is_new_leader_epoch: the broker must restart the fetcher, and load or unload the coordinator of
-        an offsets partition.
+    stale: the call had an older partition epoch than the replica, and nothing changed.
+    is_new_leader_epoch: the leader epoch has changed. The broker must restart the partition's
+        fetcher. If it is a partition of `__consumer_offsets`, the broker must also load it into the
+        group coordinator, or unload it.
     new_high_watermark: None if the high watermark did not move.
-    trace: BECAME_LEADER or BECAME_FOLLOWER for a new leader epoch; HIGH_WATERMARK if it moved.
+    trace: BECAME_LEADER or BECAME_FOLLOWER for a new leader epoch; HIGH_WATERMARK if the high
+        watermark moved.
     """
 
     stale: bool = False
@@ -77,7 +82,7 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     With an error nothing was appended and the offsets are -1.
     next_offset: offset after the batch. With acks=all the append is acknowledged once the high
-        watermark reaches it (`Partition.check_acknowledged`).
+        watermark reaches this offset (`Partition.check_acknowledged`).
     new_high_watermark: None if the high watermark did not move. An append moves it only if the
         leader is alone in the ISR.
     is_duplicate: no batch was appended, because the log has this batch of the producer already, at
@@ -106,8 +111,8 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     data: the answer for the partition. As in Kafka, its high watermark is the one before this
         Fetch. If the Fetch moves the high watermark, the follower learns of it with its next Fetch.
     size_in_bytes: size of the records in `data`.
-    new_high_watermark: set if the Fetch moved the high watermark. (A follower's Fetch tells the
-        leader which records the follower has.)
+    new_high_watermark: set if the Fetch moved the high watermark. A follower's Fetch can do this,
+        because it tells the leader which records the follower has.
     proposal: set if the follower may join the ISR now.
     """
 

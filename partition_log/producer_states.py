@@ -1,17 +1,17 @@
 """ProducerStates: the last batches, epochs and open transactions of the producers of a log.
 
-The states are computed from the log's batches. So every replica has the same states, and a restart
-or truncation does not change this.
+The states are computed from the log's batches. So replicas with the same batches have the same
+states, also after a restart or a truncation.
 
 An *idempotent* producer numbers its records in each partition from 0, and sends a batch again until
 it gets an answer. A batch's base sequence is the number of its first record. The leader knows the
 producer's last BATCHES_TO_RETAIN batches. If the log has a batch already, the leader does not
-append it, and answers with the batch's offset in the log. It refuses a batch that leaves out a
-number. So each batch is appended exactly once, in order (KIP-98, KIP-185).
+append it, and answers with the batch's offset in the log. It refuses a batch whose base sequence is
+not the next number. So each batch is appended exactly once, in order (KIP-98, KIP-185).
 
 A producer is fenced when its epoch is raised: batches with the old epoch are refused. A marker is
-the record that ends a transaction in a log. A leader also keeps *verification guards* (KIP-890),
-against this race:
+the record that ends a transaction in a log. A leader also keeps *verification guards* (KIP-890).
+They prevent this sequence of events:
 1. A producer's TxnOffsetCommit is delayed on its way.
 2. The transaction ends: its marker is appended.
 3. The delayed request arrives. If it were appended, it would open a new transaction in this log,
@@ -130,9 +130,9 @@ class ProducerStates:
     def begin_verification(self, producer_id: int, producer_epoch: int) -> int | None:
         """Return the guard for the first batch of a transaction.
 
-        None if the transaction has a batch in this log already: then no verification is needed. A
-        repeated call returns the same guard. The guard ends when the producer's first transactional
-        batch, or a marker, is appended.
+        If the transaction has a batch in this log already, no verification is needed, and the
+        result is None. A repeated call returns the same guard. The guard becomes invalid when the
+        producer's first transactional batch, or a marker, is appended.
 
         Source: Kafka UnifiedLog.maybeStartTransactionVerification.
         """
@@ -196,17 +196,17 @@ class ProducerStates:
         if batch.is_transactional and not self.has_ongoing_transaction(producer_id, epoch):
             return ErrorCode.INVALID_TXN_STATE
         state = self._producers.get(producer_id)
-        # As in Kafka, no check without an epoch to compare with: the producer is unknown here, or
-        # its batches have a producer id but no epoch.
+        # Without an epoch to compare with there is no check, as in Kafka. This is the case if the
+        # producer is unknown here, or if its batches have a producer id but no epoch.
         if state is None or state.producer_epoch == _NO_EPOCH:
             return ErrorCode.NONE
         if epoch < state.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
 
-        # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1. The check also refuses a
-        # repeated batch that is older than all remembered ones, which `find_duplicate` does not
-        # find. (Brokers before 1.1 answered such a batch with DUPLICATE_SEQUENCE_NUMBER, which
-        # clients still know.)
+        # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1. `find_duplicate` does not
+        # find a repeated batch that is older than all remembered batches. The check refuses it
+        # here. Brokers before 1.1 answered such a batch with DUPLICATE_SEQUENCE_NUMBER, which
+        # clients still know.
         last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
         if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -217,7 +217,8 @@ class ProducerStates:
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers without an open transaction that wrote nothing for `expiration_ms`.
 
-        Units: milliseconds since the epoch; a producer's time is that of its last batch's records.
+        Units: `now_ms` is in milliseconds since the epoch. The time of a producer's last write is
+        the max timestamp of its last batch.
         Source: Kafka ProducerStateManager.removeExpiredProducers.
         """
         for producer_id, state in list(self._producers.items()):

@@ -1,10 +1,12 @@
 """Partition: one replica of one partition, as leader or follower.
 
 Terms:
-- Leader epoch: the number of the partition's leadership; each election increases it. Partition
-  epoch: the number of the last change of the partition's leader, replicas or ISR.
-- ISR: the in-sync replicas. High watermark: the offset below which all of them have the records,
-  which are committed then. Log end offset: the offset that the next record will get.
+- Leader epoch: the number of the partition's leadership; each election increases it.
+- Partition epoch: the number of the last change of the partition's leader, replicas or ISR.
+- ISR: the in-sync replicas.
+- High watermark: the offset below which all in-sync replicas have the records. These records are
+  committed.
+- Log end offset: the offset that the next record will get.
 - AlterPartition: the request by which a leader proposes a new ISR to the controller.
 - Transaction marker: the record that ends a producer's transaction in a partition.
 
@@ -199,9 +201,9 @@ class Partition:
     ) -> LeadershipChange:
         """Become leader in a new epoch, or take over a new ISR or assignment as leader.
 
-        In a new leader epoch, the epoch begins at the log end, and the followers in the ISR count
-        as caught up. The high watermark stays, except if this replica is alone in the ISR. New
-        metadata ends a proposal in flight, since its answer will be out of date.
+        A new leader epoch begins at the log end, and the followers in the ISR count as caught up.
+        The high watermark stays, except if this replica is alone in the ISR. If a proposal is in
+        flight, new metadata ends it, because the answer to it will be older than the metadata.
         Raises: SimulationError if this replica is not in `replicas`.
         Source: Kafka Partition.makeLeader.
         """
@@ -209,8 +211,8 @@ class Partition:
             raise SimulationError(
                 f"{self.topic_partition}: {self.broker_id} is made leader of {replicas}"
             )
-        # The controller's answer to an AlterPartition may come before the metadata of its change.
-        # It has raised the partition epoch already.
+        # The controller's answer to an AlterPartition also has the new partition epoch, and may
+        # come before the metadata. Metadata that is older than such an answer is ignored.
         if partition_epoch < self.partition_epoch:
             return LeadershipChange(stale=True)
         if (
@@ -231,7 +233,7 @@ class Partition:
         self.replicas = replicas
         self.partition_epoch = PartitionEpoch(partition_epoch)
         self.leader_id = self.broker_id
-        # Followers and ISR before the epoch: `begin_epoch` needs the new ones.
+        # The followers and the ISR are set before `begin_epoch`, which uses them.
         self._in_sync.assign(replicas, is_leader=True)
         self._in_sync.commit(isr)
         trace: tuple[TraceEvent, ...] = ()
@@ -258,7 +260,7 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         isr: tuple[BrokerId, ...],
     ) -> LeadershipChange:
-        """Follow `leader_id`; -1 means that the partition has no leader.
+        """Become a follower of the broker `leader_id`; -1 means that the partition has no leader.
 
         The log is not truncated here. Records that the new leader lacks are removed when the leader
         answers a Fetch with a diverging epoch.
@@ -311,8 +313,9 @@ class Partition:
 
         `records` is non-empty; `required_acks` is -1 (all), 0 or 1; `verification_guard`
         comes from `log.producers.begin_verification`; `compression` is the id of one of `codecs`.
-        Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all with too small an ISR);
-        MESSAGE_TOO_LARGE; of a transactional batch INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
+        Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS, if the ISR is too small for acks=all;
+        MESSAGE_TOO_LARGE; for a transactional batch also INVALID_PRODUCER_EPOCH and
+        INVALID_TXN_STATE.
         Source: Kafka Partition.appendRecordsToLeader.
         """
         error = self._check_append(required_acks)
@@ -370,11 +373,14 @@ class Partition:
         wall_ms: int = 0,
         codecs: Codecs = NO_CODECS,
     ) -> AppendInfo:
-        """Append a producer's batch; a duplicate is only answered, with the first batch's offsets.
+        """Append a producer's batch.
+
+        If the log has the batch already, nothing is appended, and the result has the offsets of the
+        batch in the log.
 
         wall_ms: the timestamp for LogAppendTime. codecs: read the records of a compressed batch.
-        Errors: as in append_records, CORRUPT_MESSAGE, those of `log_validation`, and those of
-        `ProducerStates.check_produced`.
+        Errors: the errors of `append_records`, of `log_validation` and of
+        `ProducerStates.check_produced`, and CORRUPT_MESSAGE.
         Source: Kafka UnifiedLog.append, which checks in this order.
         """
         error = self._check_append(required_acks)
@@ -412,10 +418,10 @@ class Partition:
     def check_acknowledged(self, required_offset: int) -> ErrorCode | None:
         """Return the outcome of an acks=all append whose `next_offset` is `required_offset`.
 
-        - None: not decided, the high watermark is below `required_offset`.
-        - NONE: acknowledged.
-        - NOT_ENOUGH_REPLICAS_AFTER_APPEND: the high watermark has passed, but the ISR has shrunk
-          below the minimum meanwhile. The records stay in the log.
+        - None: the outcome is not decided, since the high watermark is below `required_offset`.
+        - NONE: the append is acknowledged.
+        - NOT_ENOUGH_REPLICAS_AFTER_APPEND: the high watermark has reached `required_offset`, but
+          the ISR has become smaller than min.insync.replicas. The records stay in the log.
         - NOT_LEADER_OR_FOLLOWER: this replica no longer leads.
 
         Source: Kafka Partition.checkEnoughReplicasReachOffset.
@@ -441,10 +447,12 @@ class Partition:
         min_one_batch: bool = True,
         update_fetch_state: bool = True,
     ) -> FetchResult:
-        """Read for a Fetch: a follower gets up to the log end, a consumer up to the high watermark.
+        """Read the log for a Fetch, and record the progress of a follower.
+
+        A follower gets records up to the log end, a consumer up to the high watermark.
 
         replica_id: the follower's broker id, -1 for a consumer.
-        max_bytes: the rest of the request's limit, after the partitions before this one.
+        max_bytes: what the partitions before this one have left of the request's limit.
         min_one_batch: False if an earlier partition of the request has returned a batch.
         update_fetch_state: False if a parked Fetch is read again; its progress was recorded when it
             arrived.
@@ -492,8 +500,9 @@ class Partition:
         )
 
     def check_leadership(self, current_leader_epoch: int) -> ErrorCode:
-        """Return NONE if this replica leads in the epoch that a client names (-1: any), or why not.
+        """Return NONE if this replica leads in the epoch that a client names, else the error.
 
+        A client that names -1 accepts every epoch.
         Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
         Source: Kafka Partition.checkCurrentLeaderEpoch.
         """
@@ -508,10 +517,10 @@ class Partition:
     ) -> PartitionData | None:
         """Return the answer of a Fetch for which this partition has no new record, else None.
 
-        This is a fast path, to be tried before `fetch`: a follower's Fetch names all its
-        partitions, and mostly only one has a new record. If the result is None, `fetch` must be
-        called. Otherwise this call has recorded the Fetch. If `now_us` is None, nothing is
-        recorded: then a parked Fetch is read again, and it was recorded when it arrived.
+        The broker calls this method before `fetch`, because it is faster: a follower's Fetch names
+        all its partitions, and mostly only one has a new record. If the result is None, the broker
+        must call `fetch`. Otherwise this call has recorded the Fetch. If `now_us` is None, nothing
+        is recorded: a parked Fetch is read again, and it was recorded when it arrived.
         """
         if request.current_leader_epoch != self.leader_epoch or self.leader_id != self.broker_id:
             return None
@@ -525,11 +534,12 @@ class Partition:
                 return None
         elif (
             request.fetch_offset != log.log_end_offset
-            # A follower whose log is empty has no last epoch, and nothing that could diverge.
+            # A follower with an empty log names no epoch (-1), and has nothing that could diverge.
             or request.last_fetched_epoch not in (log.epochs.latest_epoch, NO_LEADER_EPOCH)
+            # The last condition, because `stays_at_end` records the Fetch.
             or not self._in_sync.stays_at_end(BrokerId(replica_id), replica_epoch, now_us)
         ):
-            return None  # `stays_at_end` came last, since it records the Fetch
+            return None
         return self._nothing_new()
 
     def follower_counted_with(
@@ -550,8 +560,8 @@ class Partition:
     def maybe_shrink_isr(self, now_us: int) -> IsrProposal | None:
         """Propose an ISR without lagging replicas; to be called every replica.lag.time.max.ms / 2.
 
-        None if no replica lags, a proposal is in flight, or this replica does not lead. The ISR
-        changes only when the controller has answered.
+        The result is None if no replica lags, if a proposal is in flight already, or if this
+        replica does not lead. The ISR changes only when the controller has answered.
         Source: Kafka Partition.maybeShrinkIsr.
         """
         if not self.is_leader:
@@ -569,7 +579,7 @@ class Partition:
     ) -> AlterPartitionResult:
         """Apply the controller's answer to `proposal`.
 
-        For a request without an answer, `response` carries NETWORK_EXCEPTION.
+        If the request got no answer, the caller passes a `response` with NETWORK_EXCEPTION.
         Source: Kafka Partition.submitAlterPartition, handleAlterPartitionError.
         """
         if self._in_sync.in_flight is not proposal:
@@ -658,7 +668,10 @@ class Partition:
         return None if error is ErrorCode.NONE else AppendInfo(error=error)
 
     def _append(self, batch: RecordBatch, now_us: int, log_append_time_ms: int = -1) -> AppendInfo:
-        """Append a checked batch, unless it is too large, and advance the high watermark."""
+        """Append a batch, unless it is too large. Raise the high watermark if this is possible.
+
+        The caller has made all other checks.
+        """
         # `append_batch` has checked the size already, because Kafka checks it before the sequence.
         # The other callers have not.
         size = batch.size_in_bytes
@@ -667,7 +680,7 @@ class Partition:
         if size > self._config.segment_bytes:
             return AppendInfo(error=ErrorCode.RECORD_LIST_TOO_LARGE)
         placed = self.log.append_batch_as_leader(batch, leader_epoch=self.leader_epoch)
-        # Alone in the ISR, the leader need not wait: its own log end is the high watermark.
+        # If the leader is alone in the ISR, its own log end becomes the high watermark now.
         moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return AppendInfo(
             base_offset=Offset(placed.base_offset),
@@ -698,14 +711,15 @@ class Partition:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if replica_epoch != -1 and self._in_sync.registered_epoch(broker) > replica_epoch:
             # The follower sent this Fetch before its restart. It may have lost records since then.
-            # (-1: the version of the Fetch has no broker epoch to check.)
+            # If `replica_epoch` is -1, the version of the Fetch has no broker epoch to check.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
     def _nothing_new(self) -> PartitionData:
         """Return the answer for a fetcher that has every record."""
-        # Built once and reused while it is right: idle followers ask for it thousands of times. Its
-        # other fields never change: the log start does not move, and the leader is this broker.
+        # Idle followers get this answer thousands of times, so it is built once and reused. It must
+        # be built again if the high watermark or the leader epoch has changed. The other fields
+        # never change: the log start does not move, and the leader is this broker.
         answer = self._empty_answer
         if (
             answer is None
@@ -754,8 +768,8 @@ class Partition:
     ) -> tuple[IsrProposal | None, bool]:
         """Record a follower's Fetch.
 
-        Returns: a proposal to add the follower to the ISR, or None; True if the high watermark
-        moved.
+        Returns: a proposal to add the follower to the ISR, or None if there is no proposal; and
+        True if the high watermark moved.
         """
         follower = self._in_sync.followers[broker]
         previous_end_offset = follower.log_end_offset

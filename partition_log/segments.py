@@ -4,7 +4,7 @@ A cleaning is one round of log compaction, which removes replaced records. The f
 the beginning of the part that no cleaning has processed yet. Kafka stores a log as a sequence of
 segment files. It appends to the last one, which is called active. A cleaning takes whole segments,
 and never the active one. Here a log is one sequence of batches. The borders of segments are
-computed only when a cleaning is considered, so that an append costs nothing more.
+computed only when the broker asks what a cleaning could take, so that an append need not do it.
 Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
 DEVIATION: the log below the first dirty offset counts as one segment, and after a restart segments
 are counted anew from there. No segment ends because its index is full.
@@ -17,7 +17,7 @@ from partition_log.log import PartitionLog
 
 @dataclass(slots=True)
 class _Segment:
-    """A segment that is being filled or is full. Timestamps are those of its batches' records."""
+    """A segment, full or not. Its timestamps are the max timestamps of its batches."""
 
     base_offset: int
     first_timestamp_ms: int = 0
@@ -100,18 +100,21 @@ class Segments:
     def cleanable(self, uncleanable_offset: int, *, min_lag_ms: int, now_ms: int) -> Cleanable:
         """Return the part of the log that a cleaning would process now.
 
-        The part ends before the first segment that contains `uncleanable_offset`, or has a record
-        younger than `min_lag_ms`, or is the active one. `uncleanable_offset` is the log's last
-        stable offset, the first offset of an open transaction: transactions above it may still be
-        aborted.
+        The part ends before the first segment for which one of these conditions holds:
+        - it contains `uncleanable_offset`, the log's last stable offset; a transaction above this
+          offset may still be aborted;
+        - it has a record younger than `min_lag_ms`;
+        - it is the active segment.
         """
         self._update()
         end_offset, cleanable_bytes = self.first_dirty_offset, 0
-        # Pairs of neighbours: the last segment has no successor, so the active one is left out.
+        # Each segment is paired with its successor. The active segment is the last one, and has no
+        # successor, so the loop does not reach it.
         for segment, successor in zip(self._segments, self._segments[1:], strict=False):
             if successor.base_offset > uncleanable_offset:
                 break
-            # As in Kafka, without a lag even a record with a time in the future is cleaned.
+            # As in Kafka, a `min_lag_ms` of 0 lets a cleaning take even records whose time is in
+            # the future.
             if min_lag_ms > 0 and segment.max_timestamp_ms > now_ms - min_lag_ms:
                 break
             end_offset = successor.base_offset

@@ -18,10 +18,10 @@ from protocol.records.batch import RecordBatch
 
 
 class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):
-    """Batches that a log had lost when it was opened after a crash.
+    """The loss of the last batches of a log, found when the log was opened after a crash.
 
-    Units: `log_end_offset` is the end of the last batch left, 0 for an empty log; `cut_bytes` is
-    the size of the lost part as the storage held it (in memory or in a file).
+    Units: `log_end_offset` is the end of the last batch that is left, 0 for an empty log.
+    `cut_bytes` is the size of the lost part in the storage, that is, in memory or in a file.
     """
 
     partition: TopicPartition
@@ -60,16 +60,16 @@ class LogStorage(ABC):
     def truncate(self, length: int) -> None:
         """Remove all but the first `length` batches; the removal survives a power loss.
 
-        The flush mark becomes at most `length`.
-        Raises: SimulationError if there are fewer than `length`.
+        A flush mark above `length` falls to `length`.
+        Raises: SimulationError if the log has fewer than `length` batches.
         """
 
     @abstractmethod
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
         """Replace the first `length` batches by `batches`, atomically.
 
-        The new batches are flushed. The batches after them stay flushed if they were.
-        Raises: SimulationError if there are fewer than `length`.
+        The new batches are flushed. A batch after them is flushed if it was flushed before.
+        Raises: SimulationError if the log has fewer than `length` batches.
         """
 
     @property
@@ -83,9 +83,10 @@ class LogStorage(ABC):
 
     @abstractmethod
     def write_back(self) -> None:
-        """Move the flush mark to the end without waiting, as after the system's write-back.
+        """Move the flush mark to the end without waiting for the disk.
 
-        The operating system writes its page cache back on its own; a model of it calls this.
+        An operating system also writes its page cache to the disk by itself after some time. The
+        simulation of the operating system calls this method then.
         """
 
 
@@ -94,7 +95,7 @@ class Storage(ABC):
 
     @abstractmethod
     def log(self, partition: TopicPartition) -> LogStorage:
-        """Return the log of `partition`; an empty one is created if it has none."""
+        """Return the log of `partition`. If it has no log yet, an empty log is created."""
 
     @abstractmethod
     def partitions(self) -> tuple[TopicPartition, ...]:

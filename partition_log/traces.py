@@ -1,7 +1,8 @@
-"""Builders of a replica's trace events; each fills the columns of its kind.
+"""The trace events of a replica. Each function builds the event of one kind.
 
-The trace is the run's recorded rows of events. A leader epoch is the number of a partition's
-leadership. The high watermark is the offset below which every in-sync replica has the records.
+The trace is the recording of a run: a table with one row for each event. A leader epoch is the
+number of a partition's leadership. The high watermark is the offset below which every in-sync
+replica has the records.
 """
 
 from partition_log.log import PartitionLog
@@ -43,9 +44,9 @@ def log_truncated(log: PartitionLog, leader_epoch: LeaderEpoch, from_offset: Off
 
 
 def high_watermark_moved(log: PartitionLog, leader_epoch: LeaderEpoch) -> tuple[TraceEvent, ...]:
-    """Return HIGH_WATERMARK for an offsets partition, nothing for a data partition.
+    """Return HIGH_WATERMARK for a partition of `__consumer_offsets`, nothing for another one.
 
-    Data partitions move their high watermark with every batch, which would flood the trace.
+    The high watermark of a data partition moves with every batch, which would be too many rows.
     """
     if log.topic_partition.topic != CONSUMER_OFFSETS:
         return ()

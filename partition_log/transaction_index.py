@@ -30,7 +30,8 @@ class TransactionIndex:
         self._ends: dict[int, tuple[list[int], list[bool]]] = {}
         """Producer id -> offsets of its markers, and for each marker True if it is a commit."""
         self._last_batches: dict[int, int] = {}
-        """Producer id -> base offset of its last data batch, else of its last marker."""
+        """Producer id -> base offset of its last data batch, or of its last marker if it has no
+        data batch."""
         if log.producers.had_any:
             self._read(log)
 
@@ -51,9 +52,9 @@ class TransactionIndex:
         return self.counts(batch) is False
 
     def is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Return True if a restarted replica learns its producer's epoch from `batch`.
+        """Return True if a restarted replica learns the epoch of the batch's producer from `batch`.
 
-        A compaction must keep such a batch, even if it removes all records of the batch.
+        A compaction must keep the header of such a batch, even if it removes all its records.
         """
         return self._last_batches.get(batch.producer_id) == batch.base_offset
 
@@ -67,13 +68,15 @@ class TransactionIndex:
             producer_id = batch.producer_id
             if producer_id == NO_PRODUCER_ID:
                 continue
-            # A data batch is preferred to a later marker: it has the producer's epoch, too, and its
-            # last sequence number. So a marker counts only before the first data batch.
+            # `_last_batches` has the last data batch, even if a marker follows it. Both have the
+            # producer's epoch, but only a data batch has the last sequence number. So a marker is
+            # noted only before the first data batch.
             if not (batch.is_control and has_data.get(producer_id, False)):
                 self._last_batches[producer_id] = batch.base_offset
             has_data[producer_id] = has_data.get(producer_id, False) or not batch.is_control
 
-            # A marker at `up_to` or above may still be lost, so there only `_last_batches` counts.
+            # A batch at `up_to` or above may still be lost, so it neither begins nor ends a
+            # transaction here.
             if batch.next_offset > self._up_to:
                 continue
             if not batch.is_control:
