@@ -3,7 +3,7 @@
 The experiment kills the coordinator of one group with 12 members. The bounds come from measurements
 of a real cluster: "MEASURED_FAILOVER kill" is the column `kill` of the table in
 docs/kafka/MEASURED_FAILOVER.md. These tests use neither the pipeline's tables nor the checkers'
-models, so that an error of theirs shows. Times are in the run's simulated clock.
+models, so that an error in one of them shows. Times are in the run's simulated clock.
 
 `failover` has the victim (the killed coordinator), the successor, and the time of each phase in us:
 

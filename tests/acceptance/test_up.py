@@ -184,7 +184,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
 
     slow = (*QUICK, "--name", "green", "--var", "groups.readers.config.session.timeout.ms=30000")
     with up(command_line, *slow, until="group readers: Stable") as cluster:
-        # The group has lost a member for a while, so that the run must wait for liveness.
+        # The group has lost a member for a while, so the run must wait for liveness.
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         crashed = command_line.run("inject", "crash", "member(readers, 0)", "--name", "green")
         assert crashed.returncode == EXIT_PASS, crashed.stderr

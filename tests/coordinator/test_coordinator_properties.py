@@ -160,7 +160,7 @@ class Coordinator(RuleBasedStateMachine):
         """Every member id that a group has ever had."""
         self.epoch = 0  # newest leader epoch of the offsets partition
         self.log_diverged = False
-        """True once the log may differ from memory, so that a load need not give equal groups."""
+        """True once the log may differ from memory. Then a load need not give equal groups."""
 
     # Of the two limits of a group's size, 2 is reached and 100 is not.
     @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
@@ -419,7 +419,7 @@ class Coordinator(RuleBasedStateMachine):
     def complete_append(self, error: ErrorCode) -> None:
         """End the oldest held append, with success or an error."""
         # Kafka's Java coordinator appends commits with acks=1. A commit whose append timed out
-        # remains in the log and in memory, so that the two do not differ.
+        # remains in the log and in memory, so the two do not differ.
         is_kept = error is ErrorCode.REQUEST_TIMED_OUT and (
             self.h.held[0].required_acks == ACKS_LEADER
         )

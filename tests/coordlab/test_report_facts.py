@@ -190,6 +190,7 @@ def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path
     """A guard (a safety rule) that no longer exists has no default; newer fields are missing."""
     run = create(tmp_path)
     older = json.loads((run.path / "manifest.json").read_text())
+    # Keys and settings that the older version does not have.
     for key in ("time_scale", "losses", "clock_error_us", "git_commit", "versions"):
         del older[key]
     older["config"]["cluster"]["guards"] = {"gone_guard": True}

@@ -34,7 +34,7 @@ OTHER = 8
 
 
 class CleanedLog:
-    """A compacted log with methods that append to it and clean it."""
+    """A compacted log; the methods append records and clean the log."""
 
     def __init__(self) -> None:
         self.log = PartitionLog(PARTITION, MemoryLogStorage())

@@ -149,7 +149,7 @@ def member_not_counted(partition: Partition) -> None:
 
 
 def non_member_counted(partition: Partition) -> None:
-    """Remove B and C from the ISR, so that the maximal ISR has members that no proposal adds."""
+    """Remove B and C from the ISR. Then the maximal ISR has members that no proposal adds."""
     partition._in_sync.committed = (A,)
 
 

@@ -71,7 +71,7 @@ def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
-    """A follower gets records above the high watermark: its next Fetch shows that it has them.
+    """A follower gets records above the high watermark, because its Fetches must advance it.
 
     No other follower has fetched, so the answer still has the high watermark 0.
     """
@@ -190,7 +190,7 @@ def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
 
 
 def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
-    """The leader cannot find the end of an epoch that it does not know. Kafka's error is equal."""
+    """The leader cannot find the end of an unknown epoch. It returns the error of Kafka."""
     leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
     answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=4).data
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -229,7 +229,7 @@ def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
 def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
     """Most Fetches are of this kind, so the leader handles them in a shorter way.
 
-    The only effect is that the follower counts as caught up, so that it stays in the ISR.
+    The only effect is that the follower counts as caught up, so it stays in the ISR.
     """
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=0)

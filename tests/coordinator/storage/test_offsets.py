@@ -24,7 +24,7 @@ def value(offset: int) -> OffsetCommitValue:
 
 
 def test_commit_is_pending_until_it_is_appended() -> None:
-    """A pending commit counts as an offset, so that the group is not deleted.
+    """A pending commit counts as an offset, so the group is not deleted meanwhile.
 
     GM-31: commit is pending, then stored
     GM-48: pending plain commit of a partition
@@ -134,7 +134,7 @@ def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pen
 def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
     """The partition's offsets are removed, but the producer's empty map remains in Kafka's state.
 
-    Kafka counts the map as offsets, so that the group is not deleted (BEHAVIOUR 4.10).
+    Kafka counts the map as offsets, so the group is not deleted (BEHAVIOUR 4.10).
     """
     offsets = GroupOffsets()
     offsets.prepare_transactional(PRODUCER, TP, value(37))

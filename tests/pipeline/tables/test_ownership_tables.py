@@ -5,7 +5,7 @@ files with times in seconds. The expected rows follow from them.
 
 - `traces/split.txt`: `broker-2`, the coordinator of group `g`, is cut off from 10 s to 60 s. `c-0`
   and `c-1` stay with it for a while; `c-2` and `c-3` join the new coordinator `broker-0` at 30 s.
-- `traces/stuck.txt`: `broker-1`, the coordinator, is cut off from 10 s on, so that it cannot store
+- `traces/stuck.txt`: `broker-1`, the coordinator, is cut off from 10 s on, so it cannot store
   the assignment of a rebalance. Besides, this trace has every way in which an ownership can end.
 
 `analysed.table(run, name, columns)` returns a table's rows by the values of these columns. Terms:
@@ -245,7 +245,7 @@ def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: Ana
     c-0 looks the coordinator up three times. First broker-2 names itself, then broker-1 names
     broker-2, then broker-1 names broker-0. The first two answers are stale (they name the old
     coordinator), and in one of them the answering broker names itself. c-1 only sends heartbeats,
-    which the cut broker answers, so that c-1 notices nothing.
+    which the cut broker answers, so c-1 notices nothing.
     """
     rows = analysed.table("split", "client_phases", "consumer")
     columns = ("noticed_by", "attempts", "stale_answers", "self_answers", "commit_timeouts")

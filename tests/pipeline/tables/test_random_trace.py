@@ -41,7 +41,7 @@ _NEVER_RANDOM = {
     TraceKind.VIOLATION,
     TraceKind.TASK_FAILED,
 }
-"""Kinds that no random trace has. No table reads them, so that their absence has no effect."""
+"""Kinds that no random trace has. No table reads them, so their absence has no effect."""
 
 
 def test_random_run_of_one_seed_is_reproducible() -> None:

@@ -99,7 +99,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
         for kind in ("crash", "pause")
         for index in range(25)
     )
-    # 50 faults are more than MAX_ROWS, so that they have to share rows.
+    # 50 faults are more than MAX_ROWS, so they have to share rows.
     chart = faults_lane(report_input(run_facts(faults=many)))
     assert chart is not None
     compiled_without_warnings(chart)

@@ -149,7 +149,7 @@ def test_error_of_the_normal_protocol_is_no_failure() -> None:
 
 
 def test_removed_member_is_labelled_before_later_answers() -> None:
-    """UNKNOWN_MEMBER_ID tells a member that it is removed and has lost its partitions.
+    """UNKNOWN_MEMBER_ID tells a removed member that it has lost its partitions.
 
     The label of the next answer, 10 ms later, must not hide this.
     """

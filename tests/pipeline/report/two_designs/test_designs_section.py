@@ -158,8 +158,8 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 def test_large_group_shows_members_with_trouble_first() -> None:
     """24 of 40 members have a lane: first those with a conflict or failure, then others by number.
 
-    The lanes are drawn in the order of the members' numbers, so that old-39, which had a conflict,
-    is the last lane.
+    The lanes are drawn in the order of the members' numbers, so the last lane is that of old-39,
+    which had a conflict.
     """
     # Member, time of the attempt, and the members in its view.
     attempts = [attempt(member, JOIN_US, range(40)) for member in range(40)]
