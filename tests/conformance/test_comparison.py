@@ -131,7 +131,7 @@ def test_ignored_field_may_differ_and_only_that() -> None:
 
 
 def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
-    """A wrong id is reported as the symbol to which it is bound: the symbol shows whose id it is."""
+    """A wrong id is reported as the symbol that is bound to it: the symbol names the id's owner."""
     bindings = Bindings()
     bindings.bind("<member:1>", "c1-aaa")
     bindings.bind("<member:2>", "c2-bbb")
