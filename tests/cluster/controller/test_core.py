@@ -218,7 +218,7 @@ def test_change_of_an_unknown_partition_is_misuse() -> None:
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
     with pytest.raises(SimulationError, match="does not exist"):
-        MetadataImage().replay(lab.records()[-1])
+        MetadataImage().replay(lab.records()[-1])  # the record of the new ISR
 
 
 @pytest.mark.parametrize("next_producer_id", [1000, 0])

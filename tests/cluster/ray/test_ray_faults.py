@@ -95,6 +95,7 @@ class PlantedError(Exception):
 def process_of(hit: HitNode) -> ProcessRef:
     """Return the process of a node that an act has hit."""
     assert hit.pid is not None
+    # If the process is dead already, `start_ticks` returns None. No process has the start time 0.
     return ProcessRef(pid=hit.pid, start_ticks=start_ticks(hit.pid) or 0)
 
 

@@ -31,6 +31,7 @@ from cluster.realtime.machine_processes import (
 from cluster.realtime.services import AgentService
 
 ROOT = Path(__file__).resolve().parents[3]
+"""The folder of the project, in which a program can import `cluster`."""
 
 
 @pytest.fixture

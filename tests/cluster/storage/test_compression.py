@@ -46,7 +46,7 @@ def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> Non
     content = {
         "nothing": b"",
         "short": b"\x00\x00",  # shorter than any header
-        "garbage": whole[:4] + b"garbage" * 9,
+        "garbage": whole[:4] + b"garbage" * 9,  # begins like a compressed payload
         "cut": whole[:-9],  # some bytes are missing at the end
         # The first four bytes are replaced. In a block of snappy that has no magic number, they are
         # the length of its content.

@@ -44,7 +44,7 @@ P0 = TopicPartition(ORDERS, 0)
 CONFIG = BrokerConfig(
     auto_leader_rebalance_enable=False,
     replica_lag_time_max_ms=4_000,
-    replica_socket_timeout_ms=2_000,
+    replica_socket_timeout_ms=2_000,  # a follower gives a lost Fetch up, and fetches again
 )
 
 

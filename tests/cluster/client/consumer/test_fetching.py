@@ -13,6 +13,8 @@ A position is the offset of the next record that the consumer will read.
 - `lab.leader` leads all partitions; `lab.high_watermark` is the number of records in each.
 - `lab.committed` has the committed offsets.
 - A consumer commits every 200 ms; with `commit_interval_ms=None` it never commits.
+- By default a consumer has `enable.auto.commit=false` and `auto.offset.reset=earliest`. A test with
+  settings of its own repeats them.
 
 A test changes the cluster by assigning to the attributes of `lab`.
 """
@@ -39,9 +41,9 @@ from tests.support.harness.scripted_broker import (
 def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
     """Return partition, first offset and detail of every RECORDS_CONSUMED row of the trace.
 
-    A row is about the records of one partition that one poll returned, and is written when they are
-    processed. Its detail has their number, the last offset, and the processing time `work_us`,
-    unless this time is 0.
+    A row is about the records of one partition that one poll returned. The consumer writes the row
+    when it has processed these records. The detail has the number of the records, the last offset,
+    and the processing time `work_us`, unless this time is 0.
     """
     return [(row.partition, row.offset, row.detail) for row in lab.of_kind("records_consumed")]
 
@@ -55,6 +57,7 @@ def test_partition_without_a_committed_offset_is_reset(
     lab.high_watermark = 5
     lab.consumer(ConsumerConfig(enable_auto_commit=False, auto_offset_reset=reset))
     lab.run_for(SECOND)
+    # There is a row for each of the two partitions.
     assert [(row.offset, row.cause) for row in lab.of_kind("position_reset")] == [
         (offset, reset),
         (offset, reset),
@@ -197,6 +200,7 @@ def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -
     """
     lab = make_lab(2)
     lab.leader, lab.leader_epoch = 1, 5
+    # The consumer requests metadata every second.
     lab.consumer(
         ConsumerConfig(
             enable_auto_commit=False, auto_offset_reset="earliest", metadata_max_age_ms=1_000
@@ -242,6 +246,7 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
     """
     lab = make_lab(2, partitions=2)
     lab.leader = 1
+    # The consumer requests metadata, and so learns of a new leader, every 0.5 s.
     config = ConsumerConfig(
         enable_auto_commit=False,
         auto_offset_reset="earliest",

@@ -22,6 +22,8 @@ belongs to its group loses them, and cannot commit their offsets.
 - `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
   group within the first second.
 - A member joins twice: first without an id, and then with the id that it got, `m-1`.
+- By default a consumer has `enable.auto.commit=false` and `auto.offset.reset=earliest`. A test with
+  settings of its own repeats them.
 """
 
 import pytest

@@ -15,6 +15,8 @@ their offsets first; a member that loses them cannot.
 - `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
 - `lab.high_watermark` is the number of records in each of the two partitions of `t`.
 - A member joins twice: first without an id, and then with the id of the first answer, `m-1`.
+- By default a consumer has `enable.auto.commit=false` and `auto.offset.reset=earliest`. A test with
+  settings of its own repeats them.
 
 A test changes the cluster by assigning to the attributes of `lab`.
 """
@@ -206,6 +208,7 @@ def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     broker.answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
+    # The first two JoinGroups come before the SyncGroup.
     assert joins_of(broker.requests)[2].member_id == next_member_id
     unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
     if marks_unknown:

@@ -238,6 +238,7 @@ def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
     """poll() commits after each auto.commit.interval.ms, also if there is no new record (CL-20)."""
     lab = make_lab(1)
     lab.high_watermark = 1
+    # Without a value, enable.auto.commit is true.
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=1_000)
     lab.consumer(config, commit_interval_ms=None)
     lab.run_for(10_500 * MS)
@@ -248,6 +249,7 @@ def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
 def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMaker) -> None:
     """The commit is repeated after retry.backoff.ms, not after the interval of 3 s (CL-20)."""
     lab = make_lab(1)
+    # Without a value, enable.auto.commit is true.
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=3_000)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     lab.consumer(config, commit_interval_ms=None)
