@@ -108,6 +108,7 @@ def test_run_that_gets_sighup_heals_and_stops(tmp_path: Path) -> None:
     command_line = CommandLine(tmp_path)
     with command_line.started(*WHOLE) as command:
         assert command.stdout is not None
+        # Before the run begins, SIGHUP would end the Python process itself.
         assert "starting" in command.stdout.readline()
         command.send_signal(SIGHUP)
         _, errors = command.communicate(timeout=COMMAND_TIMEOUT_S)

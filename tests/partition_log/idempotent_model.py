@@ -135,6 +135,7 @@ class IdempotentModel(ClusterModel):
             wait.request.connection == producer.connection for wait in producer.waits
         )
         if producer.must_repeat and not producer.on_the_way and not is_answer_pending:
+            # Nothing is in flight, so the client looks for the leader and repeats a batch there.
             self.reconnect(producer)
         else:
             self.send(producer)
