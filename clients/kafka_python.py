@@ -30,7 +30,7 @@ from clients.program import (
 
 
 class KafkaPython(Client):
-    """kafka-python."""
+    """The client family of the library kafka-python."""
 
     name = "kafka-python"
 
@@ -59,7 +59,8 @@ def _settings(options: Options) -> dict[str, object]:
             settings[name] = text == "true"
         else:
             settings[name] = int(text) if text.lstrip("-").isdigit() else text
-    # The library takes the text "all", or a number. For any other text, `int` raises an error here.
+    # The value of `acks` must be the text "all", or a number. Another value is a mistake in the
+    # command line; `int` raises an error for it.
     if "acks" in settings and settings["acks"] != "all":
         settings["acks"] = int(str(settings["acks"]))
     return settings

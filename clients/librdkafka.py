@@ -38,7 +38,7 @@ librdkafka lacks."""
 
 
 class Librdkafka(Client):
-    """librdkafka."""
+    """The client family of the library librdkafka."""
 
     name = "librdkafka"
 
@@ -137,15 +137,16 @@ class _Writer(Producer):
             else:
                 self._acknowledged.stored(number, message.partition(), message.offset())
 
-        while True:
+        is_queued = False
+        while not is_queued:
             try:
                 self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
+                is_queued = True
             except BufferError:
-                # The library's queue is full. `poll` handles brokers' answers, which makes room.
+                # The library's queue is full. `poll` waits for answers of brokers, for 0.05 s at
+                # most. Each answer makes room in the queue.
                 self._producer.poll(0.05)
-            else:
-                break
-        # 0: do not wait, only handle the answers that have come already.
+        # With 0, `poll` does not wait: it only handles the answers that have come already.
         self._producer.poll(0)
 
     def work(self, timeout_s: float) -> None:

@@ -82,13 +82,12 @@ class Ownership:
     """The partitions that a member owns. Each change is written as an event."""
 
     reporter: Reporter
-    # Used as an ordered set: only the keys matter.
-    owned: dict[int, None] = field(default_factory=dict)
+    owned: set[int] = field(default_factory=set)
 
     def assigned(self, partitions: Iterable[int]) -> None:
         """Add partitions, and write an `assigned` event."""
         added = sorted(partitions)
-        self.owned.update(dict.fromkeys(added))
+        self.owned.update(added)
         self.reporter.write("assigned", partitions=added, owned=sorted(self.owned))
 
     def revoked(self, partitions: Iterable[int], *, lost: bool = False) -> None:
@@ -97,8 +96,7 @@ class Ownership:
         `lost`: the group has removed the member, so another member can own the partitions already.
         """
         removed = sorted(partitions)
-        for partition in removed:
-            self.owned.pop(partition, None)
+        self.owned.difference_update(removed)
         event = "lost" if lost else "revoked"
         self.reporter.write(event, partitions=removed, owned=sorted(self.owned))
 
@@ -184,7 +182,7 @@ class Acknowledged:
 
 
 class Stop:
-    """Notes that SIGTERM or SIGINT came. A loop asks `is_requested`, and so ends between turns."""
+    """Notes that SIGTERM or SIGINT came. A loop ends before its next pass if `is_requested`."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -306,10 +304,10 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
             has_uncommitted = not _commit(consumer, reporter)
             committed_s = time.monotonic()
 
-    # The order matters: the last records are committed before the member leaves its group. After
-    # that, the group lets it commit no more.
     if waiting:
         reporter.write("records", records=waiting, total=total)
+    # `close` makes the member leave its group. A member that has left can commit no more, so the
+    # last commit comes first.
     if has_uncommitted and options.commit_interval_s:
         _commit(consumer, reporter)
     try:
@@ -354,8 +352,9 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
             while (wait_s := due_s - time.monotonic()) > 0 and not stop.is_requested:
                 producer.work(min(wait_s, POLL_S))
                 acknowledged.report()
-        value = f"{options.name}:{number}"
-        producer.send(number, f"k{number}".encode(), value.ljust(options.value_bytes).encode())
+        # `ljust` pads the value with blanks. A longer value stays as it is.
+        value = f"{options.name}:{number}".ljust(options.value_bytes)
+        producer.send(number, f"k{number}".encode(), value.encode())
         number += 1
         acknowledged.report()
     # 120 s is Kafka's default of delivery.timeout.ms, after which a record counts as failed.

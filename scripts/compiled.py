@@ -28,8 +28,18 @@ from cluster.compiled import BUILD, GROUP, RECORD, fingerprint, library_path, py
 LIST = Path(__file__).with_name("hot_modules.txt")
 """The list of the hot modules: a path in each line."""
 OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
-"""Options of the C compiler. `-w`: no warnings; `-g0`: no debug information; `-fPIC`: code for a
-shared library; `-DNDEBUG`: no assertions."""
+"""Options of the C compiler:
+
+- `-O1`: few optimisations, which compile faster than more of them;
+- `-g0`: no debug information;
+- `-fPIC`: code for a shared library;
+- `-DNDEBUG`: no assertions;
+- `-fno-strict-overflow`: sums that are too large wrap around, as in Python's own build;
+- `-w`: no warnings.
+"""
+_OPERATIONS = ("bytes_extra_ops.c", "str_extra_ops.c")
+"""C files of mypyc with operations on bytes and strings. A library needs them, but mypyc's list
+RUNTIME_C_FILES lacks them."""
 
 
 class CannotCompile(RuntimeError):
@@ -113,11 +123,6 @@ def _runtime() -> list[Path]:
     from mypyc.common import RUNTIME_C_FILES  # noqa: PLC0415
 
     return [Path(include_dir()) / name for name in (*RUNTIME_C_FILES, *_OPERATIONS)]
-
-
-_OPERATIONS = ("bytes_extra_ops.c", "str_extra_ops.c")
-"""C files of mypyc that RUNTIME_C_FILES lacks, although a library needs them: operations on bytes
-and strings."""
 
 
 def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:

@@ -22,9 +22,16 @@ from pathlib import Path
 import msgspec
 
 PRODUCT = (
-    *("protocol", "results_schema", "partition_log", "coordinator", "cluster", "chaos"),
-    *("pipeline", "coordlab"),
+    "protocol",
+    "results_schema",
+    "partition_log",
+    "coordinator",
+    "cluster",
+    "chaos",
+    "pipeline",
+    "coordlab",
 )
+"""The packages of the product, whose figures are measured."""
 SHORT = 60
 """Modules with fewer lines count as short."""
 CRASH_PATH = Path(__file__).with_name("crash_path.txt")
@@ -111,7 +118,7 @@ def measure(root: Path) -> House:
     folders: dict[str, int] = defaultdict(int)
     for name in modules:
         folders[name.rpartition("/")[0]] += 1
-    # Of folders with equally many modules, the last one by name.
+    # If several folders have most modules, the figure names the last of them by name.
     largest = max(folders, key=lambda folder: (folders[folder], folder))
     trees = {name: ast.parse(text) for name, text in modules.items()}
     return House(
@@ -128,7 +135,7 @@ def measure(root: Path) -> House:
             for name, tree in trees.items()
             # The coordinator may read these texts, and `protocol` defines them.
             if not name.startswith(("coordinator/", "protocol/"))
-            # A set, because one line can have several such places.
+            # One line can have several such places, but counts once.
             for line in sorted(set(_parsed_causes(tree)))
         ),
         crash_path=_crash_path(root),

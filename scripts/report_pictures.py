@@ -34,17 +34,18 @@ from tests.support.worlds.report_runs import RECIPES, SEED, Recipe, make_run
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 LARGEST_BYTES = 200_000
-"""Limit of a picture's size: pictures are in the repository, and large ones slow down its clones.
-"""
+"""Limit of a picture's size. Pictures are in the repository, and a large one slows down clones."""
 DESK = Screen(width=1180, height=780)
+"""The window of most pictures, in pixels."""
 NARROW = Screen(width=920, height=780)
+"""A narrower window."""
 PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 MARGIN_PX = 12
 """Space around the elements of a picture."""
 
 # Names of the runs. A coordinator is the broker that manages a group's members.
 CRASH = "crash"  # a coordinator is killed
-THREE = "three"  # the same, with three members
+THREE = "three"  # the coordinator of three members is killed
 OVERLAP = "overlap"  # partitions have two owners
 LOST = "lost"  # commits are lost
 THOUSAND = "thousand"  # 1,000 members
@@ -166,6 +167,8 @@ def _reports(root: Path, names: set[str]) -> dict[str, tuple[Path, float]]:
     runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
     analyze_runs(Console(stderr=True), list(runs.values()), master=None)
     facts = {name: facts_of(PastRun(run)) for name, run in runs.items()}
+    # `injected_at_us` would be None for a fault that was not injected. All these were injected, so
+    # `or 0` is only for the type checker.
     return {
         name: (build_report(run, facts[name]), (facts[name].faults[0].injected_at_us or 0) / 1e6)
         for name, run in runs.items()

@@ -49,7 +49,8 @@ class ScenarioList:
     """The content of scenarios.toml. Each id has an entry in `meaning` or in `same_as`.
 
     - `meaning`: what happens in the scenario, by id.
-    - `same_as`: by id, the ids of other scenarios that together are the same case.
+    - `same_as`: by id, the ids of other scenarios. Together these test what this scenario tests, so
+      it has no meaning of its own.
     - `deviates`: by id, the reason why this project differs from Kafka in the case.
     - `not_applicable`: by id, the reason why this project cannot have the case.
     """
@@ -111,7 +112,8 @@ def named() -> Mapping[str, tuple[Place, ...]]:
 
     The ids can include some that the list of scenarios lacks.
     """
-    # The inner dict is used as an ordered set: a place that names an id twice counts once.
+    # The keys of an inner dict are the places of one id, in their order. A place that names the id
+    # twice is a key once.
     places: dict[str, dict[Place, None]] = {}
     for scenario, place in (*_in_tests(), *_in_transcripts(), *_in_recordings()):
         places.setdefault(scenario, {})[place] = None

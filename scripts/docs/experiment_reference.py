@@ -58,11 +58,14 @@ def _sections(
     for field in fields_of(struct):
         if field.struct is not None:
             inner_path = f"{path}.{field.key}" if path else field.key
-            # A tuple stands for a list of sections, a dict for a section for each name. The keys of
-            # all dicts are in _PLACEHOLDERS; for other keys the dict's suffix is not used.
-            suffixes: dict[object, str] = {tuple: "[]", dict: f".{_PLACEHOLDERS.get(field.key)}"}
-            suffix = suffixes.get(get_origin(field.annotation), "")
-            yield from _sections(inner_path + suffix, field.struct)
+            # In the file, a field of type `tuple` is a list of sections. A field of type `dict` has
+            # a section for each name. Any other field with a struct is one section.
+            container = get_origin(field.annotation)
+            if container is tuple:
+                inner_path += "[]"
+            elif container is dict:
+                inner_path += f".{_PLACEHOLDERS[field.key]}"
+            yield from _sections(inner_path, field.struct)
 
 
 def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str:
@@ -88,8 +91,10 @@ def _values(field: StructField, entry: Schema) -> str:
     """Return in words which values a key can have: plain values, a section, or several."""
     if field.struct is None:
         return values_text(entry)
-    words: dict[object, str] = {tuple: "list of sections", dict: "section for each name"}
-    return words.get(get_origin(field.annotation), "section")
+    container = get_origin(field.annotation)
+    if container is tuple:
+        return "list of sections"
+    return "section for each name" if container is dict else "section"
 
 
 def _default(entry: Schema) -> str:

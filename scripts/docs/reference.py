@@ -3,12 +3,6 @@
 It also writes the JSON Schema of experiment files into the folder `docs`. A test compares the files
 with the code. The tables and texts come from the definitions; this module adds only headings and
 introductions.
-
-- Guards: Kafka's protections. An experiment can switch off each of them, to show what it prevents.
-- JavaSwitches: how Kafka's coordinator in Java differs from the older one in Scala. An experiment
-  can switch on each difference.
-- Purposes: what nodes use connections for, such as fetching records. A fault can select
-  connections by purpose.
 """
 
 import inspect
@@ -154,8 +148,10 @@ def settings_page() -> str:
             f"\n## {config.__name__}\n\n{summary_of(config)}\n\n"
             + table(("setting", "values", "default", "meaning"), rows)
         )
-    # The doc of a guard has the form "Off: ...". The doc of a Java switch has the form
-    # "On: ... Off: ...", which becomes two cells. "On" and "Off" are headings of the tables.
+    # A guard is a protection of Kafka, which an experiment can switch off. Its doc has the form
+    # "Off: ...". A Java switch is a difference between Kafka's coordinators in Java and in Scala,
+    # which an experiment can switch on. Its doc has the form "On: ... Off: ...", which becomes two
+    # cells. "On" and "Off" are headings of the tables.
     guards = [(f"`{field.name}`", field.doc.removeprefix("Off: ")) for field in fields_of(Guards)]
     parts.append(f"\n## Guards\n\n{inspect.getdoc(Guards)}\n\n" + table(("guard", "off"), guards))
     switches = [
@@ -170,7 +166,10 @@ def settings_page() -> str:
 
 
 def faults_page() -> str:
-    """Return the page of faults with their arguments, targets, purposes, and checks."""
+    """Return the page of faults with their arguments, targets, purposes, and checks.
+
+    A purpose is what nodes use a connection for, such as fetching records.
+    """
     faults = [
         (f"`{kind.name}`", kind.doc, "moment" if kind.momentary else "lasts")
         for kind in FAULT_KINDS.values()
@@ -210,7 +209,7 @@ def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str
     return [
         (
             f"`{field.key}`",
-            # Not `values_text`, which ignores the descriptions in the schemas of arguments.
+            # Schemas of arguments have descriptions. `describe` uses them; `values_text` does not.
             describe(schema[field.key]),
             "required" if field.required else f"`{shown(field.default)}`",
             field.doc,
@@ -222,9 +221,9 @@ def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str
 def command_line_page() -> str:
     """Return the page with the help of every command."""
     parts = ["# Command line\n"]
-    # click creates the help option of a command once in a process, with the names that the first
-    # context gives it. If this context gave other names than a real call, the page would depend on
-    # whether the command was called before.
+    # click creates the help option of a command once in a process, with the names in the context of
+    # the first call. So this context has the names that the context of a real call has. Otherwise
+    # the page would depend on whether the command was called before in this process.
     root = click.Context(
         app,
         info_name="python -m coordlab",

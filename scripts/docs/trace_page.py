@@ -6,8 +6,6 @@ rows, and the values of two columns:
 - The column `detail` has a small JSON object. A subclass of Detail describes the object of a kind;
   only rows of metrics have a plain dict of numbers.
 - The column `cause` says why something happened. Most of its values are members of enums.
-
-STAMP has the names of the columns that every row fills, such as its time.
 """
 
 import inspect
@@ -35,6 +33,7 @@ def trace_page() -> str:
     parts = [
         f"# Trace\n\n{inspect.getdoc(TraceRow)}\n",
         table(("column", "type", "meaning"), columns),
+        # STAMP has the names of the columns that every row fills, such as its time.
         f"## Kinds\n\nThe columns that a kind fills, beside {', '.join(STAMP)}.\n",
     ]
     for section, kinds in TRACE_SECTIONS.items():
@@ -51,6 +50,7 @@ def trace_page() -> str:
         + "".join(f"- `{cause.value}`\n" for cause in causes)
         for causes in _causes()
     ]
+    # Each part ends with one line break, and an empty line separates it from the next part.
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 

@@ -31,9 +31,10 @@ TESTS = package_root() / "tests"
 RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
 REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
-"""How many consecutive words of a rule a text must have to quote the rule."""
-# "no matter for a test": the rule needs no test, for a reason in zookeeper_rules.toml.
+"""A text quotes a rule if it contains this number of consecutive words of the rule."""
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
+"""What a rule can be. The status "no matter for a test" is that of a rule that needs no test, for a
+reason in zookeeper_rules.toml."""
 _ID = re.compile(r"\bZK-\d+\b")
 # A rule: a list item or a table row that begins with a bold id. The groups are the id and the text.
 _RULE = re.compile(r"^(?:\* |\| )\*\*(ZK-\d+)\*\* ?(.*)$", re.MULTILINE)
@@ -177,10 +178,14 @@ def _links(rule: Rule) -> str:
 
 
 def _runs_of_words(text: str) -> set[tuple[str, ...]]:
-    """Return every sequence of QUOTED_WORDS consecutive words; of a shorter text, all its words."""
+    """Return every sequence of QUOTED_WORDS consecutive words of a text.
+
+    A shorter text has one sequence: all its words.
+    """
     words: Sequence[str] = _WORD.findall(text.lower())
-    # With `or 1`, a text without words has no sequence. With the size 0 it would have an empty one.
-    size = min(QUOTED_WORDS, len(words)) or 1
+    if not words:
+        return set()
+    size = min(QUOTED_WORDS, len(words))
     return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
 
 
@@ -194,7 +199,9 @@ def _in_tests() -> Iterator[Place]:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 body = lines[node.lineno - 1 : node.end_lineno]
-                comments = (line.strip()[1:] for line in body if line.strip().startswith("#"))
+                comments = (
+                    line.strip().removeprefix("#") for line in body if line.strip().startswith("#")
+                )
                 text = "\n".join((ast.get_docstring(node) or "", *comments))
                 yield Place(name=node.name, path=_from_root(path), text=text)
 
