@@ -91,7 +91,7 @@ async def end_of_epoch(
 
 
 def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
-    """If every record is older than the time, the answer is -1, without an error."""
+    """ListOffsets returns the first record at or after a time, or -1 if every record is older."""
 
     async def story(lab: BrokerLab) -> None:
         for timestamp in (10, 20, 30):
@@ -112,7 +112,7 @@ def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
 
 
 def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch() -> None:
-    """A leader refuses clients whose leader epoch is not its own, with an error for each case.
+    """A leader refuses an older leader epoch with one error, and a newer leader epoch with another.
 
     ListOffsets (from version 4) and OffsetForLeaderEpoch (from 2) have the client's leader epoch.
     """

@@ -47,7 +47,7 @@ def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: Contro
 
 
 def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: ControllerLab) -> None:
-    """The proposal may be the repetition of one whose answer was lost."""
+    """A leader repeats a proposal whose answer was lost."""
     records_before = lab.records()
     answer = lab.alter_partition(P0, (0, 1, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -107,7 +107,7 @@ def test_proposal_with_an_older_partition_epoch_is_out_of_date(lab: ControllerLa
 
 
 def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
-    """A broker that counts as dead must not join an ISR: each acknowledgement would wait for it."""
+    """A dead broker must not join an ISR, because each acknowledgement would wait for it."""
     # Broker 2 is silent for 10 s, longer than its session of 9 s.
     for _ in range(5):
         lab.advance_ms(2_000)

@@ -228,7 +228,7 @@ def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
 
 
 def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
-    """The setting unclean.leader.election.enable allows this, although records may be lost.
+    """unclean.leader.election.enable allows such an election, although records may be lost.
 
     The elected replica becomes the only member of the ISR.
     """

@@ -73,7 +73,7 @@ def test_deletion_names_missing_topics_and_deletes_the_others() -> None:
 
 
 def test_topic_named_twice_is_refused_and_kept() -> None:
-    """The topic named twice gets an error, the other is deleted.
+    """The topic that is named twice gets an error, and the other topic is deleted.
 
     Source: ControllerApis.deleteTopics.
     """

@@ -261,7 +261,7 @@ def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None
 
 
 def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> None:
-    """The kernel resets the connections of its dead process. Those to other servers stay open."""
+    """The kernel resets connections of its dead process. Connections to other servers stay open."""
     lab = HostLab()
     host = lab.host(SERVER)
     EchoServer(host, parked_groups=("g",))

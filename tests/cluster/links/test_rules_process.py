@@ -318,7 +318,7 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
 def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
     tmp_path: Path,
 ) -> None:
-    """The cut holds the client's close back. The client then dies, and its kernel reports it."""
+    """The cut holds back the close of a client. Then the kernel reports the death of the client."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, "p1")

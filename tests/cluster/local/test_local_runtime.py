@@ -232,7 +232,7 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
 
 
 def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
-    """`shut_down` returns when the shutdown has begun. The node ends it by itself.
+    """`shut_down` returns when the shutdown has begun. The node ends the shutdown by itself.
 
     Each of the five nodes stops once in its first incarnation (0): this broker by the shutdown, and
     the controller, the other broker and the two consumers at the end of the run.

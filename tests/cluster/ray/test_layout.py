@@ -108,7 +108,7 @@ def test_place_without_a_machine_is_refused() -> None:
 
 
 def test_machines_of_the_experiment_keep_their_nodes_together() -> None:
-    """The experiment has three machines, and Ray has two: a and b. The third is also on a.
+    """The experiment has three machines, and Ray has two: a and b. The third machine is also on a.
 
     Clients of two machines of the experiment never share a process.
     """

@@ -127,7 +127,7 @@ def test_worker_without_a_place_is_not_awaited_for_long() -> None:
 
 
 def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
-    """The runs of two workers are the same as here, byte for byte, and so are their repetitions.
+    """The runs of two workers, and their repetitions, equal the runs of this process byte for byte.
 
     Two of the four seeds are played a second time, each by the other process.
     """

@@ -357,7 +357,7 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
 
 
 def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
-    """A process with a wrong token is refused. Log and trace say so.
+    """A process with a wrong token is refused. The log and the trace have the refusal.
 
     Otherwise a wrong configuration would look like a broken network.
     """
@@ -402,7 +402,7 @@ def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Pa
 
 
 def test_cancelled_host_timer_does_not_fire_and_sleeps_end_in_order(tmp_path: Path) -> None:
-    """Sessions and rebalances of Kafka are timers. One that fires wrongly would remove members."""
+    """Sessions and rebalances are timers. A timer that fires wrongly would remove members."""
 
     async def body(lab: Lab) -> None:
         await lab.start_process("p0")

@@ -60,7 +60,7 @@ def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> Non
 def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
     codec: CompressionType,
 ) -> None:
-    """As in Kafka, the CRC (checksum) is that of the compressed bytes.
+    """As in Kafka, the CRC (checksum) covers the compressed bytes.
 
     So the CRC can be checked without the codec. Only reading the records needs the codec.
     """
@@ -136,7 +136,7 @@ def test_pyarrow_is_imported_only_for_its_codecs() -> None:
 
 
 def test_setting_has_kafkas_ids() -> None:
-    """The ids are those of Kafka; its default is 0, no compression."""
+    """The codecs have Kafka's ids. Kafka's default is 0, no compression."""
     assert BrokerConfig().offsets_topic_compression_codec == CompressionType.NONE
     assert [(codec.name, codec.value) for codec in CompressionType] == [
         ("NONE", 0),

@@ -262,7 +262,7 @@ def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_re
 
 
 def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection() -> None:
-    """The answer is met by a reset, on which the server drops the connection.
+    """The client's machine replies with a reset, after which the server drops the connection.
 
     Otherwise a server would keep the connections of dead clients for ever.
     """
@@ -279,7 +279,7 @@ def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection
 
 
 def test_after_a_clog_even_requests_without_a_waiting_client_are_served() -> None:
-    """A clog loses no frame: it delivers the request although its client has given up."""
+    """A clog loses no frame, so it delivers the request although its client has given up."""
     world = World()
     world.lab.set_rules(to_server(Clog()), to_client(Clog()))
     world.client.send(world.connection, "late", timeout_us=1_000)
@@ -428,7 +428,7 @@ def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -
 
 
 def test_a_failure_behind_a_gate_is_reported_once() -> None:
-    """If the callback of a frame that healing delivers raises, its node has failed, once."""
+    """A callback that raises on a frame which the healing delivers is one failure of its node."""
     world = World()
     lab = world.lab
 

@@ -245,7 +245,7 @@ def test_topic_of_a_request_must_have_its_partitions_and_settings() -> None:
 
 
 def test_topic_that_is_not_created_is_not_checked() -> None:
-    """A refused request creates nothing, and neither does one with `validate_only`."""
+    """A refused request creates nothing. A request with `validate_only` creates nothing either."""
     refused = created(ErrorCode.TOPIC_ALREADY_EXISTS)
     check_created(MetadataImage(), REQUEST, refused)
     check_created(MetadataImage(), structs.replace(REQUEST, validate_only=True), created())

@@ -86,7 +86,7 @@ def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
 
 
 def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
-    """If an answer and its timeout are due in one microsecond, the one scheduled first wins.
+    """If an answer and its timeout are due in one microsecond, the one scheduled first runs first.
 
     Here the answer was scheduled first, and cancels the timeout.
     """

@@ -148,7 +148,7 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
 
 
 def test_log_within_one_segment_is_not_cleaned() -> None:
-    """The active segment is not cleaned. A short run does not fill one of 100 MB, the default."""
+    """The active segment is not cleaned. A short run does not fill a segment of 100 MB."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
@@ -161,7 +161,7 @@ def test_log_within_one_segment_is_not_cleaned() -> None:
 
 @pytest.mark.parametrize("off", ["cleaner", "policy"])
 def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str) -> None:
-    """Off is either log.cleaner.enable of the broker ("cleaner") or cleanup.policy of the topic."""
+    """`off` says what is off: log.cleaner.enable ("cleaner") or the topic's policy ("policy")."""
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_segment_bytes=2_000,

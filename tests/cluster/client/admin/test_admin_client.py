@@ -272,7 +272,7 @@ def test_request_is_repeated_after_the_death_of_the_coordinator() -> None:
 
 
 def test_request_that_times_out_names_the_last_error() -> None:
-    """An administrator that gives up says why: with the error of its last try.
+    """An administrator that gives up reports the error of its last try.
 
     All brokers name the dead coordinator until the controller fences it, after 9 s. The
     administrator gives up earlier, after 2 s.

@@ -108,7 +108,7 @@ def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCod
 
 
 def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
-    """One request asks for two groups. An error of one must not take the answer from the other."""
+    """One request asks for two groups. An error of one group must not hide the other's answer."""
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, coordinators({GROUP: 0, OTHER: 0}))
     refused = DescribedGroup(group_id=OTHER, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

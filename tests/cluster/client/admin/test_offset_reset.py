@@ -60,7 +60,7 @@ def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: li
 def test_offset_outside_of_the_log_is_moved_to_the_nearer_end_with_a_warning(
     target: ResetTarget, new: list[int], asked_for: list[int | None]
 ) -> None:
-    """Kafka's tool does the same. A value of `asked_for` is the warning.
+    """The plan moves the offset, as Kafka's tool does. A value of `asked_for` is the warning.
 
     The lists have the values of P0 and P1, whose committed offsets are 7 and 2.
     """

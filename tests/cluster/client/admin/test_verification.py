@@ -76,7 +76,7 @@ def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
 def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
     make_lab: LabMaker,
 ) -> None:
-    """Every retriable error repeats the request: loading, another coordinator, unstable offsets.
+    """A retriable error leads to another request: loading, another coordinator, unstable offsets.
 
     Five answers have errors, and the sixth has the offsets.
     """

@@ -76,9 +76,9 @@ def test_partition_without_a_committed_offset_and_reset_none_ends_the_applicatio
 
 
 def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
-    """Two answers do not have the partitions, as after a move of the leader.
+    """Two ListOffsets answers lack the partitions, as after a move of the leader.
 
-    After each, the consumer requests new metadata and repeats the reset.
+    After each of these answers the consumer requests new metadata and repeats the reset.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(ListOffsetsRequest, ListOffsetsResponse(), ListOffsetsResponse())

@@ -290,7 +290,7 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
 
 
 def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMaker) -> None:
-    """Two answers do not have the topic. The leader assigns only after the third, which has it.
+    """Two Metadata answers lack the topic. The leader assigns partitions after the third answer.
 
     Source: CL-12.
     """

@@ -299,7 +299,7 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 def test_offset_fetch_with_a_retriable_error_is_repeated(
     make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
 ) -> None:
-    """A loading coordinator is asked again; after the other errors a lookup precedes (CL-21)."""
+    """The member asks a loading coordinator again. Other errors lead to a lookup first (CL-21)."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(code), group_error(code))
     lab.committed = {0: 1, 1: 1}

@@ -58,7 +58,7 @@ def acknowledged(node: ProducerNode) -> int:
 
 
 def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: LabMaker) -> None:
-    """By the numbers in the records, checkers find duplicates and gaps.
+    """Checkers find duplicates and gaps by the numbers in the records.
 
     In 10 s the producer sends about 100 records, each to the next of three partitions.
     """
