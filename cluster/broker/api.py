@@ -275,7 +275,7 @@ class BrokerApi:
     def _txn_offset_commit(
         self, request_id: RequestId, envelope: RequestEnvelope, request: TxnOffsetCommitRequest
     ) -> None:
-        """Refuse partitions that do not exist; pass the others on, as `_offset_commit` does."""
+        """Refuse nonexistent partitions, and pass on existing ones, like `_offset_commit`."""
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
             self._coordination.handle(request_id, envelope)
@@ -287,7 +287,7 @@ class BrokerApi:
     def _offset_delete(
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetDeleteRequest
     ) -> None:
-        """Refuse partitions that do not exist; pass the others on, as `_offset_commit` does.
+        """Refuse partitions that do not exist, and pass on the existing ones like `_offset_commit`.
 
         In contrast to a commit, a request without any partition is answered here, too.
         """

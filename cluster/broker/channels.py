@@ -45,6 +45,7 @@ class ControllerChannel:
         self._purpose = purpose
         self._index = 0
         self._connection: Connection | None = None
+        """The present connection; None before the first one, and after `try_next_controller`."""
 
     def connection(self) -> Connection:
         """Return the connection, which is open or opening; open a new one if it has ended."""

@@ -144,13 +144,14 @@ class BrokerNode:
         )
         # Two conditions, because a cluster may have ZooKeeper servers that its brokers do not use.
         self._zookeeper: ZooKeeperRegistration | None = None
-        """Registration for consumers on ZooKeeper; None if the cluster's brokers have none."""
+        """Registration for consumers on ZooKeeper; None if brokers do not register there."""
         if cluster.brokers_register_in_zookeeper and cluster.zookeepers:
             servers = tuple(server.name for server in cluster.zookeepers)
             self._zookeeper = ZooKeeperRegistration(host, self._identity.broker_id, servers)
         self._on_stopped: Callable[[], None] | None = None
         """Called at the end of a controlled shutdown; None before one begins."""
         self._shutdown_limit: Timer | None = None
+        """Timer of CONTROLLED_SHUTDOWN_TIMEOUT_US; None before a controlled shutdown."""
 
     def start(self) -> None:
         """Recover the disk, register with the controller, and pull metadata."""

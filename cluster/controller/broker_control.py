@@ -6,7 +6,7 @@ changes the image. BrokerControl itself changes only the sessions in BrokerLiven
 
 - Fenced broker: it is registered, but may lead no partition. It is removed from every ISR (the
   in-sync replicas of a partition) in which it is not the last member.
-- Active broker: neither fenced nor in a controlled shutdown (in which it stops in an orderly way).
+- Active broker: it is not fenced, and not in a controlled shutdown (an orderly stop).
 - Session: the time in which an unfenced broker must send its next heartbeat. It begins anew with
   each heartbeat.
 Source: Kafka `ClusterControlManager.registerBroker`,
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class BrokerControl:
-    """Registers brokers, fences silent ones, and moves their leaderships."""
+    """Registers brokers, fences brokers that are silent, and moves their leaderships."""
 
     def __init__(
         self, image: MetadataImage, liveness: BrokerLiveness, *, unclean_by_default: bool

@@ -48,7 +48,7 @@ class BrokerControlState(Enum):
 class _Session:
     """Session of one unfenced broker.
 
-    Units: `last_contact_us` is on the controller's clock; offsets are those of the metadata log.
+    Units: `last_contact_us` is on the controller's clock; the offsets are in the metadata log.
     `shutdown_offset` is the offset that all active brokers must have applied before this broker may
     stop; None outside a controlled shutdown.
     """
@@ -59,7 +59,7 @@ class _Session:
 
 
 class BrokerLiveness:
-    """Sessions of the unfenced brokers. Fenced brokers have none.
+    """Sessions of the unfenced brokers. A fenced broker has no session.
 
     Units: microseconds on the controller's clock.
     """
@@ -67,6 +67,7 @@ class BrokerLiveness:
     def __init__(self, session_timeout_us: int) -> None:
         self._session_timeout_us = session_timeout_us
         self._sessions: dict[BrokerId, _Session] = {}
+        """The session of each unfenced broker."""
 
     def touch(
         self, broker_id: BrokerId, now_us: int, metadata_offset: int = UNKNOWN_METADATA_OFFSET

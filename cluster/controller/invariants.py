@@ -70,7 +70,7 @@ def check_sessions(
     """Check the sessions of brokers against the metadata.
 
     tracked: brokers that have a session.
-    shutting_down: those of them whose session is in a controlled shutdown.
+    shutting_down: brokers whose session is in a controlled shutdown.
     is_timer_set: True if a timer will fire at the end of the first session, or earlier.
 
     - Exactly the unfenced brokers have sessions.

@@ -70,6 +70,7 @@ class MetadataImage:
         self.next_producer_id = 0
         """First producer id that is in no broker's block."""
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
+        """All brokers that were ever registered, each with its last registration."""
         self.topics: dict[str, list[PartitionRegistration]] = {}
         """The partitions of each topic by index."""
         self.topic_configs: dict[str, TopicConfig] = {}
@@ -199,6 +200,7 @@ class MetadataImage:
         self.deleted_topics[record.name] = None
 
     def _replay_config(self, record: ConfigRecord) -> None:
+        """Set or remove one setting of a topic."""
         settings = _settings(self.topic_config(record.resource_name))
         if record.value is None:  # the topic gives up its own value
             settings.pop(record.name, None)
@@ -255,7 +257,7 @@ _NO_CONFIG = TopicConfig()
 
 
 def topic_config_records(topic: str, config: TopicConfig) -> list[ConfigRecord]:
-    """Return the records of a topic's own settings: those of `config` that are not the default."""
+    """Return a record for each setting in `config` that is not the default."""
     return [
         ConfigRecord(resource_name=topic, name=name, value=config_text(value))
         for name, value in _settings(config).items()

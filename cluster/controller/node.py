@@ -101,6 +101,7 @@ class ControllerNode:
         self._carry_out(self._core.timer_fired(key, self._host.now_us()))
 
     def _carry_out(self, result: Result) -> None:
+        """Carry out the effects in a Result of the core; rows and timers come before replies."""
         host = self._host
         for event in result.trace:
             host.trace(event)

@@ -1,4 +1,4 @@
-"""Creation of topics: those of the cluster's spec, and those that clients ask for.
+"""Creation of the topics in the cluster's spec, and of topics that clients ask for.
 
 The topics of the spec (the experiment's description of the cluster) are created once all brokers of
 the spec are active, that is, may lead. Other topics are created on request. The ISR is the set of a
@@ -260,7 +260,7 @@ def _invalid_assignment(message: str) -> _Refusal:
 def _spread(
     image: MetadataImage, config: BrokerConfig, topic: CreatableTopic, *, start: int
 ) -> list[tuple[int, ...]]:
-    """Return replicas spread over the brokers, active ones first. Raises: _Refusal.
+    """Return replicas that are spread over the brokers, active brokers first. Raises: _Refusal.
 
     start: the index in the list of active brokers at which the replicas of partition 0 begin.
     """

@@ -51,6 +51,7 @@ class Backlog:
         self.is_resuming = False
         """True from `resume` until the whole backlog is handled."""
         self.timers: deque[KeptTimer] = deque()
+        """Timers that came due during the pause."""
         self.resets: list[CloseFrame] = []
         """A close frame for each connection that was reset; the connection's other frames that wait
         here are lost."""
@@ -162,6 +163,7 @@ class BaseHost(Host):
             self._report_failure(what, error)
 
     def _task_done(self, task: "asyncio.Task[None]") -> None:
+        """Forget a task that has ended, and report an exception that ended it."""
         self._tasks.pop(task, None)
         if task.cancelled():
             # Not even the end of an incarnation cancels its tasks, so this is a failure.
@@ -366,6 +368,7 @@ class BaseHost(Host):
             self._backlog.timers.append(timer)
 
     def _fire_kept_timers(self, backlog: Backlog) -> None:
+        """Fire the timers that came due during the pause: the second part of a resume."""
         if backlog is not self._backlog or not backlog.is_resuming:
             return  # paused again, or dead, since this was posted
         self.fires_timers = True
@@ -375,6 +378,7 @@ class BaseHost(Host):
         self._post(self._deliver_kept_frames, backlog)
 
     def _deliver_kept_frames(self, backlog: Backlog) -> None:
+        """Deliver the frames that came during the pause: the last part of a resume."""
         if backlog is not self._backlog or not backlog.is_resuming:
             return  # paused again, or dead, since this was posted
         self._takes_frames = True

@@ -1,8 +1,8 @@
 """The client's end of a connection: requests in flight, their timeouts and their outcomes.
 
 The connection is connecting, open or closed. It gives each sent request exactly one outcome: an
-answer, Disconnected or RequestTimedOut. It knows neither the transport of the frames (messages
-between nodes) nor other connections.
+answer, Disconnected or RequestTimedOut. It must not know other connections, or how frames (messages
+between nodes) are transported.
 
 - Endpoint: holds all connections of one node, and calls `opened`, `answered`, `noticed` and
   `ended`.
@@ -92,8 +92,10 @@ class ClientConnection(Connection):
         self._on_end = on_end
         self._state = ConnectionState.CONNECTING
         self._requests: dict[int, InFlightRequest] = {}
+        """Requests without an answer, by correlation id, in the order of sending."""
         self._close_callbacks: list[Callable[[], None]] = []
         self._on_notice: Callable[[AnyNotice], None] | None = None
+        """Takes the server's notices; None before `on_notice` is called."""
         self._setup_timer: Timer | None = self._host.after(
             setup_timeout_us, self._setup_timed_out, setup_timeout_us
         )

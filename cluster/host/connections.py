@@ -35,6 +35,7 @@ from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind
 
 UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
+"""The name, because `error_of` returns the names of errors."""
 
 _INCARNATION_SHIFT = 32
 """Number of the low bits of a connection id, which count the incarnation's connections.
@@ -64,7 +65,9 @@ class _ServerConnection:
         self.connection_id = opened_by.connection_id
         self.purpose = opened_by.purpose
         self.serving: RequestId | None = None
+        """The request that the handler has; None between two requests."""
         self.waiting: deque[RequestEnvelope] = deque()
+        """Requests that have arrived while another request was being served."""
 
 
 class Endpoint:
@@ -90,6 +93,7 @@ class Endpoint:
         self._next_correlation_id = 0
         self._next_request_id = 0
         self._handler: Callable[[IncomingRequest], None] | None = None
+        """Takes the requests; None as long as the node does not serve."""
         self._on_server_end: Callable[[AcceptedConnection], None] | None = None
         self._clients: dict[int, ClientConnection] = {}
         """Connections that this node opened, by connection id."""
@@ -296,7 +300,7 @@ class Endpoint:
         return None if server is None else server.purpose
 
     def peers(self) -> tuple[NodeName, ...]:
-        """Return every node with which this one has, or is opening, a connection."""
+        """Return every node with which this node has, or is opening, a connection."""
         names = [server.peer for server in self._servers.values()]
         names += [client.peer for client in self._clients.values()]
         return tuple(dict.fromkeys(names))
@@ -366,7 +370,7 @@ class Endpoint:
             # The connection belonged to an earlier incarnation, or was ended here.
             self._send_reset(frame.source, frame.connection_id, by_client=False)
         elif connection.serving is not None or connection.waiting:
-            # Between a reply and `_serve_next` no request is served, but older ones may wait.
+            # Between a reply and `_serve_next` no request is served, but earlier requests may wait.
             connection.waiting.append(frame.envelope)
         else:
             self._serve(connection, frame.envelope)

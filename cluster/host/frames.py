@@ -4,10 +4,10 @@ A node is a broker, a controller or a client of the cluster. An incarnation is o
 from a start to its end. A frame travels by reference within a process, and as MessagePack over TCP.
 An envelope is a Kafka request or response with its header.
 
-A connection is opened, carries requests and responses, and is closed by either side. Every frame
-names its source and destination node, so that one TCP link between two processes carries all
-connections between their nodes. The pair (client node, `connection_id`) names one connection in the
-whole run: a restarted client uses ids that none of its earlier incarnations used.
+A connection is opened, carries requests and responses, and is closed by its client or its server.
+Every frame names its source and destination node, so that one TCP link between two processes
+carries all connections between their nodes. The pair (client node, `connection_id`) names one
+connection in the whole run: a restarted client uses ids that none of its earlier incarnations used.
 """
 
 import msgspec

@@ -48,6 +48,7 @@ class Timer(Protocol):
 
 
 ResponseCallback = Callable[[AnyResponse | Disconnected | RequestTimedOut], None]
+"""Takes the outcome of a request: the answer, or the exception that says why there is no answer."""
 
 
 class WaitingRequest(NamedTuple):
@@ -229,7 +230,7 @@ class Host(ABC):
 
     @abstractmethod
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:
-        """Answer a request, so that the next one on its connection can be served.
+        """Answer a request, so that the next request on its connection can be served.
 
         Does nothing if the connection has ended meanwhile.
         """

@@ -18,6 +18,7 @@ class KeyedTimers:
         self._host = host
         self._on_fired = on_fired
         self._timers: dict[str, Timer] = {}
+        """The pending timers, by key."""
 
     def apply(self, effects: Sequence[SetTimer | CancelTimer]) -> None:
         """Set and cancel timers, in the order of `effects`."""

@@ -1,4 +1,4 @@
-"""The invariant that each request gets an answer: a node holds each request that has none yet.
+"""The invariant that each request gets an answer: a node holds each request until its answer.
 
 Without this check, the loss of a request shows only as a timeout of the client. The client repeats
 the request, so nothing else goes wrong.

@@ -51,6 +51,7 @@ class Lose:
 VerdictOfWaiting = Pass | Deliver | Hold
 """Verdict on a frame that was held: such a frame can no longer be lost."""
 Verdict = VerdictOfWaiting | Lose
+"""Verdict on a frame that has just come to the gate."""
 
 # A verdict has no identity, so one object of each kind serves all frames.
 PASS = Pass()
@@ -63,7 +64,7 @@ RngFor = Callable[[str], random.Random]
 
 
 class Judge:
-    """The rules about the frames that one node sends, or about those that it receives.
+    """The rules about the frames that one node sends, or about the frames that it receives.
 
     The first matching rule decides about a frame.
     Randomness: one draw for each frame that a Slow rule selects. Each Slow rule draws from a random
@@ -75,6 +76,7 @@ class Judge:
         self._is_sender = is_sender
         self._rng_for = rng_for
         self._rngs: dict[str, random.Random] = {}
+        """The random stream of each Slow rule, by the rule's id, made at its first draw."""
         self._rules: dict[NodeName, list[LinkRule]] = {}
         """Rules by peer, in the order of evaluation; peers without a rule are missing."""
         self._lost: dict[str, int] = {}
@@ -90,7 +92,7 @@ class Judge:
         return bool(self._rules)
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace the rules; skips those about other nodes or the other direction."""
+        """Replace the rules; rules about other nodes, or about the other direction, are skipped."""
         self._rules = {}
         for rule in rules:
             sources, destinations = rule.selector.sources, rule.selector.destinations

@@ -98,6 +98,7 @@ class LocalLives(NodeLives[LocalLife]):
         self._on_failure = on_failure
         self._on_moved = on_moved
         self._process: NodeProcess | None = None
+        """The process that hosts all nodes; None before `start_all`."""
 
     def names_up(self) -> tuple[NodeName, ...]:
         """Return the running nodes, including paused ones."""

@@ -83,8 +83,11 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             trace_messages=trace_messages,
         )
         self._address: ProcessAddress | None = None
+        """Address at which clients from outside reach the process; None before `start`."""
         self._admin: AdminNode | None = None
+        """The client for `ask_as_admin`; None before its first use."""
         self._watcher: asyncio.Task[None] | None = None
+        """The task that records the process's failures."""
         self._disk_trouble: str | None = None
 
     @property

@@ -39,6 +39,7 @@ class SampledSensor:
         self.count = 0
         """Total of all recorded values. It is their number if each value is 1."""
         self._samples: list[_Sample] = []
+        """The last windows, at most NUM_SAMPLES, the oldest first."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Record a value."""
@@ -112,9 +113,9 @@ class Meter:
     def _tick(self, now_ms: int) -> None:
         """Apply the ticks that are due.
 
-        The first due tick counts all events since the last tick; the others are idle and only let
-        the rates decay. As in Yammer's meter, the first tick of all sets the rates to the rate of
-        its own events.
+        The first due tick counts all events since the last tick. All further due ticks are idle:
+        they only let the rates decay. As in Yammer's meter, the first tick of all sets the rates to
+        the rate of its own events.
         """
         due = (now_ms - self._start_ms) // TICK_MS
         if due <= self._ticks:

@@ -12,6 +12,7 @@ from pathlib import Path
 from cluster.compiled import use_compiled
 
 TOKEN_FILE = Path.home() / ".ray" / "auth_token"
+"""File in which Ray keeps the token of its clusters."""
 
 
 def prepare_environment() -> None:

@@ -129,6 +129,7 @@ class Fleet:
         self._places: dict[str, Machine] = {}
         """Machine of each process, by the name of the process's plan."""
         self._agents: list[AgentHandle] = []
+        """Every agent whose start was tried; `disconnect` ends them."""
         self._starts: dict[str, int] = {}
         """Number of each process's last start attempt, from 0, by the name of its plan."""
         self._watchers: list[asyncio.Task[None]] = []
@@ -288,7 +289,8 @@ class Fleet:
         """Return the agent of a process's machine; None if the machine does not answer."""
         ray_node_id = self._places[process_name].ray_node_id
         state = self.machines[ray_node_id]
-        # Ray's list and the beats are independent: either may show first that a machine is gone.
+        # Ray's list and the beats are independent. A machine that is gone may be missing in the
+        # list before it counts as silent, or the other way round.
         is_alive = any(machine.ray_node_id == ray_node_id for machine in actors.machines())
         return state.agent if is_alive and not state.line.is_silent else None
 
@@ -604,7 +606,7 @@ class Fleet:
         process.is_expected_to_end = True
         try:
             await process.handle.stop(STOP_TIMEOUT_S)
-        except Exception as error:  # any error: the other processes must be ended all the same
+        except Exception as error:  # any error, because the other processes must still be ended
             self._on_failure(f"{process.process_id} did not stop in an orderly way: {error!r}")
 
     async def _wait_gone(self, state: MachineState, processes: list[FleetProcess]) -> None:

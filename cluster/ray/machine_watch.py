@@ -49,6 +49,7 @@ class MachineWatch:
         self._heard_s: dict[str, float] = {}
         """Time of the last answer of each machine; a machine that never answered is missing."""
         self._states: dict[str, Contact] = {}
+        """The state of each machine; a machine without an answer so far is missing."""
 
     def state_of(self, machine: str) -> Contact:
         """Return the state of a machine; a machine without an answer so far counts as HEARD."""

@@ -100,6 +100,7 @@ class RayWorkers:
         self._connected_here = False
         """True if this object has connected the process to Ray, and must disconnect it."""
         self._workers: list[_StartedWorker] = []
+        """All workers, also those that are still starting."""
         self._deaths_in_a_row = 0
 
     def __enter__(self) -> "RayWorkers":

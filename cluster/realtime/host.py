@@ -82,6 +82,7 @@ class _HostTimer:
     ) -> None:
         self._host = host
         self._fn: Callable[..., None] | None = fn
+        """The function to call; None once it was called or cancelled."""
         self._args = args
         # Invariant: the handle is None once the timer has fired or was cancelled. Otherwise timer
         # and handle would refer to each other, and only the garbage collector could free them.
@@ -101,6 +102,7 @@ class _HostTimer:
             self._host.run_callback(fn, *self._args)
 
     def _due(self) -> None:
+        """Make the call at its time; while the host is paused, let the host keep the timer."""
         self._handle = None
         if self._host.fires_timers:
             self.fire()

@@ -19,6 +19,7 @@ from protocol.ids import NodeName
 FILE_NAME = "listeners.json"
 """Name of the file in the run's directory."""
 _OWNER_ONLY = 0o600
+"""File mode: the owner may read and write, other users have no access."""
 
 
 class Listeners(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,10 +81,13 @@ class NodeProcess:
         """The tool's own failures in this process, oldest first."""
         self._loop = asyncio.get_running_loop()
         self._hosts: dict[NodeName, RealHost] = {}
+        """Hosts of the nodes that live in this process, also of a node that is starting."""
         self._nodes: dict[NodeName, HostedNode] = {}
+        """The nodes that have started."""
         self._shutting_down: dict[NodeName, asyncio.Future[bool]] = {}
         """A future for each node that was asked to stop: True if it stopped in an orderly way."""
         self._directory: dict[NodeName, ProcessAddress] = {}
+        """The address of the process of each running node of the run."""
         self._homes: dict[NodeName, str] = {}
         """The present or last process of each node that was ever in the directory."""
         self._guests: dict[NodeName, ProcessAddress] = {}

@@ -67,10 +67,13 @@ class RealtimeRuntime(Runtime):
         self._driver_rows = 0  # number of rows so far, which is the next row's `seq`
         self._driver_trace = FrameTraceWriter(frames_path(self._run_dir / "trace", DRIVER, 0))
         self._failures: list[str] = []
+        """Texts of the tool's own failures, the oldest first."""
         self._lost: dict[str, str] = {}
         """Machines whose files could not be fetched, with the reasons."""
         self._is_stopped = False
         self._runner: asyncio.Runner | None = None
+        """Owns the event loop from the first `run` until the cluster has stopped; None
+        otherwise."""
         self._main: asyncio.Task[Any] | None = None
         """The task of `run`; None while there is none."""
         self._is_broken = False

@@ -70,7 +70,9 @@ class NodeService:
         self._settings = settings
         self._bind_address = bind_address
         self._process: NodeProcess | None = None
+        """The process's nodes; None before `listen`."""
         self._admin: AdminNode | None = None
+        """The client for `ask_as_admin`; None before its first use."""
         self._control_version = -1
         """Version of the newest ControlState that was applied; -1: none so far."""
         self._last_pause_orders: dict[NodeName, int] = {}
@@ -172,10 +174,10 @@ class NodeService:
         names: tuple[ConnectionName, ...],
         silent_clients: tuple[NodeName, ...],
     ) -> int:
-        """Close the server ends of the connections `names`, and those of silent clients.
+        """Close the server ends of the connections `names`, and of all silent clients.
 
-        Returns: the number of the silent clients' connections. The processes of the other clients
-        have counted theirs.
+        Returns: the number of the silent clients' connections. All other connections were counted
+        when their client ends were closed.
         """
         return self._alive().reset_server_ends(reset, set(names), silent_clients)
 

@@ -7,10 +7,10 @@ nodes.
    a frame to the other process, and sends only on the link that it dialed. So both may dial at the
    same time without a conflict, and frames from one node to another stay in order. The links carry
    all connections between the nodes of the two processes.
-2. If either link of the pair ends, the other is closed, and the peer process counts as lost.
+2. If one link of the pair ends, the second link is closed, and the peer process counts as lost.
 3. A link begins with a Hello, which contains the run's secret token. The listening process refuses
    a caller that has a wrong token, wants to reach another process, sends invalid bytes, or sends a
-   frame that is too long. It reports the refusal and serves the other callers.
+   frame that is too long. It reports the refusal, and continues to serve all other processes.
 4. Received frames are delivered in the next turn of the loop. So after a pause (SIGSTOP) the timers
    that are due fire before the frames that waited in the socket arrive.
 
@@ -95,7 +95,7 @@ class TransportEvents:
 
 @dataclass(slots=True, kw_only=True)
 class _Peer:
-    """The pair of links with one process; either may be missing.
+    """The pair of links with one process. Each of the two may be missing.
 
     `nodes` is an ordered set: the nodes in the process's Hello, and those to which frames were
     sent. They are kept here, because the directory may no longer have them when the end of the
@@ -371,8 +371,10 @@ class _IncomingLink(asyncio.Protocol):
         self._decoder = msgspec.msgpack.Decoder(Frame)
         self._buffer = bytearray()
         self._inbox: list[Frame] = []
+        """Frames that are delivered in the next turn of the loop."""
         self._transport: asyncio.Transport | None = None
         self._process_id: str | None = None
+        """The process at the other end; None before its Hello."""
         self._ended = False
         self._hello_timer: asyncio.TimerHandle | None = None
 

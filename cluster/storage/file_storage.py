@@ -6,7 +6,7 @@
   file of its own (`flush_marks`).
 - Recovery (`LogRecovery`): the report of what was cut off a log, and why.
 - Incarnation: one life of the broker's process; each restart begins a new one.
-- Cleaning: log compaction. It replaces the oldest batches by fewer or shorter ones.
+- Cleaning: log compaction. It replaces the oldest batches by fewer or shorter batches.
 
 `append` writes to the page cache (the operating system's memory) before it returns. So `kill -9`
 leaves at most a torn last frame, which is cut off when the file is opened. To sync a file means to
@@ -32,7 +32,9 @@ from protocol.ids import TopicPartition
 from protocol.records.batch import RecordBatch
 
 _LOG_SUFFIX = ".log"
+"""Suffix of a partition's log file."""
 _MARK_SUFFIX = ".flushed"
+"""Suffix of the file with the log's flush mark."""
 _CLEANED_SUFFIX = ".cleaned"
 """Suffix of a file that a cleaning is writing. If a crash left one, it is overwritten."""
 _CUTS = "cut-by-power-loss"
@@ -130,8 +132,8 @@ class FileLogStorage(LogStorage):
            position that it had in the old file. No flushed batch is lost: a cleaning makes batches
            only shorter, so the batches that were below this position still are below it.
         3. The flush mark moves to the end of the new file.
-        Raises: SimulationError if there are fewer than `length` batches; OSError, either before any
-        change or after the new file has taken the name.
+        Raises: SimulationError if there are fewer than `length` batches; OSError, before any change
+        or after the new file has taken the name.
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
@@ -219,6 +221,7 @@ class FileStorage(Storage):
         self.directory = directory
         self._files = files or Files()
         self._logs: dict[TopicPartition, FileLogStorage] = {}
+        """The open log of each partition."""
         # Open every log now, so that damage is cut off and reported before the broker starts.
         for path in _log_paths(directory):
             self.log(_partition_of(path))

@@ -20,7 +20,8 @@ _BODY = struct.Struct(">QQ")
 _CRC_BYTES = 4
 _SLOT_BYTES = _BODY.size + _CRC_BYTES
 _SLOT_DISTANCE = 512
-"""Bytes between the two slots: each is in a sector of its own, so no write can damage both."""
+"""Distance of the two slots in bytes. So each slot is in a disk sector of its own, and a write that
+is cut off damages only one slot."""
 _SLOTS = (0, 1)
 _NO_MARK = (0, 0, 1)
 """Sequence number, position and slot of a log without a mark.
@@ -39,6 +40,7 @@ class FlushMark:
         self._path = path
         self._files = files
         self._file: int | None = None
+        """Descriptor of the mark's file; None until the file is opened."""
         self._sequence, self.position, slot = _read_newest_mark(path)
         """`position`: size of the part of the log that survives a power loss."""
         self._free_slot = 1 - slot

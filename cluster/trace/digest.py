@@ -34,8 +34,10 @@ class TraceDigest:
         self._step_us = FIRST_STEP_US
         self._next_us = FIRST_STEP_US
         self._marks: list[str] = []
+        """The marks of the trail so far, one for each step."""
         self._hash = blake2b(digest_size=16)
         self._chunk: list[TraceRow] = []
+        """Rows that are not hashed yet."""
         self._rows_hashed = 0
 
     @property
@@ -102,6 +104,7 @@ class EventsOnly:
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:
         self._observer = observer
         self._rows: dict[tuple[str, int], int] = {}
+        """Number of rows passed on so far, by node and incarnation."""
 
     def __call__(self, row: TraceRow) -> None:
         """Take the next row of the trace."""

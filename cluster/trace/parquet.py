@@ -48,6 +48,7 @@ class ParquetTraceWriter:
         self._unfinished = path.with_name(f".{path.name}.unfinished")
         self._rows_per_chunk = rows_per_chunk
         self._rows: list[TraceRow] = []
+        """Rows that are not written yet."""
         self._sink = sink
         self._writer = pq.ParquetWriter(
             self._unfinished if sink is None else sink,

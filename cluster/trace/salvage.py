@@ -1,7 +1,7 @@
 """Recovery of the trace of a run whose driver was killed, from the files of its node processes.
 
-The driver writes the Parquet file at the end, so such a run has none. The frames of its nodes are
-complete up to the moment when the nodes died.
+The driver writes the Parquet file at the end of a run, so a run whose driver was killed has no such
+file. The frames of its nodes are complete up to the moment when the nodes died.
 """
 
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ class _TolerantReader(FrameReader):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.damage: str | None = None
+        """The message of the first error; None if the whole file could be read."""
 
     def __iter__(self) -> Iterator[TraceRow]:
         """Yield the rows in front of the first error."""

@@ -25,6 +25,7 @@ class _FollowedFile:
 
     def __init__(self, path: Path) -> None:
         self.rows: deque[TraceRow] = deque()
+        """Rows that were read and not taken yet, in the file's order."""
         self._path = path
         self._decoder = FrameDecoder(path)
         self._read_bytes = 0

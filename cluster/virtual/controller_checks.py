@@ -156,7 +156,8 @@ class ControllerChecks:
                 f"{broker_name(broker_id)} may not stop, although it was fenced or led nothing",
             )
         else:
-            # The controlled shutdown begins: the answer made the broker wait for the others.
+            # The controlled shutdown begins: the answer makes the broker wait until all active
+            # brokers have read the metadata up to here.
             self._shutdowns[life] = image.end_offset - 1
 
     def _find_ignorant_broker(

@@ -228,6 +228,7 @@ class VirtualHost(BaseHost):
             self._network.arrive(frame)
 
     def _free_resources(self) -> None:
+        """Leave the network, and cancel every step that a task of this host would still take."""
         self._network.detach(self)
         # Cancel the steps that this host's tasks are about to take.
         self._loop.discard(self._context)

@@ -1,8 +1,9 @@
 """Nodes in virtual time, over all their incarnations: start, kill, stop, pause and restart.
 
 The module has the state that outlives an incarnation (disk, clock, number of incarnations) and the
-current link rules. It must not know what a fault is. Its states are those of processes: which nodes
-the cluster counts as alive is in the controller's metadata.
+current link rules. It must not know what a fault is. Its states are states of processes. Which
+nodes the cluster itself counts as alive is another question, which the controller's metadata
+answers.
 
 - Incarnation: one live period of a node, counted from 0; each has a host of its own.
 - Act: a start, kill, stop, pause, resume or restart. `_begin(node, act)` of the base class checks
@@ -306,7 +307,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         self._before_exit(life)
         host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
         self._end_life(life, host)
-        host.crash()  # for the kernel every exit is the same
+        host.crash()  # a kernel closes the connections of every process that ends
 
     def _before_exit(self, life: VirtualLife) -> None:
         """Inspect a node at the end of its orderly stop; VirtualRuntime overrides this."""

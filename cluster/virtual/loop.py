@@ -109,11 +109,15 @@ class VirtualLoop(_LoopInterface):
         self._max_events_per_instant = max_events_per_instant
         self._stopping = False
         self._awaited: asyncio.Future[Any] | None = None
+        """The future for which `run_until_complete` runs; None otherwise."""
         self._interrupted = False
+        """True from `interrupt` until `run_*` raises KeyboardInterrupt."""
         self._running = False
         self._closed = False
         self.events_run = 0
-        """Number of callbacks run so far, cancelled ones included."""
+        """Number of callbacks so far. A callback that was cancelled after it became ready counts,
+        too.
+        """
         self._check: Callable[[], object] | None = None
         self._check_every = 0
         self._next_check_at = NEVER
@@ -350,6 +354,7 @@ class VirtualLoop(_LoopInterface):
             self._stopping = True
 
     def _run(self, *, until_us: int | None) -> None:
+        """Run callbacks as this thread's running loop; None means without a time limit."""
         if self._closed:
             raise RuntimeError("the loop is closed")
         if events._get_running_loop() is not None:
@@ -442,6 +447,7 @@ class VirtualLoop(_LoopInterface):
         self._compact_above = max(COMPACT_ABOVE, 2 * len(self._heap))
 
     def _instant_never_ends(self) -> InstantNeverEnds:
+        """Return the exception, which names the callback that would run next."""
         callback, args = self._ready[0]
         function = callback if args is not None else callback._callback
         name = getattr(function, "__qualname__", type(function).__name__)

@@ -58,6 +58,7 @@ class MetricsChecks:
 
     def __init__(self) -> None:
         self._lives: dict[str, _Life] = {}
+        """The present or last incarnation of each node."""
 
     def observe(self, row: TraceRow) -> None:
         """Take the next row of METRICS_CHECK_KINDS. Raises: InvariantViolation."""

@@ -230,7 +230,7 @@ class ReplicaChecks:
         if stored is None or stored.leader_epoch != partition.leader_epoch:
             return
         maximal = partition.maximal_isr
-        # Nearly always the two are equal. The first test then spares the sets.
+        # Nearly always the two ISRs are equal. Then the second test, which is slow, is not made.
         if stored.isr != maximal and not set(stored.isr) <= set(maximal):
             raise InvariantViolation(
                 "each member of the stored ISR counts for its leader",

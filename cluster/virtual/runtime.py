@@ -94,6 +94,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         )
         super().__init__(spec, loop, build=build, new_host=self._build_host, trace=self.trace)
         self._failures: list[str] = []
+        """Texts of the tool's own failures, the oldest first."""
         self._checks_invariants = invariants_every is not None
         """True until the first violation: further checks would only repeat it."""
         self._checks_answers = invariants_every is not None
@@ -170,7 +171,7 @@ class VirtualRuntime(VirtualLives, Runtime):
 
     async def stop(self) -> None:
         """Let each node check itself, then end all nodes. May be called twice."""
-        # A violation is only recorded, because the nodes must be ended all the same.
+        # A violation is recorded and not raised, because the nodes must still be ended.
         try:
             self._check_invariants_once(thoroughly=True)
         except InvariantViolation as violation:
@@ -188,8 +189,9 @@ class VirtualRuntime(VirtualLives, Runtime):
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
         """Call `callback` at `time_us`, before any event that is scheduled later for that time.
 
-        Observers use this. The run stays the same only if the callback changes none of its state. A
-        KeyboardInterrupt from the callback ends the run, as a Ctrl-C does.
+        Observers use this. The callback must not change any state of the run, because another run
+        of the same seed may have no such callback. A KeyboardInterrupt from the callback ends the
+        run, as a Ctrl-C does.
         """
         self._loop.call_at_us(time_us, callback)
 

@@ -43,6 +43,7 @@ class SentBatches:
                     self._check(topic.name, data.index, batch)
 
     def _check(self, topic: str, partition: int, batch: RecordBatch) -> None:
+        """Compare one batch with the kept batches of its producer, and keep it if it is new."""
         first = batch.base_sequence
         sent = _Sent(first, first + batch.last_offset_delta, batch.crc)
         key = (batch.producer_id, batch.producer_epoch, topic, partition)

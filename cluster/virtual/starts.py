@@ -4,10 +4,10 @@ This module owns the time spans and the draws; `runtime` starts the nodes. The p
 the time since its last tick; it follows from the start of the timer's node. In reality, nodes start
 at different moments, and faults come at any phase. So the start of a broker is drawn evenly from a
 span as long as the period of its heartbeats: at any later time the phase of its heartbeats is
-uniform. For the timers of members, `draw_wait_us` does the same.
+uniform. `draw_wait_us` has the same purpose for the timers of members.
 
-Each node draws from a random stream of its own. So neither these draws nor an additional node in
-the cluster shift any other draw.
+Each node draws from a random stream of its own. So these draws do not shift any other draw of the
+run. Nor does an additional node in the cluster.
 """
 
 from collections.abc import Iterator

@@ -52,6 +52,7 @@ class ClientLinks:
         self._rng_for = rng_for
         self._rules: tuple[LinkRule, ...] = ()
         self._gates: dict[NodeName, LinkGate] = {}
+        """The gates of the clients that need one."""
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all rules, for present and later clients."""

@@ -76,6 +76,7 @@ Writer = Callable[[bytearray, Any], None]
 
 _FORMATS = {8: struct.Struct(">b"), 16: struct.Struct(">h"), 32: struct.Struct(">i")}
 _FORMATS[64] = struct.Struct(">q")
+"""The format of an integer, by its number of bits: signed and big-endian."""
 
 
 def _int_reader(bits: int) -> Reader:

@@ -66,6 +66,7 @@ class WireConnection(asyncio.Protocol):
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        """asyncio's transport; None before `connection_made`."""
         self._unread = bytearray()
         """Bytes that have arrived, after those of the served request."""
         self._is_scheduled = False

@@ -40,7 +40,8 @@ from protocol.records.kafka_format import InvalidBatch, decode_batches
 from protocol.wire.listener_versions import OFFERED, OLDEST_ANSWERED_PRODUCE
 
 SIZE_BYTES = 4
-"""Length of the number before each request and answer, which is the size of the rest."""
+"""Each request and each answer begins with its size as a number of this many bytes. The number
+itself does not count as a part of the size."""
 LISTENER_NAME = "PLAINTEXT"
 """Name of the listener, as in Kafka's default of `listeners`."""
 METADATA_SAYS_AUTO_CREATION_SINCE = 4
@@ -175,7 +176,7 @@ class Exchange:
 def read_exchange(payload: bytes) -> Exchange:
     """Return the exchange for the bytes of a request.
 
-    Raises: UnsupportedRequest, MalformedRequest; in both cases Kafka closes the connection.
+    Raises: UnsupportedRequest, MalformedRequest. Kafka closes the connection after such a request.
     """
     cursor = Cursor(payload)
     header = read_header(cursor)

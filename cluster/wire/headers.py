@@ -1,7 +1,7 @@
 """Request headers, which can be read for any API and version.
 
 A correlation id is the client's number of a request; the answer repeats it. The header must be
-readable even if the rest of the request is not. For example, the answer to an ApiVersions request
+readable even if the body of the request is not. For example, the answer to an ApiVersions request
 of an unknown version needs the request's correlation id (KIP-511). The header of an answer is the
 correlation id alone. `foreign_protocol` recognises bytes of other protocols.
 Source: Kafka `RequestHeader.json`, `ResponseHeader.json`.

@@ -11,10 +11,10 @@ from protocol.config import BrokerConfig
 
 
 class ConnectionLimits:
-    """Counts connections, holds those above max.connections, and finds idle ones.
+    """Counts connections, holds connections above max.connections, and finds idle connections.
 
-    A held connection is accepted, but not served until another one ends.
-    DEVIATION: at max.connections, Kafka accepts no further connection; new ones wait in the
+    A held connection is accepted, but not served until another connection ends.
+    DEVIATION: at max.connections, Kafka accepts no further connection; new connections wait in the
     system's backlog. Here they are accepted but not served. A client sees no difference.
     """
 

@@ -170,6 +170,7 @@ class WireListener:
         self.refusals: dict[str, int] = {}
         """Number of connections that were closed, by reason."""
         self._host: ListeningHost | None = None
+        """The Host of the broker's incarnation; None before `attach`."""
         self._cluster_id = binding.cluster_id
         self._sock = sock
         self._loop = loop
@@ -180,11 +181,13 @@ class WireListener:
         self._links: ClientLinks | None = None
         """Link rules at the clients' ends; None before `attach`."""
         self._rules: tuple[LinkRule, ...] = ()
+        """The link rules in force, kept for `attach`."""
         self._connections: dict[WireConnection, None] = {}
         """All accepted connections, also those without a request so far: an ordered set."""
         self._named: dict[ConnectionName, WireConnection] = {}
         """Connections that are open at the broker, by client and number."""
         self._server: asyncio.Server | None = None
+        """The listening server; None before the loop has made it."""
         self._is_stopped = False
 
     # -- start and stop --------------------------------------------------------------------------
@@ -239,7 +242,7 @@ class WireListener:
     def reset(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
         """Reset the clients' ends of connections; return their names.
 
-        The broker's Host closes the other ends.
+        The broker's Host closes the broker's ends.
         """
         host = self._host
         if host is None or (reset.purposes and KAFKA_CLIENT not in reset.purposes):

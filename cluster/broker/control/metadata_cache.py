@@ -160,6 +160,7 @@ class MetadataCache:
         )
 
     def _topic(self, name: str) -> MetadataResponseTopic:
+        """Return one topic for the answer to Metadata, or the error if it does not exist."""
         partitions = self.image.topics.get(name)
         if partitions is None:
             is_legal = topic_name_problem(name) is None
@@ -180,6 +181,7 @@ class MetadataCache:
         )
 
     def _partition(self, index: int, partition: PartitionRegistration) -> MetadataResponsePartition:
+        """Return one partition for the answer to Metadata; a fenced leader counts as no leader."""
         has_leader = self._is_alive(partition.leader)
         return MetadataResponsePartition(
             error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,

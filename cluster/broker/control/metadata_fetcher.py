@@ -117,6 +117,10 @@ class MetadataFetcher:
         await self._publish_changes()
 
     async def _fetch(self) -> tuple[RecordBatch, ...]:
+        """Send one Fetch from the end of the cache's image on; return the new batches, if any.
+
+        Raises: Disconnected, also for an answer with an error; RequestTimedOut.
+        """
         position = FetchPartition(
             partition=METADATA_PARTITION.partition,
             fetch_offset=self._cache.image.end_offset,
@@ -143,7 +147,7 @@ class MetadataFetcher:
         """Apply fetched records to the cache, and note the partitions that they change."""
         for batch in batches:
             # The first batch may begin before the fetch offset. Then `skip` is the number of its
-            # records that are known already. For the other batches `skip` is 0.
+            # records that the image has already. For all later batches `skip` is 0.
             skip = self._cache.image.end_offset - batch.base_offset
             records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
             for partition in self._cache.apply(records):

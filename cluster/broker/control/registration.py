@@ -93,6 +93,8 @@ class BrokerHeartbeats:
         self._metadata_offset = metadata_offset
         self._on_caught_up = on_caught_up
         self._on_shut_down: Callable[[], None] = lambda: None
+        """Called when the controller lets the broker shut down; set by
+        `begin_controlled_shutdown`."""
         self._next_at_once = False
         """True from the beginning of a controlled shutdown until its first heartbeat, which is sent
         without a pause."""
@@ -100,7 +102,7 @@ class BrokerHeartbeats:
         """Resolved at the end of the current pause; None or resolved between two pauses."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
         # A request without an answer and the wait after it must not last longer than a session
-        # (KAFKA-14392). So each of the two may take half of the session timeout.
+        # (KAFKA-14392). So the request and the wait may each take half of the session timeout.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
         self._backoff_max_us = config.broker_session_timeout_ms * 1_000 // 2
 

@@ -65,6 +65,7 @@ class TopicForwarding:
         self._in_creation: dict[str, None] = {}
         """Topics whose creation this broker has requested, until the answer: an ordered set."""
         self._waiting: set[RequestId] = set()
+        """Requests of clients that the controller has not answered yet."""
 
     def waiting(self) -> frozenset[RequestId]:
         """Return the clients' requests that the controller has not answered yet."""
@@ -131,6 +132,7 @@ class TopicForwarding:
         self._finish(forwarded, outcome)
 
     def _give_up(self, forwarded: _Forwarded) -> None:
+        """Finish a request after its deadline with REQUEST_TIMED_OUT for each topic."""
         error = ErrorCode.REQUEST_TIMED_OUT
         if isinstance(forwarded.request, CreateTopicsRequest):
             self._finish(forwarded, refused_creation(forwarded.request, error))

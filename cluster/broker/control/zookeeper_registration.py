@@ -33,6 +33,7 @@ class ZooKeeperRegistration:
         self._path, self._data = broker_znode(broker_id)
         self._servers = servers
         self._zk: ZkClient | None = None
+        """The client with the session; None before `start`."""
         self._is_closed = False
 
     def start(self) -> None:

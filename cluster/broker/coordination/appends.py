@@ -119,6 +119,7 @@ class CoordinatorAppends:
         *,
         error: ErrorCode | None,
     ) -> None:
+        """Trace an append to `__consumer_offsets`; `info` and `detail` are None if it failed."""
         if self._topic != CONSUMER_OFFSETS:
             return
         self._host.trace(

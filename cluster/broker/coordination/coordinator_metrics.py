@@ -36,6 +36,7 @@ _SENSORS = (
     "offset-deletion",
     "group-completed-rebalance",
 )
+"""Kafka's names of the sensors that count events."""
 
 
 class CoordinatorMetrics:

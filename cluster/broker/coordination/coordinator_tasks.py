@@ -3,9 +3,9 @@
 An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
 its groups. A load reads the log of an offsets partition that this broker has begun to lead. An
 unload forgets the groups of a partition that this broker no longer leads. A load reads the log in
-bounded turns. Between two turns the host handles other events; Kafka achieves the same with a
-separate thread. In virtual time (the run's simulated clock) a load takes the time that
-ClusterSpec.costs models; in real time no modelled time is added.
+bounded turns. Between two turns the host handles other events. In Kafka a load does not hold up
+other work either, because a separate thread does it. In virtual time (the run's simulated clock) a
+load takes the time that ClusterSpec.costs models; in real time no modelled time is added.
 
 The coordinator returns a Result, which says what the broker has to do; `carry_out` carries it out.
 Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
@@ -85,6 +85,7 @@ class CoordinatorTasks:
         self._late_notices_us = cluster.late_notices_us
         self._check_interval_us = cluster.broker_config.offsets_retention_check_interval_ms * 1_000
         self._queue: deque[_Load | _Unload | _Completion | _Expiry] = deque()
+        """Tasks that wait, in the order of their scheduling."""
         self._wakeup: Future[None] | None = None
         """Resolved by the next task; None while `run` does not wait for one."""
 
@@ -237,6 +238,7 @@ class CoordinatorTasks:
         self._trace(kind, name, load.leader_epoch, offset=position, cause_text=error, detail=detail)
 
     def _unload(self, unload: _Unload) -> None:
+        """Unload a partition, unless the coordinator ignores an outdated or repeated task."""
         name = unload.name
         groups = self._group_count(name.partition)  # before the unload, which removes them
         result = self._coordination.coordinator.unload(

@@ -215,6 +215,7 @@ class GroupCoordination:
             host.reply(reply.request_id, response)
 
     def _log_moved(self, partition: Partition) -> None:
+        """Pass the position of an offsets partition's log to the coordinator, as an input."""
         log = partition.log
         position = None
         if partition.is_leader:

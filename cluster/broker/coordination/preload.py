@@ -30,6 +30,7 @@ from protocol.records.offsets import (
 )
 
 TOPIC = "preloaded"
+"""The topic for whose partitions the preloaded groups commit."""
 PARTITIONS_PER_GROUP = 50
 """Number of partitions for which each group commits. Each pair of group and partition has one key.
 If there are more records than keys, later records overwrite earlier ones, as in an old log."""

@@ -103,7 +103,8 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                 )
                 for name, indexes in unknown.items()
             }
-            # A topic with both kinds of partitions gets one entry, the nonexistent ones first.
+            # A topic with existing and nonexistent partitions gets one entry, which begins with the
+            # nonexistent partitions.
             for committed in response.topics:
                 commits[committed.name] = commits.get(committed.name, ()) + committed.partitions
             return OffsetCommitResponse(

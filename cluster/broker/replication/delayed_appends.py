@@ -36,6 +36,7 @@ class DelayedAppends:
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, deque[DelayedAppend]] = {}
+        """The waiting appends of each partition, the lowest offset first."""
 
     def park(
         self, partition: Partition, required_offset: int, on_completed: Callable[[ErrorCode], None]
@@ -68,7 +69,7 @@ class DelayedAppends:
             # acknowledged. With any other code it cannot be acknowledged on this broker.
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
-                return  # the appends after this one are undecided, too
+                return  # all later appends have higher offsets, so they are undecided, too
             # Done before the callback, so that the append cannot expire any more.
             waiting.popleft()
             delayed.is_done = True

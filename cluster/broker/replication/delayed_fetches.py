@@ -39,6 +39,7 @@ class DelayedFetches:
     def __init__(self, host: Host, reader: FetchReader) -> None:
         self._host = host
         self._reader = reader
+        # The parked Fetches of followers, and those of consumers.
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
@@ -125,6 +126,7 @@ class DelayedFetches:
 
 
 def _keys(request: FetchRequest) -> list[PartitionKey]:
+    """Return the partitions that a Fetch names."""
     return [
         (topic.topic, position.partition)
         for topic in request.topics

@@ -121,7 +121,7 @@ class FetchReader:
                     position,
                     replica_id=request.replica_id,
                     replica_epoch=request.replica_epoch,
-                    # The limit, less what the partitions before this one have used.
+                    # The request's limit, less the bytes that earlier partitions have used.
                     max_bytes=request.max_bytes - size_in_bytes,
                     now_us=now_us,
                     # The first batch is returned even if it exceeds the limits (KIP-74).

@@ -149,7 +149,7 @@ class IsrChanges:
                 self._refused[name] = proposal
             if result.retry:
                 must_wait = True
-                # setdefault: a newer proposal of the partition takes precedence over this one.
+                # `setdefault` keeps a newer proposal of the partition, if there is one.
                 self._pending.setdefault(name, (partition, proposal))
             self._on_result(partition, proposal, result)
         if must_wait:

@@ -64,7 +64,9 @@ class LogFlusher:
         self._topic_config = topic_config
         self._started_at_us = 0
         self._last_flushes: dict[TopicPartition, _LastFlush] = {}
+        """The last flush of each log, for the scheduler."""
         self._dirty: dict[TopicPartition, _Dirty] = {}
+        """The logs with unflushed batches at the last check, for the write-back by the kernel."""
 
     def start(self) -> None:
         """Begin the periodic checks."""

@@ -3,8 +3,8 @@
 An append with acks=all is acknowledged when every in-sync replica has it. A duplicate is a batch
 that a producer has sent again and that the log has already.
 Source: Kafka `ReplicaManager.appendRecords`, `DelayedProduce`.
-DEVIATION: acks=0 is answered, too, because a connection serves its next request only after the
-answer to this one.
+DEVIATION: a request with acks=0 is answered, too, because a connection serves its next request only
+after an answer.
 """
 
 from functools import partial
@@ -47,6 +47,7 @@ class _DelayedProduce:
         self.answers: dict[TopicPartition, PartitionProduceResponse] = {}
         self.waiting: dict[TopicPartition, DelayedAppend] = {}
         self.timer: Timer | None = None
+        """Timer of the request's timeout; None if the request does not wait."""
 
 
 class ProduceApi:
@@ -56,6 +57,7 @@ class ProduceApi:
         self._host = host
         self._replicas = replicas
         self._waiting: set[RequestId] = set()
+        """The requests that wait for acknowledgements."""
 
     def waiting(self) -> frozenset[RequestId]:
         """Return the requests that wait for the acknowledgement of an append."""
@@ -87,6 +89,7 @@ class ProduceApi:
     def _append(
         self, produce: _DelayedProduce, name: TopicPartition, batch: RecordBatch, acks: int
     ) -> None:
+        """Append one batch, or note the error if the acks are illegal or there is no replica."""
         partition = self._replicas.partition(name)
         if acks not in VALID_ACKS:
             error = ErrorCode.INVALID_REQUIRED_ACKS
@@ -100,6 +103,7 @@ class ProduceApi:
     def _append_to(
         self, partition: Partition, produce: _DelayedProduce, batch: RecordBatch, acks: int
     ) -> None:
+        """Append a batch to a replica; note the answer and, with acks=all, wait for its outcome."""
         name = partition.topic_partition
         info = self._replicas.append_batch(partition, batch, required_acks=acks)
         error, known_outcome = info.error, None
@@ -132,6 +136,7 @@ class ProduceApi:
     def _acknowledged(
         self, produce: _DelayedProduce, name: TopicPartition, error: ErrorCode
     ) -> None:
+        """Take the outcome of one append; after the last one, answer the request."""
         del produce.waiting[name]
         if error is not ErrorCode.NONE:
             produce.answers[name] = PartitionProduceResponse(index=name.partition, error_code=error)

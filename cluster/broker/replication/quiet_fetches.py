@@ -81,8 +81,8 @@ class QuietTopic:
     ) -> None:
         """Make a partition quiet, and keep `answer`, which has no new records, for later Fetches.
 
-        From now on the follower's Fetches of the partition are counted by `count`, together with
-        those of all other quiet partitions.
+        From now on `count` counts the follower's Fetches of the partition, with one time for all
+        quiet partitions.
         """
         follower = partition.follower_counted_with(replica_id, self._shared)
         if follower is not None:  # only a follower's Fetches are counted
@@ -100,7 +100,7 @@ class QuietTopic:
     def stir(self, index: int) -> None:
         """End the quiet of the partition at `index`: the next Fetch reads it."""
         follower = self._counted[index]
-        if follower is not None:  # else the partition is stirred already
+        if follower is not None:  # None: the partition is stirred already
             follower.count_alone()  # the partition has a time of its own again
             self._counted[index] = None
             self.stirred[index] = None

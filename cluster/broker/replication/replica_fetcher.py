@@ -39,6 +39,7 @@ _STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR
 would fail."""
 
 FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
+"""Takes the effects that an answer had on a Partition."""
 
 
 class ReplicaFetchers:
@@ -56,6 +57,8 @@ class ReplicaFetchers:
         self._config = config
         self._on_result = on_result
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        """By source broker. A fetcher stays even if this broker follows no partition of the
+        source."""
         self._sources: dict[TopicPartition, ReplicaFetcher] = {}
         """The fetcher of each followed partition."""
 
@@ -279,9 +282,10 @@ class ReplicaFetcher:
             self._remember(topic, all_data, news)
 
     def _remember(self, topic: str, answered: tuple[PartitionData, ...], news: list[int]) -> None:
-        """Keep the answers of `topic` that had no news; `news` has the indices of those with news.
+        """Keep the answers of `topic` that had no news.
 
-        An answer with news must be handled again if the same object comes again.
+        `news` has the indices of the answers with news. They are not kept: an answer with news must
+        be handled again if the same object comes again.
         """
         if not news:
             self._seen[topic] = answered
@@ -296,8 +300,8 @@ class ReplicaFetcher:
     ) -> None:
         """Forget the position if it has moved, and react to an error in the result."""
         name = partition.topic_partition
-        # The position moves with the log's end. If only the high watermark moved, the next request
-        # has the same topic object; the position below is forgotten, but nothing asks for it.
+        # The position moves with the log's end. If only the high watermark moved, the topic's part
+        # of the request stays. The position that is forgotten below is then not needed.
         if result.appended_batches or result.truncated_to is not None:
             self._positions.pop(name.topic, None)
         self._known.get(name.topic, {}).pop(name.partition, None)

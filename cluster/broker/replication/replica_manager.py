@@ -8,8 +8,8 @@ This module owns the Partitions and makes them lead or follow. It carries out th
 return. When a Partition proposes an ISR, the module sends the proposal to the controller.
 
 A delayed append waits for its acknowledgement, a delayed fetch for more bytes. The move of a high
-watermark can end both waits. `complete_delayed` ends them, only at the end of an input (a request,
-an answer or a timer). This module must not know groups.
+watermark can end both waits. `complete_delayed` ends them, and only at the end of an input: a
+request, an answer or a timer. This module must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
@@ -70,6 +70,7 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 Source: Kafka FetchMetadata.
 """
 AppendCallback = Callable[[ErrorCode], None]
+"""Takes the outcome of an append: NONE if it is acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class ReplicaManager:
         self._guards = cluster.guards
         self._cache = cache
         self._partitions: dict[PartitionKey, Partition] = {}
+        """The replicas of this broker whose metadata is known."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
         """Logs on the disk whose partitions are not in the metadata yet."""
         self._checkpointed: bytes | None = None
@@ -360,6 +362,7 @@ class ReplicaManager:
         return change.is_new_leader_epoch
 
     def _get_or_create(self, name: TopicPartition) -> Partition:
+        """Return this broker's replica; if there is none, make it from its log and its settings."""
         partition = self._partitions.get(name)
         if partition is None:
             # The first choice is a log that `start` found on the disk, with its high watermark.
@@ -495,6 +498,7 @@ class ReplicaManager:
         self._is_completing = False
 
     def _tell_offsets_logs(self, moved: dict[TopicPartition, Partition | None]) -> None:
+        """Call `_log_moved` for the partitions of `__consumer_offsets` in `moved`."""
         for name, known in moved.items():
             # `known` is None for a partition that has only grown. A deleted partition is no longer
             # in `_partitions`, but `_delete` has put it into `_advanced`, and so into `moved`.
@@ -554,6 +558,7 @@ class ReplicaManager:
     def _isr_changed(
         self, partition: Partition, proposal: IsrProposal, result: AlterPartitionResult
     ) -> None:
+        """Take the effects of the controller's answer to a proposal."""
         self._quiet.changed(partition.topic_partition)
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
         if result.committed_isr is not None:

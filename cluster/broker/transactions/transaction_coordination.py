@@ -57,6 +57,7 @@ class TransactionCoordination:
         self._markers = MarkerSender(host, cache, self._markers_answered)
         self._timers = KeyedTimers(host, self._timer_fired)
         self._inputs: deque[_Input] = deque()
+        """Inputs that wait until the current Result is carried out."""
         self._is_busy = False
 
     def start(self) -> None:

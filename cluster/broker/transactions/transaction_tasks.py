@@ -33,6 +33,7 @@ class TransactionTasks:
         self._costs = cluster.costs
         self._coordination = coordination
         self._queue: deque[Partition] = deque()
+        """Partitions that wait for the reading of their logs."""
         self._wakeup: Future[None] | None = None
         """`run` waits for it while the queue is empty; None while `run` does not wait."""
 

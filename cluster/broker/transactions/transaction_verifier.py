@@ -83,6 +83,7 @@ class TransactionVerifier:
         guard: int,
         outcome: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
+        """Take the transaction coordinator's answer, or the failure of the request."""
         if isinstance(outcome, Disconnected | RequestTimedOut):
             self._end(asked, error=ErrorCode.NETWORK_EXCEPTION)
             return
@@ -101,6 +102,7 @@ class TransactionVerifier:
         error: ErrorCode = ErrorCode.NONE,
         guard: int | None = None,
     ) -> None:
+        """Report the outcome of a verification. Without an `error`, the append is allowed."""
         self._on_verified(
             TransactionVerified(verification_id=asked.verification_id, error=error, guard=guard)
         )
@@ -129,7 +131,7 @@ def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) ->
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
     # The answer has one transaction, one topic and one partition, as the request had. The pattern
-    # on the left unpacks two lists of length 1, one in the other.
+    # on the left takes the only error out of the only list.
     ((error,),) = (
         [each.partition_error_code for each in topic.results_by_partition]
         for result in response.results_by_transaction

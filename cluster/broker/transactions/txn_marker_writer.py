@@ -57,6 +57,7 @@ class TxnMarkerWriter:
         self._replicas = replicas
         self._on_completed = on_completed
         self._waiting: set[RequestId] = set()
+        """Requests with a marker that has no outcome yet."""
 
     def waiting(self) -> frozenset[RequestId]:
         """Return the requests with a marker that has no outcome yet."""
@@ -150,6 +151,7 @@ class TxnMarkerWriter:
 
 
 def _partitions(marker: WritableTxnMarker) -> tuple[TopicPartition, ...]:
+    """Return the partitions to which a marker is written."""
     return tuple(
         TopicPartition(topic.name, index)
         for topic in marker.topics
