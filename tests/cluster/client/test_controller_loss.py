@@ -31,6 +31,7 @@ def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus
     Return the trace rows since the beginning of the action, and the status at the end.
     """
     rows: list[TraceRow] = []
+    # No test here reads rows about messages.
     runtime = VirtualRuntime(
         cluster(members=3), seed=3, run_id="test", observers=(rows.append,), trace_messages=False
     )

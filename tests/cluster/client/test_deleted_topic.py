@@ -38,6 +38,7 @@ def test_group_continues_with_the_remaining_topics() -> None:
         producers=(),
     )
     rows: list[TraceRow] = []
+    # The test reads no rows about messages.
     runtime = VirtualRuntime(
         spec, seed=7, run_id="test", observers=(rows.append,), trace_messages=False
     )

@@ -70,6 +70,7 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
         cluster(members=0), consumers=(*(consumer(index) for index in range(6)), *joiners)
     )
     rows: list[TraceRow] = []
+    # No test here reads rows about messages.
     runtime = VirtualRuntime(
         spec, seed=1, run_id="test", observers=(rows.append,), trace_messages=False
     )

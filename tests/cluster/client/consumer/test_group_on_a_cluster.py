@@ -47,6 +47,7 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
     leader of generation 1.
     """
     story = Story()
+    # No test here reads rows about messages.
     runtime = VirtualRuntime(
         spec, seed=7, run_id="test", observers=(story.rows.append,), trace_messages=False
     )

@@ -15,6 +15,7 @@ their offsets first; a member that loses them cannot.
 - `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
 - `lab.high_watermark` is the number of records in each of the two partitions of `t`.
 - A member joins twice: first without an id, and then with the id of the first answer, `m-1`.
+- A consumer commits every 200 ms; with `commit_interval_ms=None` it never commits.
 - By default a consumer has `enable.auto.commit=false` and `auto.offset.reset=earliest`. A test with
   settings of its own repeats them.
 

@@ -1,7 +1,7 @@
 """How a member finds its coordinator, also while brokers still name a dead one.
 
-- `make_lab(n)` makes `lab`, with `n` scripted brokers. At first broker 0 is the coordinator, which
-  every broker names (`lab.coordinator`), and the leader of all partitions (`lab.leader`).
+- `make_lab(n)` makes `lab`, with `n` scripted brokers. Every broker names `lab.coordinator` as the
+  coordinator, and `lab.leader` leads all partitions. Both are broker 0 at first.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
   leaves a request unanswered. Without a script a broker answers as a healthy broker does.
 - `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
@@ -9,7 +9,8 @@
   member reports of itself.
 - `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
   group within the first second.
-- The consumer commits every 200 ms and sends a heartbeat every 3 s.
+- The consumer sends a heartbeat every 3 s. It commits every 200 ms; with `commit_interval_ms=None`
+  it never commits.
 - A lookup is the request FindCoordinator. An answer that names a broker which is no longer the
   coordinator is stale.
 
