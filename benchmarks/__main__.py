@@ -47,6 +47,7 @@ def run_one(part: str) -> tuple[str, tuple[Measurement, ...]]:
 
     Raises: RuntimeError with the output if the benchmark fails.
     """
+    # The program of the part's process.
     code = (
         "import dataclasses, json\n"
         f"from benchmarks import {part}\n"
@@ -64,7 +65,8 @@ def run_one(part: str) -> tuple[str, tuple[Measurement, ...]]:
 
 def section_of(part: str, printed: str, measurements: tuple[Measurement, ...]) -> str:
     """Return the section of one part in the page."""
-    # The last column, without a head, has the verdict: met, missed, or nothing without a goal.
+    # The last column of the table has no heading. It says whether the goal is met or missed, and is
+    # empty if the figure has no goal.
     lines = [
         f"## {part}",
         "",

@@ -15,6 +15,7 @@ from scripts.compiled import build, missing_for_build
 
 SPACE = "reference"
 ROUNDS, SEEDS_A_ROUND = 16, 5
+"""In each round, all processes play the same SEEDS_A_ROUND seeds, which no other round plays."""
 GOAL = 1.7
 """Least ratio of compiled runs a minute to interpreted runs a minute of the other checkout."""
 
@@ -48,17 +49,19 @@ def run() -> tuple[Measurement, ...]:
         name: [60 * SEEDS_A_ROUND / seconds for seconds in rounds]
         for name, rounds in took_s.items()
     }
-    # The first of the others (`index` 0) is the interpreted code of this checkout, the second is
-    # that of the other checkout. Only the second has a goal.
+    compiled = per_minute.pop("compiled")
+    # The figures that are left are of interpreted code. Only the comparison with the interpreted
+    # code of the other checkout has a goal.
     return tuple(
-        _measurement(per_minute["compiled"], other, name, judged=base is not None and index == 1)
-        for index, (name, other) in enumerate(list(per_minute.items())[1:])
+        _measurement(compiled, other, name, judged=name != "interpreted")
+        for name, other in per_minute.items()
     )
 
 
 def _measurement(
     compiled: list[float], other: list[float], name: str, *, judged: bool
 ) -> Measurement:
+    """Return the gain of compiled code over the code `name`; `judged`: the gain has a goal."""
     ratio = median_ratio(compiled, other)
     return Measurement(
         name=f"explored runs, compiled and {name}",

@@ -30,7 +30,7 @@ from chaos.exploration.space import load_space
 SEEDS = 100
 """Number of seeds, 0 to 99; the record has a number for each of them."""
 GROWN = 1.03
-"""Least ratio of a sum to the recorded sum at which a count can have grown."""
+"""A sum that is at most this many times the recorded sum has not grown."""
 SURE = 3.0
 """A mean difference of more standard errors than this does not count as chance."""
 RECORD = Path(__file__).with_name("effort_recorded.json")
@@ -46,7 +46,11 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One count, now and as recorded; `errors` is the mean difference in standard errors."""
+    """One count, now and as recorded.
+
+    - `now`, `recorded`: the sums over all runs.
+    - `errors`: the mean difference between a run and the recorded run, in standard errors.
+    """
 
     name: str
     now: int
@@ -61,11 +65,9 @@ class Change:
 
 def counts_of(runs: Sequence[PlayedRun]) -> dict[str, list[int]]:
     """Return the counts of each run, by name."""
-    names = sorted({name for played in runs for name in (*played.effort, *_requests(played))})
-    return {
-        name: [({**played.effort, **_requests(played)}).get(name, 0) for played in runs]
-        for name in names
-    }
+    counts_by_run = [{**played.effort, **_requests(played)} for played in runs]
+    names = sorted({name for counts in counts_by_run for name in counts})
+    return {name: [counts.get(name, 0) for counts in counts_by_run] for name in names}
 
 
 def compare(
@@ -87,7 +89,8 @@ def run() -> tuple[Measurement, ...]:
     recorded = msgspec.json.decode(RECORD.read_bytes(), type=Recorded)
     changes = compare(counts_of(_play_all()), recorded.counts)
     grown = [change.name for change in changes if change.has_grown]
-    # A recorded count of 0 is replaced by 1, so that the ratio exists.
+    # The count with the largest ratio. A recorded count of 0 is replaced by 1, so that the ratio
+    # exists.
     worst = max(changes, key=lambda change: change.now / max(change.recorded, 1))
     for change in changes:
         ratio = change.now / change.recorded if change.recorded else math.nan
@@ -111,10 +114,12 @@ def run() -> tuple[Measurement, ...]:
 
 
 def _requests(played: PlayedRun) -> dict[str, int]:
+    """Return the numbers of requests of a run, such as `requests Fetch`."""
     return {f"requests {api}": count for api, count in played.requests.items()}
 
 
 def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
+    """Return the change of one count; `now` and `recorded` have a number for each seed."""
     differences = [new - old for new, old in zip(now, recorded, strict=True)]
     mean = statistics.fmean(differences)
     standard_error = statistics.stdev(differences) / math.sqrt(len(differences))
@@ -122,7 +127,8 @@ def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
         errors = 0.0
     elif standard_error:
         errors = mean / standard_error
-    else:  # without any spread, a difference other than 0 is infinitely significant
+    else:
+        # All differences are equal, and not 0. That cannot be chance.
         errors = math.copysign(math.inf, mean)
     return Change(name=name, now=sum(now), recorded=sum(recorded), errors=errors)
 

@@ -26,15 +26,15 @@ from cluster.ray.tasks import RayWorkers
 RUNS = 20
 """Seeds 0 to 19 are played in every round: few enough for a minute, representative of hundreds."""
 ROUNDS = 5
+"""Number of measurements of each figure."""
 GOAL_RUNS_PER_MINUTE = 1_000
 FAN_OUT_RUNS = 60
 """Number of seeds. In every round, one worker plays all of them; then two workers share them."""
 BATCH = 5
 """Seeds in a batch of a worker."""
 GOAL_TWO_WORKERS = 1.5
-"""Least gain by a second worker. It is less than 2, because both share memory, caches and the
-driver.
-"""
+"""Least ratio of the speed of two workers to the speed of one. It is less than 2, because the two
+workers share the machine's memory and caches, and the process that gives them their work."""
 
 
 def check_minimum(space: Space, played: PlayedRun) -> None:
@@ -66,7 +66,7 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
         per_minute.append(60 * len(runs) / took_s)
         events_per_s.append(sum(played.events for played in runs) / took_s)
         virtual_s_per_s.append(sum(played.virtual_us for played in runs) / 1e6 / took_s)
-    # The means are those of the last round. Every round plays the same seeds and has the same
+    # `runs` are the runs of the last round. Every round plays the same seeds, so it has the same
     # means.
     mean = {
         "virtual s": sum(played.virtual_us for played in runs) / 1e6 / RUNS,
@@ -82,7 +82,7 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
         Measurement(
             name="explored runs, trace off, one core",
             value=value,
-            # The baseline is the rate at which runs would end in real time.
+            # The baseline is the number of runs a minute if virtual time were as slow as real time.
             baseline=value / statistics.median(virtual_s_per_s),
             unit="runs/min",
             baseline_name="in real time",
@@ -126,6 +126,7 @@ def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
 def two_workers(space: Space) -> Measurement:
     """Measure in every round one of Ray's workers, then two of them, by wall-clock time."""
     with RayWorkers(LOCAL, partial(play_seeds, space), size=2) as workers:
+        # Wait until both workers have started.
         while len(workers.idle()) < workers.size:
             workers.wait(1.0)
         names = workers.idle()

@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SIZES = (12, 100, 400, 1_000)
 """Numbers of members, and of partitions. The experiment itself has 12."""
 GOALS = {400: 1.0}
-"""Number of members -> least speed: with 400 members, a run must not be slower than real time."""
+"""The least speed for some numbers of members. With 400 members, a run must not be slower than real
+time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,10 @@ class Played:
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure SIZES. The hottest modules are compiled first, if there is a compiler."""
+    """Measure SIZES.
+
+    If there is a compiler, the modules that take most of the time are compiled first.
+    """
     missing = missing_for_build()
     if missing is None:
         build()
@@ -48,6 +52,7 @@ def run() -> tuple[Measurement, ...]:
     runs = [play(members, compiled=missing is None) for members in SIZES]
     first, last = runs[0], runs[-1]
     growth = (last.cpu_s / last.virtual_s) / (first.cpu_s / first.virtual_s)
+    # The growth of the CPU seconds is the growth of the members to the power of `exponent`.
     exponent = math.log(growth) / math.log(last.members / first.members)
     print(
         f"CPU for a virtual second grows with the {exponent:.2f}th power of the members, from "
@@ -62,10 +67,16 @@ def play(members: int, *, compiled: bool) -> Played:
         before_s = _children_s()
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "coordlab", "run", "coordinator_crash"),
-                *("--runtime", "virtual", "--json", "--runs", folder),
-                *("--var", f"groups.orders-readers.members={members}"),
-                *("--var", f"topics.orders.partitions={members}"),
+                sys.executable,
+                "-m",
+                "coordlab",
+                "run",
+                "coordinator_crash",
+                "--runtime=virtual",
+                "--json",
+                f"--runs={folder}",
+                f"--var=groups.orders-readers.members={members}",
+                f"--var=topics.orders.partitions={members}",
             ],
             cwd=ROOT,
             env={**os.environ, SWITCH: "1" if compiled else "0"},

@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md", "docs/SIGHT.md")
+"""Pages with the figures of benchmarks. A change of these pages is no change of the measured
+code."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """One figure and its baseline.
 
     - `value`, `baseline`: medians of several rounds.
-    - `ratio`: the median of the rounds' ratios (`median_ratio`); mostly near value / baseline.
+    - `ratio`: the median of the ratios of the rounds (`median_ratio`). It can differ a little from
+      the ratio of `value` and `baseline`.
     - `goal`: a phrase such as "at least 0.6"; empty without a goal.
     - `met`: True if the goal is reached; None without a goal.
     """
@@ -64,12 +70,6 @@ def machine() -> str:
     except OSError:
         pass
     return f"{model}, {cores} cores{memory}, Python {platform.python_version()}"
-
-
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md", "docs/SIGHT.md")
-"""Pages with the figures of benchmarks. A change of these pages is no change of the measured
-code."""
 
 
 def commit(root: Path = ROOT) -> str:

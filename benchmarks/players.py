@@ -33,12 +33,15 @@ for line in sys.stdin:
         play_seed(space, item if isinstance(item, int) else tuple(item))
     print(time.process_time() - began, flush=True)
 """
-"""Program of a process. It reads lines, each a list of seeds and lineages; after each line it plays
-all of these, and prints the CPU seconds.
+"""Program of a process, as Python code.
+
+The program imports `coordlab` first, because this installs the finder of compiled modules, which
+only finds modules that are imported later. Then it plays seed 0 without measuring it, to fill
+caches. Then it reads lines. A line is a list of seeds and lineages. The program plays all of them,
+and prints the CPU seconds that this took.
 
 A seed is a number. A lineage is a tuple of numbers: a seed, then the numbers of the mutations that
-are applied to the seed's schedule, one after another. The program imports `coordlab` first, because
-this installs the finder of compiled modules. At first it plays seed 0 untimed, to fill caches.
+are applied to the seed's schedule, one after another.
 """
 
 
@@ -83,6 +86,7 @@ def player(checkout: Path, space: str, *, compiled: bool) -> Player:
         stdout=subprocess.PIPE,
         text=True,
     )
+    # With PIPE above, both exist; only the type checker does not know it.
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a player has no pipes")
     return Player(process=process, requests=process.stdin, answers=process.stdout)

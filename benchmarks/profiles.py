@@ -39,8 +39,9 @@ def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) 
             file, line, function = "~", 0, code
         else:
             file, line, function = code.co_filename, code.co_firstlineno, code.co_qualname
+        # The path in the checkout; "" for a file outside of the checkout.
         path = str(Path(file).relative_to(ROOT)) if file.startswith(f"{ROOT}/") else ""
-        is_project_code = path and not path.startswith(".venv")
+        is_project_code = path != "" and not path.startswith(".venv")
         layer = next((name for name in LAYERS if is_project_code and path.startswith(name)), None)
         own_by_layer[layer or OTHERS] += own
         where = f"{path}:{line}" if is_project_code else Path(file).name

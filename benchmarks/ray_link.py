@@ -34,13 +34,16 @@ from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
 ROUNDS = 5
 SEQUENTIAL_REQUESTS = 300
+"""Number of requests, one after the other, whose round trips are measured in each round."""
 LINK_REQUESTS = 40_000
+"""Number of requests over the link in each measurement of the rate."""
 ACTOR_REQUESTS = 2_000
-"""Fewer than LINK_REQUESTS, because an actor call takes about 20 times as long as a request over
-the link."""
+"""Number of actor calls in each measurement of the rate. It is smaller than LINK_REQUESTS, because
+an actor call takes about 20 times as long as a request over the link."""
 CONNECTIONS = 64
 IN_FLIGHT = 512
-"""Requests, or actor calls, in flight. Requests over the link are spread over CONNECTIONS."""
+"""Number of requests, or actor calls, that are in flight at the same time. The requests over the
+link are spread over CONNECTIONS connections."""
 GOAL_RATE, GOAL_ROUND_TRIP = 20, 0.25
 """Goals: the least ratio of the rates, and the largest ratio of the round trips."""
 TIMEOUT_US = 60_000_000  # so long that no request here times out
@@ -71,7 +74,10 @@ class Responder:
 
 
 class LinkEnd:
-    """The actor: a process with one node. Its methods can also be called directly, through Ray."""
+    """The class of both actors: a process with one node.
+
+    Through Ray, another process can call the methods without the node and its connections.
+    """
 
     def __init__(self, name: NodeName, run_dir: str) -> None:
         self._name = name
@@ -86,7 +92,7 @@ class LinkEnd:
 
     async def listen(self) -> ProcessAddress:
         """Start the process's listener and its node."""
-        # A process has one listener and any number of nodes; here one node, named like the process.
+        # A process has one listener for all of its nodes. Here it has one node, of the same name.
         self._process = NodeProcess(self._name, self._settings)
         address = await self._process.listen(LOOPBACK)
         self._node = self._process.start_node(
@@ -131,9 +137,8 @@ class LinkEnd:
         done = asyncio.get_running_loop().create_future()
         sent = answered = 0
 
-        # `number` is the number of a connection. After each answer, the next request is sent on the
-        # same connection.
         def send(number: int) -> None:
+            """Send a request on connection `number`, and a further one after each answer."""
             nonlocal sent
             sent += 1
 
@@ -162,14 +167,15 @@ class LinkEnd:
         """Return raw actor calls per second with IN_FLIGHT calls in flight."""
         left = ACTOR_REQUESTS
 
-        async def call_on() -> None:
+        async def call_repeatedly() -> None:
+            """Make calls, one after the other, until ACTOR_REQUESTS calls have begun in all."""
             nonlocal left
             while left > 0:
                 left -= 1
                 await server.answer.remote(REQUEST)
 
         started = time.perf_counter()
-        await asyncio.gather(*(call_on() for _ in range(IN_FLIGHT)))
+        await asyncio.gather(*(call_repeatedly() for _ in range(IN_FLIGHT)))
         return ACTOR_REQUESTS / (time.perf_counter() - started)
 
 
@@ -184,8 +190,9 @@ async def _median_seconds(call: Callable[[], Awaitable[object]]) -> float:
 
 def _measure(run_dir: str) -> tuple[Measurement, ...]:
     """Start both actors, measure both ways in turn, and return the two figures."""
-    # The actors reserve no CPU. With this concurrency, Ray does not hold back any of the IN_FLIGHT
-    # calls.
+    # With `num_cpus=0`, the actors need no free CPU to start. `max_concurrency` is the number of
+    # calls that an actor handles at the same time. It is larger than IN_FLIGHT, so that no call
+    # waits for another.
     actor_class = ray.remote(num_cpus=0, max_concurrency=2 * IN_FLIGHT)(LinkEnd)
     server, client = actor_class.remote(SERVER, run_dir), actor_class.remote(CLIENT, run_dir)
     addresses = ray.get([server.listen.remote(), client.listen.remote()])

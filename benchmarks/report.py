@@ -35,10 +35,16 @@ from tests.support.harness.browser import chromium, draw_all, find_chromium, vis
 from tests.support.worlds.report_runs import RECIPES, Recipe, make_run
 
 ROOT = Path(__file__).resolve().parent.parent
-ROUNDS, PROCESS_ROUNDS = 7, 3
-"""Rounds within this process, and rounds that start processes, which take longer."""
-INTERACTIVE_S, MADE_S, LARGEST_MB = 2.0, 30.0, 10.0
-"""Goals: time until interactive, time of `analyze` and `report` together, size of the report."""
+ROUNDS = 7
+"""Number of measurements of each figure, except for the commands."""
+PROCESS_ROUNDS = 3
+"""Number of measurements of the commands. It is smaller, because each starts three processes."""
+INTERACTIVE_S = 2.0
+"""Goal: the longest time until a report is interactive."""
+MADE_S = 30.0
+"""Goal: the longest time of the commands `analyze` and `report` together."""
+LARGEST_MB = 10.0
+"""Goal: the largest size of a report."""
 CRASH = Recipe(experiment="coordinator_crash")
 """A run of the experiment `coordinator_crash`: 12 members, and the broker of their group is
 killed."""
@@ -57,7 +63,11 @@ requestAnimationFrame(() => requestAnimationFrame(() => {{
 }}));
 </script></body></html>
 """
-"""A page without charts. Like a report, it sets this mark after two animation frames."""
+"""A page without charts. `{vega}` is replaced by Vega's JavaScript.
+
+Like a report, the page sets the mark `coordlab-interactive` after two animation frames. `_open`
+reads the time of the mark.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,12 +233,14 @@ def _run_python_s(*arguments: str) -> float:
 
 
 def _read_all(tables: Path) -> None:
+    """Read all tables of a run. A table is a folder of Parquet files."""
     for table in sorted(tables.iterdir()):
         if table.is_dir():
             pq.read_table(table)
 
 
 def _seconds(work: Callable[[], object]) -> float:
+    """Call `work`, and return the seconds that this took."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

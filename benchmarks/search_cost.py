@@ -34,9 +34,9 @@ def run() -> tuple[Measurement, ...]:
     for turn in range(ROUNDS):
         seeds = range(turn * SEEDS_A_ROUND, (turn + 1) * SEEDS_A_ROUND)
         # The order alternates, so that neither code always has the warmer processor.
-        order = (True, False) if turn % 2 else (False, True)
-        for is_this in order:
-            if is_this:
+        this_first = turn % 2 == 1
+        for plays_this in (this_first, not this_first):
+            if plays_this:
                 this_took_s.append(this_player.seconds(items(seeds, is_guided=True)))
             else:
                 other_took_s.append(other_player.seconds(items(seeds, is_guided=is_guided)))
@@ -61,9 +61,15 @@ def run() -> tuple[Measurement, ...]:
 
 
 def items(seeds: range, *, is_guided: bool) -> list[int | tuple[int, ...]]:
-    """Return a player's items. Of five seeds, two mutate the plan of the seed before them."""
+    """Return what a player plays for `seeds`.
+
+    An item is a seed, or a lineage: a pair of the seed of a plan and the number of its mutation. If
+    `is_guided`, two of five seeds mutate the plan of the seed before them. `explore` mutates about
+    as many.
+    """
     return [
-        # A pair is a lineage: the seed of a plan, and the number of its mutation.
-        (seed - 1, seed) if is_guided and seed % SEEDS_A_ROUND % 5 in (1, 3) else seed
+        # The remainder is 0, 1, 2, 3, 4, 0 and so on. A seed with remainder 1 or 3 mutates the seed
+        # before it, whose remainder is 0 or 2, so that this seed is not mutated itself.
+        (seed - 1, seed) if is_guided and seed % 5 in (1, 3) else seed
         for seed in seeds
     ]

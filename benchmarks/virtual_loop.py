@@ -25,9 +25,9 @@ CLIENTS = 100
 EVENTS = 60_000
 ROUNDS = 9
 HEARTBEAT_US = 3_000_000
+"""Time between two heartbeats. This time and the next two are the defaults of Kafka's consumer."""
 REQUEST_TIMEOUT_US = 30_000_000
 SESSION_TIMEOUT_US = 45_000_000
-"""These three times are defaults of Kafka's consumer and broker."""
 CALLBACKS_GOAL = 0.6
 """Least ratio of VirtualLoop's events a second to those of the bare loop."""
 
@@ -45,6 +45,7 @@ def bare_heap() -> float:
     # orders entries of equal time, so that callbacks are never compared.
     heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
     now_us = sequence = events = 0
+    # The session timer of each client. A timer is a list with one flag: True if it is cancelled.
     sessions: list[list[bool]] = [[False] for _ in range(CLIENTS)]
 
     def expire(cancelled: list[bool]) -> None:
@@ -55,7 +56,7 @@ def bare_heap() -> float:
         nonlocal sequence, events
         events += 1
         timeout = [False]
-        sequence += 2  # for two entries
+        sequence += 2  # `sequence - 1` and `sequence` are the numbers of the two entries below
         heappush(heap, (now_us + REQUEST_TIMEOUT_US, sequence - 1, expire, (timeout,)))
         # `& 4_095` is the event's number modulo 4,096, the number of latencies.
         arrival_us = now_us + latencies[events & 4_095]
@@ -65,7 +66,8 @@ def bare_heap() -> float:
         nonlocal sequence, events
         events += 1
         sessions[client][0] = True
-        sessions[client] = session = [False]
+        session = [False]
+        sessions[client] = session
         sequence += 2
         heappush(heap, (now_us + SESSION_TIMEOUT_US, sequence - 1, expire, (session,)))
         arrival_us = now_us + latencies[events & 4_095]

@@ -33,6 +33,8 @@ SETTLE_S = 15
 ROUNDS = 5
 """Number of seeds, 0 to 4."""
 COMMIT_EACH_SECOND = "groups.orders-readers.commit_interval_ms=1000"
+"""An override of a setting of the experiment. LIGHT and BUSY are the overrides of the loads 1 and
+2."""
 LIGHT = (COMMIT_EACH_SECOND, "producers.0.records_per_second=10")
 BUSY = (COMMIT_EACH_SECOND, "producers.0.records_per_second=120")
 
@@ -71,6 +73,7 @@ def speed(
         states = [group.state for groups in status.groups.values() for group in groups]
         if states != ["Stable"]:
             raise RuntimeError(f"the group is not stable after {SETTLE_S} s: {states}")
+        # Only the rows after this moment count.
         rows.clear()
         if profile is not None:
             profile.enable()
