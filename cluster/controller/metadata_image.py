@@ -131,7 +131,9 @@ class MetadataImage:
             case BrokerRegistrationChangeRecord():
                 self._replay_broker_change(record)
             case TopicRecord():
-                self.topics.setdefault(record.name, [])  # PartitionRecords follow
+                # The partitions come with the PartitionRecords that follow. A TopicRecord of a
+                # topic that exists already changes nothing.
+                self.topics.setdefault(record.name, [])
                 # A client may create a topic of this name again.
                 self.deleted_topics.pop(record.name, None)
             case RemoveTopicRecord():

@@ -128,6 +128,7 @@ class Meter:
             if self._ticks == 0:
                 after_first_tick = tick_rate
             else:
+                # The rate moves from its old value towards the rate of this tick.
                 after_first_tick = before + (1 - decay) * (tick_rate - before)
             self._rates[name] = after_first_tick * decay**idle_ticks
         self._ticks = due

@@ -4,7 +4,8 @@ The controller records every change of the cluster in the metadata log. The imag
 results from these records: the brokers, and the topics with each partition's registration (leader,
 replicas, in-sync replicas). A delta is a sequence of further records. The copy may be behind the
 controller. Even then the broker answers Metadata and FindCoordinator from its copy, so clients may
-get stale answers. A fenced broker is one whose heartbeats to the controller have stopped.
+get stale answers. A fenced broker may lead no partition: it has just registered, or its heartbeats
+to the controller have stopped.
 Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 """
 
@@ -120,7 +121,7 @@ class MetadataCache:
     def missing_topics(self, request: MetadataRequest) -> tuple[str, ...]:
         """Return the topics that `request` names and that do not exist.
 
-        A request for all topics (`topics` is None) names none.
+        A request for all topics (`topics` is None) does not name any topic.
         """
         return tuple(name for name in request.topics or () if name not in self.image.topics)
 
@@ -235,6 +236,7 @@ class MetadataCache:
         return offsets_partition(partition_for(key, self._num_offsets_partitions))
 
     def _is_alive(self, broker_id: BrokerId) -> bool:
+        """Return True if a broker is registered and not fenced."""
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 

@@ -154,8 +154,9 @@ class MetadataFetcher:
                 self._changed[partition] = None
 
     async def _publish_changes(self) -> None:
-        """Publish changes until none are left."""
+        """Publish the noted changes, after the modelled time that this takes."""
         while True:
+            # The modelled time has a fixed part, and a random part up to the jitter.
             delay_us = self._publish_us
             if self._publish_jitter_us:
                 delay_us += self._host.rng.randrange(self._publish_jitter_us + 1)
@@ -165,6 +166,8 @@ class MetadataFetcher:
             changed, self._changed = list(self._changed), {}
             self._published_offset = self._cache.last_applied_offset
             self._publish(changed)
+            # No delta arrives while `_publish` runs, because it does not wait. So one round is
+            # enough.
             if not self._changed:
                 break
         self._is_publishing = False

@@ -170,6 +170,7 @@ class BrokerHeartbeats:
         self.state = BrokerState.SHUTTING_DOWN
 
     async def _register(self) -> BrokerRegistrationResponse:
+        """Send one registration, and return the answer. Raises: one of `_RETRIED`."""
         request = BrokerRegistrationRequest(
             broker_id=self._identity.broker_id,
             incarnation_id=self._host.incarnation,
@@ -202,6 +203,7 @@ class BrokerHeartbeats:
             backoff_us = min(2 * backoff_us, self._backoff_max_us)
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse:
+        """Send one heartbeat, and return the answer. Raises: one of `_RETRIED`."""
         self._next_at_once = False
         request = BrokerHeartbeatRequest(
             broker_id=self._identity.broker_id,

@@ -1,11 +1,14 @@
-"""Loads and unloads of the coordinator, one at a time, in the order in which they were scheduled.
+"""Tasks of the group coordinator, mainly loads and unloads, in the order of their scheduling.
 
 An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups. A load reads the log of an offsets partition that this broker has begun to lead. An
-unload forgets the groups of a partition that this broker no longer leads. A load reads the log in
-bounded turns. Between two turns the host handles other events. In Kafka a load does not hold up
-other work either, because a separate thread does it. In virtual time (the run's simulated clock) a
-load takes the time that ClusterSpec.costs models; in real time no modelled time is added.
+its groups. An unload forgets the groups of an offsets partition that this broker no longer leads. A
+load reads the log of an offsets partition that this broker has begun to lead. It reads in bounded
+turns, and between two turns the host handles other events. In Kafka a load does not hold up other
+work either, because a separate thread does it. In virtual time (the run's simulated clock) a load
+takes the time that ClusterSpec.costs models; in real time no modelled time is added.
+
+There are two further kinds of tasks: the completion of a transaction, and the removal of expired
+offsets.
 
 The coordinator returns a Result, which says what the broker has to do; `carry_out` carries it out.
 Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
@@ -41,7 +44,10 @@ class _Load:
 
     partition: Partition
     leader_epoch: int
+    """The leader epoch when the load was scheduled; the partition may be in a later epoch by
+    now."""
     scheduled_us: int
+    """Time of the scheduling on the host's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +93,7 @@ class CoordinatorTasks:
         self._queue: deque[_Load | _Unload | _Completion | _Expiry] = deque()
         """Tasks that wait, in the order of their scheduling."""
         self._wakeup: Future[None] | None = None
-        """Resolved by the next task; None while `run` does not wait for one."""
+        """Resolved when a task is queued; None while `run` does not wait for a task."""
 
     def start(self) -> None:
         """Begin to carry out tasks, and to remove expired offsets periodically.
@@ -99,7 +105,11 @@ class CoordinatorTasks:
         self._host.spawn(self.run(), name="coordinator-tasks")
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Schedule a load for each offsets partition gained, and an unload for each one lost."""
+        """Schedule a load for each offsets partition gained, and an unload for each one lost.
+
+        An offsets partition is lost if another broker became its leader, or if its topic was
+        deleted. The coordinator ignores the unload of a partition that it does not have.
+        """
         for partition in leadership.became_leader:
             if partition.topic_partition.topic == CONSUMER_OFFSETS:
                 self._schedule(
@@ -244,7 +254,7 @@ class CoordinatorTasks:
         result = self._coordination.coordinator.unload(
             name.partition, unload.leader_epoch, self._host.wall_us()
         )
-        if isinstance(result, LoadIgnored):
+        if isinstance(result, LoadIgnored):  # it stands for an ignored unload, too
             self._trace_ignored(TraceKind.UNLOAD_IGNORED, name, unload.leader_epoch, result)
             return
         self._coordination.carry_out(result)

@@ -193,7 +193,10 @@ class GroupCoordination:
         self._is_busy = False
 
     def _carry_out_one(self, result: Result) -> None:
-        """Carry out a Result, in the order that `protocol.effects` demands."""
+        """Carry out a Result: trace rows, timers, appends, verifications, and only then replies.
+
+        `protocol.effects` demands this order.
+        """
         host = self._host
         for event in result.trace:
             host.trace(event)

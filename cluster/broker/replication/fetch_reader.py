@@ -90,7 +90,8 @@ class FetchReader:
                 # In the order of the request: the earlier partitions use up the limit of bytes.
                 indices = sorted(quiet.stirred)
 
-            # There are three sources of an answer. They are tried in the order of their cost:
+            # A partition without a replica here gets an error. For all other partitions there are
+            # three sources of an answer, which are tried in the order of their cost:
             # 1. the answer of the first read, if the Fetch was parked,
             # 2. an empty answer, if the log has nothing new,
             # 3. a read of the log.
@@ -143,7 +144,7 @@ class FetchReader:
     def _quiet_topic(
         self, topic: FetchTopic, request: FetchRequest, *, is_new: bool
     ) -> QuietTopic | None:
-        """Return the state of a follower's earlier Fetches of `topic`, if any can be used."""
+        """Return what is kept of a follower's earlier Fetches of `topic`, if it can be used now."""
         if request.replica_id < 0:
             return None  # a consumer requests few partitions, most of which have new records
         return self._quiet.topic(topic, request.replica_id, request.replica_epoch, is_new=is_new)
@@ -158,7 +159,7 @@ def _is_still_empty(
         not before.records
         and before.leader_epoch == partition.leader_epoch
         and before.high_watermark == log.high_watermark
-        # A consumer reads up to the high watermark, which is unchanged; a follower up to the log
-        # end.
+        # A consumer reads up to the high watermark, so nothing is new for it. A follower reads up
+        # to the log end, which must not be above its fetch offset.
         and (request.replica_id < 0 or log.log_end_offset == position.fetch_offset)
     )

@@ -25,7 +25,7 @@ from protocol.messages.controller import (
 )
 
 RETRY_BACKOFF_US = 50_000
-"""AlterPartitionManager's pause before it sends undecided proposals again."""
+"""AlterPartitionManager's pause before it sends a proposal again."""
 
 
 class IsrChanges:
@@ -74,7 +74,8 @@ class IsrChanges:
             return
         name = partition.topic_partition
         places = (self._pending.get(name), self._sent.get(name))
-        # Compared by `is`: an equal, but older proposal of the partition does not count.
+        # Each place has a pair of partition and proposal, or None. The proposals are compared by
+        # `is`, because an equal, but older proposal of the partition does not count.
         if self._refused.get(name) is not proposal and not any(
             place is not None and place[1] is proposal for place in places
         ):
@@ -112,7 +113,10 @@ class IsrChanges:
         sent: dict[TopicPartition, tuple[Partition, IsrProposal]],
         outcome: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
-        """Pass each answer to its partition; then send pending and undecided proposals."""
+        """Pass each answer to its partition, and send the proposals that are pending by then.
+
+        Among them are the proposals of this request that must be sent again.
+        """
         answers: dict[TopicPartition, AlterPartitionPartitionResponse] = {}
         # The error of the whole request. NETWORK_EXCEPTION stays if no answer came.
         error = ErrorCode.NETWORK_EXCEPTION
@@ -128,8 +132,8 @@ class IsrChanges:
                 raise SimulationError(f"AlterPartition was answered by {outcome}")
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
-        # If so, the next request waits for RETRY_BACKOFF_US. Without the pause, the broker would
-        # send the same request in a tight loop.
+        # After an error, the next request waits for RETRY_BACKOFF_US. Without the pause, the broker
+        # would send the same request in a tight loop.
         must_wait = error != ErrorCode.NONE
 
         # `_is_busy` stays True in this loop. So a proposal that arises in it becomes pending, and

@@ -133,6 +133,8 @@ class LogCleaner:
                 continue
             if self._topic_config(name.topic).cleanup_policy != "compact":
                 continue
+            # A cleaning ends below the last stable offset, where the oldest open transaction
+            # begins.
             transactions = TransactionIndex(log)
             cleanable = self._segments_of(log).cleanable(
                 transactions.last_stable_offset,
@@ -182,10 +184,10 @@ class LogCleaner:
             delete_retention_ms=self._config.log_cleaner_delete_retention_ms,
             codecs=CODECS,
         )
-        while not compaction.step(CLEAN_TURN_BYTES):
+        while not compaction.step(CLEAN_TURN_BYTES):  # True when all has been read
             await self._host.sleep(0)  # lets other tasks run
         if name not in self._segments:
-            return  # the topic was deleted while the cleaning slept
+            return  # `forget` has removed them: the topic was deleted while the cleaning slept
         del self._segments[name]  # these segments describe the log before the cleaning
         result = compaction.apply()  # None if the log was truncated since the cleaning began
         if result is None:

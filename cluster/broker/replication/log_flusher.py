@@ -1,7 +1,7 @@
 """LogFlusher: decides when the records of a broker's logs are written to the disk.
 
-A flush writes the records that a log has only in memory to the disk. Three settings or parts cause
-one:
+A flush writes the records that a log has only in memory to the disk. A log is flushed in three
+ways:
 1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` sets
    the number of records.
 2. `log.flush.interval.ms`: a scheduler flushes. As in Kafka, the scheduler is off by default.
@@ -123,7 +123,7 @@ class LogFlusher:
         """Return the last flush of `log`. As in Kafka, the opening of a log counts as a flush.
 
         If the log has flushed itself (by the number of records), the time of that flush is not
-        known. The time of the check that sees the flush counts instead.
+        known. The time of the check that sees the flush counts instead, and is kept.
         """
         last = self._last_flushes.get(log.topic_partition)
         # Without a call of `configure`, nothing is kept for the log. It then counts as flushed at

@@ -128,7 +128,7 @@ class QuietFetches:
     """The QuietTopics of all followers of a broker, by topic and follower.
 
     `eligible` has the registered epoch of each broker. It shows whether a Fetch was sent before the
-    follower's last restart; then all partitions of the Fetch are read.
+    follower's last restart. All partitions of such a Fetch are read.
     """
 
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
@@ -148,17 +148,21 @@ class QuietFetches:
         if followers is None:
             followers = self._topics[topic.topic] = {}
         quiet: QuietTopic | None = None
-        # The broker epoch of the follower's last Fetch. If there was none, this Fetch is the last.
+        # The broker epoch of the follower's previous Fetch. Without a previous Fetch, nothing is
+        # known that could differ from this Fetch's epoch.
         epoch = replica_epoch
         if replica_id in followers:
             epoch, quiet = followers[replica_id]
 
-        # True if this Fetch and the last one are of the follower's newest incarnation.
+        # True if this Fetch and the previous Fetch are of the follower's newest incarnation, as far
+        # as this broker knows. (-1 is below every epoch: the follower's registration is not known
+        # yet.)
         is_current = (
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )
         if not is_new:
-            # A newer Fetch of the follower may have replaced the positions of this parked one.
+            # A newer Fetch of the follower may have replaced the positions of this parked Fetch.
+            # Then the kept answers belong to other positions.
             is_asked = quiet is not None and quiet.topic is topic
             return quiet if is_asked and is_current else None
         if quiet is not None and not (is_current and quiet.ask(topic)):
@@ -176,5 +180,6 @@ class QuietFetches:
             quiet.changed(partition.partition)
 
     def _of(self, topic: str) -> Iterator[QuietTopic]:
+        """Yield what is kept of each follower's last Fetch of `topic`."""
         for _, quiet in self._topics.get(topic, {}).values():
             yield quiet

@@ -63,7 +63,10 @@ class ReplicaFetchers:
         """The fetcher of each followed partition."""
 
     def follow(self, partition: Partition) -> None:
-        """Fetch `partition` from its leader, from its log end, in its leader epoch."""
+        """Begin to fetch `partition` from the broker that leads it in the replica's leader epoch.
+
+        The first Fetch begins at the end of the replica's log.
+        """
         self.stop(partition.topic_partition)  # the previous leader may be another source
         source = partition.leader_id
         fetcher = self._fetchers.get(source)
@@ -219,7 +222,8 @@ class ReplicaFetcher:
                         position = known[index] = partition.fetch_position(max_bytes)
                     requested.append(position)
                 positions[topic] = FetchTopic(topic=topic, partitions=tuple(requested))
-        # A topic has no positions while all its partitions are delayed.
+        # While all partitions of a topic are delayed, its part of the request is empty, and left
+        # out.
         return tuple(positions[topic] for topic in self._topics if positions[topic].partitions)
 
     def _ask_anew(self, topic: str) -> None:
@@ -279,6 +283,8 @@ class ReplicaFetcher:
                     # append, which its log forgets now.
                     self._ask_anew(topic)
                 self._take(partition, position, partition.handle_fetch_response(position, data))
+            # Answers without news are kept even if `_ask_anew` was called in this loop: they need
+            # not be handled again.
             self._remember(topic, all_data, news)
 
     def _remember(self, topic: str, answered: tuple[PartitionData, ...], news: list[int]) -> None:

@@ -75,10 +75,10 @@ AppendCallback = Callable[[ErrorCode], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLeadership:
-    """The partitions that this broker leads or follows in a new leader epoch.
+    """Result of `ReplicaManager.apply`: what a change of the metadata meant for this broker.
 
-    The cause is a delta, a piece of the metadata log. The leader epoch of a partition counts its
-    elections.
+    `became_leader` and `became_follower` are the partitions that this broker leads or follows in a
+    new leader epoch. The leader epoch of a partition is a number that each election increases.
     """
 
     became_leader: tuple[Partition, ...]
@@ -275,7 +275,7 @@ class ReplicaManager:
         following: list[tuple[Partition, PartitionRegistration]] = []
         deleted: list[TopicPartition] = []
         for name in changed:
-            self._quiet.changed(name)
+            self._quiet.changed(name)  # the kept answers have the old leader epoch
             registration = self._cache.image.partition(name)
             if registration is None:
                 deleted.append(name)
@@ -365,12 +365,14 @@ class ReplicaManager:
         """Return this broker's replica; if there is none, make it from its log and its settings."""
         partition = self._partitions.get(name)
         if partition is None:
-            # The first choice is a log that `start` found on the disk, with its high watermark.
+            # A log that `start` found on the disk has the high watermark of the checkpoint. Without
+            # such a log, the partition begins with an empty log.
             log = self._logs.pop(name, None) or PartitionLog(name, self._host.storage.log(name))
             self._flusher.configure(log)
             settings = self._topic_config(name.topic)
             log.is_compacted = settings.cleanup_policy == "compact"
-            # A topic's own settings take precedence over the broker's.
+            # A topic's own settings take precedence over the broker's. A setting that the topic
+            # does not set is None.
             min_insync_replicas = settings.min_insync_replicas
             partition = Partition(
                 name,
@@ -507,6 +509,7 @@ class ReplicaManager:
                 self._log_moved(partition)
 
     def _appended(self, partition: Partition, info: AppendInfo) -> None:
+        """Note the effects of an append, unless it failed."""
         if info.error is ErrorCode.NONE:
             self._grown[partition.topic_partition] = None
             self._quiet.changed(partition.topic_partition)
@@ -517,8 +520,8 @@ class ReplicaManager:
     def fetch(self, request_id: RequestId, request: FetchRequest) -> None:
         """Answer a Fetch of a follower or a consumer: immediately, or when enough bytes have come.
 
-        DEVIATION: there are no fetch sessions (KIP-227). A client that asks for one gets session id
-        0 and whole answers, as from a broker whose cache of sessions is full.
+        DEVIATION: there are no fetch sessions (KIP-227). A client that asks for a session gets
+        session id 0 and whole answers, as from a broker whose cache of sessions is full.
         """
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             self._host.reply(

@@ -32,7 +32,7 @@ class ReplicaMetrics:
         self._isr_expands = Meter(self._now_ms())
 
     def start(self) -> None:
-        """Take a sample every interval from now on; with an interval of 0 never."""
+        """Take a sample every interval from now on; an interval of 0 means never."""
         self._sampler.start()
 
     def isr_changed(self, proposal: IsrProposal) -> None:
@@ -49,7 +49,8 @@ class ReplicaMetrics:
             "PartitionCount": len(self._partitions),
             "LeaderCount": len(leading),
             "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
-            # Not `is_under_min_isr`, which is always False with the guard `min_insync_check` off.
+            # `Partition.is_under_min_isr` is of no use here: it is always False if an experiment
+            # has switched off the guard `min_insync_check`.
             "UnderMinIsrPartitionCount": sum(len(p.isr) < p.effective_min_isr for p in leading),
             **self._isr_shrinks.attributes("IsrShrinksPerSec", now_ms),
             **self._isr_expands.attributes("IsrExpandsPerSec", now_ms),
