@@ -1,6 +1,7 @@
-"""Checks that an answer fits its request. Runs in virtual time check every answer of every node.
+"""Checks that an answer fits its request.
 
-A violation shows a bug of this project's nodes, not of Kafka. There are two rules:
+In a run in virtual time every answer of every node is checked. A violation shows a bug of this
+project's nodes, not of Kafka. There are two rules:
 1. An answer names each topic, partition, group or key of its request, and no other.
 2. An answer without an error carries values that a client can use.
 
@@ -72,13 +73,16 @@ _INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 """Source: Kafka `Topic.isInternal`."""
 
 _SHOWN_CHARACTERS = 600
-"""Longest part of a message that a violation shows; a message with records can be huge."""
+"""Maximum number of characters of a message that a violation shows. A message with records can be
+much longer."""
 
 _Path = tuple[str | None, ...]
-"""Path to the names in a message: a list, the field that names its items, a list in each item, ...
+"""Path to the names in a message. It consists of pairs: a list, and the field of each item of the
+list that is the item's name. The list of the next pair is a field of each item.
 
-Example: `("topics", "name", "partitions", "partition_index")` leads to the partitions of each
-topic. None instead of a field means that the items of the list themselves are the names.
+Example: `("topics", "name", "partitions", "partition_index")` means that each item of `topics` has
+a `name` and a list `partitions`, each item of which has a `partition_index`. None instead of the
+field means that the items of the list are names themselves.
 """
 
 _TOPICS: _Path = ("topics", "name", "partitions", "partition_index")
@@ -149,7 +153,7 @@ def check_answer(request: AnyRequest, response: AnyResponse) -> None:
 def _check_names(
     request: AnyRequest, response: AnyResponse, request_path: _Path, response_path: _Path
 ) -> None:
-    """Check that the answer names each name of the request, equally often, and no other."""
+    """Check that the answer has each name as often as the request has it, and no other name."""
     names, answers = _names(request, request_path), _names(response, response_path)
     # Usually the order is the same. Comparing the lists is much cheaper than counting names.
     if names == answers:
@@ -167,7 +171,10 @@ def _check_names(
 
 
 def _names(message: object, path: _Path) -> list[tuple[object, ...]]:
-    """Return the names at a path, each as a tuple with a name for each list on the path."""
+    """Return the names at a path, for example ("topic-a", 3) for a partition of a topic.
+
+    Each tuple has one name for each list on the path.
+    """
     items, name = path[:2]
     elements = getattr(message, str(items)) or ()
     if len(path) == 2:
@@ -203,8 +210,8 @@ def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[st
 def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
     """Yield the problems of each fetched partition.
 
-    The limits of bytes hold for every batch but the first one of the answer, without which a
-    fetcher would never get past a large batch (KIP-74).
+    The first batch of the whole answer may be larger than the limits of bytes. Otherwise a fetcher
+    would never get past a large batch (KIP-74). All further batches must keep the limits.
     """
     requested: dict[tuple[str, int], FetchPartition] | None = None
     is_consumer = request.replica_id == _CONSUMER
@@ -212,7 +219,8 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
     for topic_index, answered in enumerate(response.responses):
         in_order = _requested_at(request, topic_index, answered)
         for index, data in enumerate(answered.partitions):
-            # An answer nearly always has the order of the request: only otherwise a dict is built.
+            # An answer nearly always has the order of the request. A dict of the requested
+            # partitions is built only if the order differs.
             partition = in_order[index] if index < len(in_order) else None
             if partition is None or partition.partition != data.partition_index:
                 if requested is None:
@@ -221,7 +229,8 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
             if partition is None:
                 yield f"{answered.topic}-{data.partition_index} was not requested"
                 continue
-            # Most partitions have no records: only the high watermark can be wrong then.
+            # `_read` is called only if it can find a problem. In a partition without records, only
+            # the high watermark can be wrong.
             if data.error_code is ErrorCode.NONE and (data.records or data.high_watermark < 0):
                 for problem in _read(partition, data, is_consumer=is_consumer):
                     yield f"{answered.topic}-{data.partition_index}: {problem}"
@@ -230,6 +239,7 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
                 for batch in data.records[1:]:
                     size_in_bytes += batch.size_in_bytes
                 limit = min(partition.partition_max_bytes, request.max_bytes - bytes_before)
+                # The answer may be too large only if it consists of one batch so far.
                 if size_in_bytes > limit and (bytes_before or len(data.records) > 1):
                     yield (
                         f"{answered.topic}-{data.partition_index}: expected at most {limit} bytes, "
@@ -241,9 +251,9 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
 def _requested_at(
     request: FetchRequest, topic_index: int, answered: FetchableTopicResponse
 ) -> Sequence[FetchPartition]:
-    """Return the requested partitions of a topic that has the same place in request and answer.
+    """Return the requested partitions of the topic at place `topic_index`.
 
-    Empty if the request has another topic at this place.
+    The result is empty if the request has another topic at this place than the answer.
     """
     if topic_index < len(request.topics) and request.topics[topic_index].topic == answered.topic:
         return request.topics[topic_index].partitions
@@ -269,8 +279,8 @@ def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> I
         yield f"the high watermark is {data.high_watermark}"
     next_offset = asked.fetch_offset
     for batch in data.records:
-        # A gap before the batch is no fault, because the log cleaner removes whole batches. A batch
-        # that ends at the wanted offset or before is one, because the reader has these records.
+        # A gap before the batch is no problem, because the log cleaner removes whole batches. But
+        # the batch must not end at or before the wanted offset: the reader has its records already.
         if batch.next_offset <= next_offset:
             yield f"expected records from {next_offset}, got {batch.base_offset} on"
         next_offset = batch.next_offset
@@ -336,7 +346,8 @@ def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionRespons
                     f"the epoch of {place} falls from {proposed.partition_epoch} to "
                     f"{data.partition_epoch}"
                 )
-            # A larger step shows another change, which the leader did not know when it proposed.
+            # If the epoch has risen by more than 1, there was another change, which the leader did
+            # not know when it made the proposal. Then the controller must refuse the proposal.
             if data.partition_epoch > proposed.partition_epoch + 1:
                 yield (
                     f"the ISR of {place} was proposed for epoch {proposed.partition_epoch}, and is "
@@ -358,7 +369,7 @@ def _registered(
 def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> Iterator[str]:
     """Yield the keys whose answer has both a node and an error, or neither."""
     for found in response.coordinators:
-        # The first part is True without an error, the second with a node: both or neither.
+        # An answer without an error must have a node, and an answer with an error must not.
         if (found.error_code is ErrorCode.NONE) != (found.node_id >= 0):
             yield (
                 f"the coordinator of {found.key!r} is {found.node_id} with {found.error_code.name}"
@@ -367,7 +378,7 @@ def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -
 
 def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator[str]:
     """Yield topics, leaders and replicas that contradict each other, and a wrong `is_internal`."""
-    # `topics` None: the request asked for all topics.
+    # If `request.topics` is None, the request asked for all topics.
     names = Counter(topic.name for topic in response.topics)
     if request.topics is not None and names != Counter(request.topics):
         yield f"expected the topics {sorted(request.topics)}, got {sorted(names)}"

@@ -2,9 +2,9 @@
 
 An API is a kind of request with its answer, such as JoinGroup. To add an API: write its two
 messages in `protocol/messages`, a row of `Api`, and a line in each of the unions below. With the
-unions, mypy finds every `match` that lacks a message. All other code that depends on an API (the
-codec, the field tables, the trace, link rules) reads its row. The trace is the run's recorded rows
-of events. A link rule is the effect of a fault on messages between nodes, for instance a delay.
+unions, mypy finds every `match` that lacks a message. All other code that depends on an API reads
+the properties of the API in its row. Such code encodes messages, records them in the trace (the
+recording of a run), or lets a fault delay them.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ _WHOLE_AND_PER_PARTITION = ("error_code", *_PER_PARTITION)
 class RequestSubject(NamedTuple):
     """Paths of a request's group id, member id and generation, for the trace.
 
-    If a path leads to a list, it continues in the list's first item. None means that the request
-    has no such field.
+    A path may lead through a list. It then means the first item of the list. None means that the
+    request has no such field.
     """
 
     group: str
@@ -498,7 +498,8 @@ AnyNotice = zookeeper.WatcherEvent | zookeeper_quorum.QuorumNotice
 # -- errors of answers --
 
 _NONE = ErrorCode.NONE
-_NO_ERROR = _NONE.name  # looked up once: `name` is a property, and most answers have no error
+# Most answers have no error. `name` is a property, which is slow, so it is read only once.
+_NO_ERROR = _NONE.name
 
 _FirstError = Callable[[object], ErrorCode]
 
@@ -516,8 +517,8 @@ def _first_error_at(*path: str) -> _FirstError:
     head: Callable[[object], ErrorCode] = attrgetter(path[0])
     if len(path) == 1:
         return head
-    # All parts of a path except the last lead to a list. The second attrgetter differs only in its
-    # type, for mypy.
+    # All parts of a path except the last lead to a list. This attrgetter equals `head`, but has
+    # another type for mypy.
     items_of: Callable[[object], tuple[object, ...]] = attrgetter(path[0])
     error_of_item = _first_error_at(*path[1:])
 

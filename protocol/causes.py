@@ -1,12 +1,15 @@
 """Causes in the trace: closed enums, whose values fill the column `cause` of a row.
 
-The trace is the run's recording: one row for each event. Programs compare the values of `cause`.
-The column `cause_text` has a sentence for people, which no program reads. In some kinds of rows the
-cause is a name instead (a fault id, the purpose of a connection, a broker, a checker, an error);
-`trace_schema` lists these kinds. Words in capitals in a docstring, such as MEMBER_REMOVED, are
-kinds of rows. The driver is the process that conducts a run. A generation is the number of a
-group's rebalance. A static member is one with a configured `group.instance.id`, which keeps its
-place through a restart. A broker is fenced when its heartbeats to the controller have stopped.
+The trace is the recording of a run: a table with one row for each event. Programs compare the
+values of `cause`. The column `cause_text` has a sentence for people, which no program reads. In
+some kinds of rows `cause` is a name instead, such as the id of a fault; `trace_schema` lists these
+kinds. Words in capitals in a docstring, such as MEMBER_REMOVED, are kinds of rows.
+
+- Driver: the process that conducts a run.
+- Generation: the number of a group's rebalance.
+- Static member: a member with a configured `group.instance.id`, which keeps its place through a
+  restart.
+- Fenced: of a broker whose heartbeats to the controller have stopped.
 """
 
 from enum import StrEnum
@@ -77,7 +80,8 @@ class DeletionCause(StrEnum):
 
 
 DELETIONS = frozenset(DeletionCause)
-"""All causes of a deletion, to look up a row's cause of any kind."""
+"""All causes of a deletion, as a set. A program that reads a row tests whether it has the row's
+cause."""
 ORDERED_DELETIONS = frozenset({DeletionCause.DELETED, DeletionCause.TOPIC_DELETED})
 """Deletions that an administrator ordered, after which a checker expects the offset to be missing.
 
@@ -86,7 +90,8 @@ time, which checkers verify.
 """
 
 
-# Reasons of LEADER_ELECTED, in its detail, by which a checker knows the preferred leader.
+# Two values of `reason` in the detail of LEADER_ELECTED. In rows with one of them the new leader is
+# the partition's preferred leader.
 PREFERRED_LEADER = "preferred leader"
 """The controller moves a leadership back by itself (`auto.leader.rebalance.enable`)."""
 PREFERRED_LEADER_REQUESTED = "preferred leader requested"
@@ -158,7 +163,7 @@ class KillCause(StrEnum):
 
     POWER_LOSS = "power loss"
     MACHINE_LOST = "machine lost"
-    """By accident: the machine of the node's process no longer answered the driver."""
+    """No fault of the run: the machine of the node's process no longer answered the driver."""
 
 
 class RecoveryCause(StrEnum):

@@ -37,11 +37,11 @@ class _NoCodecs:
     """A set without any codec."""
 
     def compress(self, compression: int, payload: bytes) -> bytes:
-        """Raises: ValueError."""
+        """Raise ValueError, since the set has no codec."""
         raise ValueError(f"no codec {compression} to compress with")
 
     def decompress(self, compression: int, payload: bytes) -> bytes:
-        """Raises: ValueError."""
+        """Raise ValueError, since the set has no codec."""
         raise ValueError(f"no codec {compression} to decompress with")
 
 

@@ -1,12 +1,13 @@
-"""Effects: the requests of a core (controller, coordinator) to its host, returned in a `Result`.
+"""Effects: what a core (controller, coordinator) asks of its node, returned in a `Result`.
 
-A core is a state machine without clock and I/O. It never calls out. It returns one Result for each
-input. The node that hosts the core carries the effects out, in this order: timers, appends, sends,
-verifications, replies. The node passes the trace events (rows of the run's recording) to its Host,
-which adds time, node, incarnation (the number of the node's life) and sequence number. The Host is
-the node's only access to the outside: clock, timers, connections, storage, trace.
+A core is a state machine without clock and I/O. It calls nothing outside itself. It returns one
+Result for each input. The node that runs the core carries the effects out, in this order: timers,
+appends, sends, verifications, replies. The Result also has trace events, the rows of the run's
+recording. The node passes them to its Host, the node's only access to clock, timers, connections,
+storage and trace. The Host adds the time, the node, the node's incarnation (the number of its
+process) and a sequence number.
 
-Some effects have an outcome (AppendCompleted, TransactionVerified), which the node feeds back into
+Some effects have an outcome (AppendCompleted, TransactionVerified). The node passes the outcome to
 the core as a later input.
 """
 
@@ -18,12 +19,13 @@ from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, NodeName, 
 from protocol.records.batch import Record
 from protocol.trace import TraceEvent
 
-# The values of `acks` in Kafka's Produce: the replicas that must have a batch before it is
-# acknowledged. ACKS_ALL: every in-sync replica.
+# The values of `acks` in Kafka's Produce, which say how many replicas must have a batch before it
+# is acknowledged. With ACKS_ALL these are all in-sync replicas. With ACKS_NONE nothing is
+# acknowledged.
 ACKS_ALL = -1
 ACKS_NONE = 0
 ACKS_LEADER = 1
-"""The append completes when the leader's log has the batch, as in Kafka's Java coordinator."""
+"""The leader's log must have the batch. Kafka's Java coordinator appends in this way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +35,11 @@ class Append:
     partition: index in `__consumer_offsets`, or in `__transaction_state` for the transaction
         coordinator.
     records: non-empty.
-    required_acks: with ACKS_ALL (-1) an AppendCompleted follows when the high watermark has passed
-        the batch (every in-sync replica has it then), after `timeout_ms`, or when leadership is
-        lost. With ACKS_LEADER (1) it follows when the leader's log has the batch. With ACKS_NONE
-        (0) none follows. ACKS_LEADER ignores min.insync.replicas.
+    required_acks: says when the AppendCompleted follows. With ACKS_ALL it follows when the high
+        watermark has passed the batch, that is, when every in-sync replica has the batch; or after
+        `timeout_ms`; or when the broker no longer leads. With ACKS_LEADER it follows when the
+        leader's log has the batch, whatever min.insync.replicas is. With ACKS_NONE no
+        AppendCompleted follows.
     timeout_ms: None stands for `offsets.commit.timeout.ms`.
     """
 
@@ -70,8 +73,9 @@ class AppendCompleted:
 class VerifyTransaction:
     """Request to verify that a partition of `__consumer_offsets` is part of an open transaction.
 
-    If the log has batches of the transaction, it is verified without a request; otherwise the
-    broker asks the transaction coordinator (KIP-890). Exactly one TransactionVerified follows.
+    If the partition's log has batches of the transaction already, the broker knows the answer.
+    Otherwise it asks the transaction coordinator (KIP-890). Exactly one TransactionVerified
+    follows.
     `tells_abortable` is True for a client that knows the error TRANSACTION_ABORTABLE.
     """
 
@@ -88,7 +92,8 @@ class TransactionVerified:
     """The outcome of a VerifyTransaction: a later input of the core.
 
     `guard` must be passed on to the Append, because the log accepts the transaction's first batch
-    only with it. It is None with an error, and if the log has batches of the transaction already.
+    only with this number. It is None if there is an error, or if the log has batches of the
+    transaction already.
     """
 
     verification_id: int

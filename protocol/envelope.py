@@ -1,8 +1,8 @@
 """Envelopes of requests and responses, with the fields of Kafka's request header.
 
-An envelope holds a message and the fields of its header. In virtual time (all nodes in one process,
-on a simulated clock) envelopes are passed by reference. Between processes, and in the test of the
-codec, they are encoded as MessagePack.
+An envelope holds a message and the fields of its header. In virtual time all nodes are in one
+process, with a simulated clock, and envelopes are passed by reference. Between processes envelopes
+are encoded as MessagePack.
 """
 
 import msgspec

@@ -1,8 +1,9 @@
 """Kafka's error codes, with their numbers and what a caller may conclude from each.
 
 A *retriable* error allows the client to send the same request again. An error is *definite* if the
-operation certainly did not happen. (The word is from Maelstrom, a test bench for distributed
-systems.) After an indefinite error a checker must allow for both cases.
+operation certainly did not happen; this word is from Maelstrom, a test bench for distributed
+systems. After an indefinite error the operation may have happened or not, and a checker must allow
+both.
 Source: Kafka `Errors`; docs/kafka/BEHAVIOUR.md, sections 5.9 and, for the retriable errors, 7.8.
 """
 
@@ -152,8 +153,8 @@ _INDEFINITE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        # The broker answers these after a timeout, or when it learns that it no longer leads. By
-        # then the new leader may have fetched the append.
+        # A broker answers with the following errors after a timeout, or when it learns that it no
+        # longer leads. By then the new leader may have fetched the append.
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -8,7 +8,7 @@ BrokerId = NewType("BrokerId", int)
 NodeName = NewType("NodeName", str)
 """A node of the cluster by its host name, e.g. `broker-0`, `controller-100`, `consumer-g-3`."""
 Incarnation = NewType("Incarnation", int)
-"""Number of a process of a node, from 0; each restart begins a new incarnation."""
+"""Number of a node's process, from 0; each restart of the node begins a new process."""
 Offset = NewType("Offset", int)
 """Position of a record in a partition's log, from 0."""
 LeaderEpoch = NewType("LeaderEpoch", int)
@@ -17,7 +17,8 @@ PartitionEpoch = NewType("PartitionEpoch", int)
 """Number of changes of a partition's leader or ISR since its creation."""
 BrokerEpoch = NewType("BrokerEpoch", int)
 """Number of a broker's registration: the offset of its record in the metadata log."""
-# The ids below are Kafka's words: a group of consumers, a member of it, and its rebalances.
+# The next three types are about a group of consumers: its id, a member's id, and the number of its
+# rebalances.
 GroupId = NewType("GroupId", str)
 MemberId = NewType("MemberId", str)
 """Id from the coordinator: `<client id or instance id>-<uuid4>`; "" before the first join."""
@@ -47,7 +48,7 @@ NO_SEQUENCE = -1
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; prints as Kafka does: `topic-3`."""
+    """One partition of one topic. As a string it is `topic-3`, as in Kafka."""
 
     topic: str
     partition: int

@@ -49,7 +49,7 @@ class MetadataVersion(NamedTuple):
     """A version, ordered by age."""
 
     release: int
-    """Index of the release in the list of all releases."""
+    """Position of the release among all releases, the oldest first."""
     internal: int
     """The number behind `-IV`; 0 for a release without internal versions."""
 
@@ -57,8 +57,8 @@ class MetadataVersion(NamedTuple):
 def metadata_version(name: str) -> MetadataVersion:
     """Return the version named `name`, such as `2.1` or `2.1-IV0`.
 
-    Raises: SimulationError if Kafka has no such version. Experiment files are checked against
-        VERSION_PATTERN before.
+    Raises: SimulationError if Kafka has no such version. A name in an experiment file cannot cause
+        this, because it was checked against VERSION_PATTERN.
     """
     release, _, internal = name.partition("-IV")
     count = _INTERNAL_VERSIONS.get(release)
@@ -97,7 +97,8 @@ class ValueVersions(NamedTuple):
 
     group: int = 3
     offset: int = 3
-    """Version of an offset without an explicit expiry; with one, the version is always 1."""
+    """Version of an offset without an explicit expiry. An offset with an explicit expiry is always
+    written in version 1."""
 
 
 def value_versions(version: MetadataVersion) -> ValueVersions:

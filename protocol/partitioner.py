@@ -9,8 +9,8 @@ def java_string_hash(text: str) -> int:
 
     The result is in [-2**31, 2**31 - 1].
     """
-    # Computed modulo 2**32, as Java's int overflows; the last line makes the result signed. Each
-    # UTF-16 unit is two bytes, the high one first.
+    # Each UTF-16 unit is two bytes, the high byte first. The hash is computed modulo 2**32, because
+    # Java's int overflows. The last line makes the result signed.
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for index in range(0, len(units), 2):

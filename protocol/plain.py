@@ -4,8 +4,9 @@ A recording of real Kafka has messages as plain data: the fields that the messag
 version, under Kafka's names. Messages are read and compared in this form. A message class of this
 project describes only the newest version of an API. A schema (see `protocol.wire.fields`) describes
 all versions. If an old version has another structure than the newest, the schema's function `lift`
-converts a request from the old structure, and `lower` converts an answer to it. An API is named by
-its label, such as `JoinGroup`.
+converts a request from the old to the newest structure, and `lower` converts an answer from the
+newest to the old structure. In the functions below, `api` is the label of an API, such as
+`JoinGroup`.
 """
 
 import types
@@ -29,7 +30,10 @@ _PYTHON_TYPES: dict[Kind, type] = {
 
 
 class NotAMessage(Exception):
-    """Plain data does not fit its version; the message names the field and the expectation."""
+    """Plain data does not fit its version.
+
+    The error's text names the field, and says what was expected.
+    """
 
 
 def is_known(api: str, version: int) -> bool:
@@ -128,9 +132,13 @@ def _build(struct: type[msgspec.Struct], plain: Mapping[str, PlainValue]) -> msg
 
 
 def _convert(wanted: typing.Any, value: PlainValue) -> object:  # noqa: ANN401 (a type annotation)
-    """Return `value` as a field annotated `wanted` holds it: tuples of Structs for lists."""
+    """Return `value` in the form that a field with the annotation `wanted` has.
+
+    A list becomes a tuple, and a dict becomes a Struct.
+    """
     if isinstance(value, list):
-        # The one tuple type among the options, such as `tuple[X, ...] | None`, names the item type.
+        # The annotation of a list is a tuple type, or a union such as `tuple[X, ...] | None`. The
+        # first argument of the tuple type is the type of the items.
         (item,) = (
             typing.get_args(option)[0]
             for option in _options(wanted)

@@ -7,7 +7,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Return Kafka's message about an illegal topic name, None for a legal one."""
+    """Return Kafka's error message for an illegal topic name, None for a legal name."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

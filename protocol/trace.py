@@ -1,11 +1,10 @@
 """The rows of the trace: one flat, typed row for each event of a run.
 
-A core is a state machine without a clock, such as the coordinator. A Host is a node's only access
-to clock, network and disk. An incarnation is one life of a node, counted from 0.
-
-A core or node makes a `TraceEvent`. Its Host adds time, node, incarnation and sequence number,
-which gives a `TraceRow`. A runtime is the platform of a cluster: one process in simulated time, or
-real processes. All runtimes write the same rows; checkers and Spark's tables read them.
+A node of the cluster makes a `TraceEvent`. So does a core, a state machine without a clock that
+runs in a node, such as the coordinator. The node's Host, its only access to clock, network and
+disk, adds time, node, incarnation and sequence number. The result is a `TraceRow`. The incarnation
+is the number of the node's process, from 0. A cluster runs in one process with simulated time, or
+in real processes; both write the same rows. Checkers and Spark's tables read them.
 """
 
 from enum import StrEnum
@@ -113,7 +112,8 @@ MESSAGE_KINDS = frozenset(
         TraceKind.RESPONSE_SENT,
     }
 )
-"""Kinds that no checker reads. A run that does not trace messages creates no such events."""
+"""Kinds of rows about single messages. No checker reads them, so a run may be set not to trace
+messages, and then makes no such events."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):

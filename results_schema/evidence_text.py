@@ -9,15 +9,16 @@ import msgspec
 from protocol.trace import TraceRow
 
 _SKIPPED = frozenset({"pid", "seq"})
-"""Keys of a row's detail (further facts as JSON) that a reader of the evidence does not need."""
+"""Keys that are left out of the text. They are keys of `detail`, the column of a row that has
+further facts as JSON."""
 _ITEMS_SHOWN = 6
-"""Limit of the items of a list in a text. Further items are only counted."""
+"""Maximum number of items of a list in the text. Further items are only counted."""
 
 
 def describe_row(row: TraceRow) -> str:
     """Return a line with the row's time in seconds, its node, and the text of `describe_event`.
 
-    The node's life (one run of its process) is named from the second on.
+    A node whose process was restarted has the number of the process, the first being life 1.
     """
     life = f" (life {row.incarnation + 1})" if row.incarnation else ""
     return f"{row.time_us / 1e6:10.6f} s  {row.node}{life}: {describe_event(row)}"
@@ -47,7 +48,7 @@ def describe_event(row: TraceRow) -> str:
             f"{name} {_short(value)}" for name, value in detail.items() if name not in _SKIPPED
         ]
     kind = row.kind.replace("_", " ")
-    # `strip` removes the blank before the partition, which has no label.
+    # The partition has the empty label, so its fact begins with a blank, which `strip` removes.
     listed_facts = ", ".join(fact.strip() for fact in facts)
     return f"{kind}: {listed_facts}" if listed_facts else kind
 

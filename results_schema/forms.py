@@ -1,7 +1,8 @@
-"""Format numbers of manifests, and the refusal of a manifest with an unknown number.
+"""Format numbers of manifests, and the check that this version of Coordlab can read a manifest.
 
-A format gets a new number in two cases: an older version of Coordlab cannot read the new files, or
-the new version cannot read the older files. A file without a number has format 1.
+A manifest has the number of its format; a file without a number has format 1. The number is raised
+if an older version of Coordlab could not read the new files, or if the new version cannot read the
+older files. Messages call the format of a file its form.
 """
 
 import msgspec
@@ -21,7 +22,9 @@ class _Stamp(msgspec.Struct, kw_only=True):
 
 
 def refusal(content: bytes, kind: str) -> str | None:
-    """Return the reason for which this version cannot read a manifest of `kind`; None if it can.
+    """Return why this version cannot read a manifest, as a clause; None if it can.
+
+    `kind` is a key of READ_FORMS.
 
     A file that is no manifest is not refused here. The caller decodes the file next, and the error
     of this decoding has more detail.

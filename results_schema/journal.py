@@ -1,9 +1,9 @@
 """journal.json: each fault of a run, with its outcome, its nodes, and its times.
 
-A fault is a disturbance that the plan of an experiment injects on purpose. Healing undoes a fault,
-except a momentary one, such as a moved leadership. The plan's times count from the steady state,
-which is reached when the cluster is up and every group is Stable. Units: microseconds of the run's
-clock, as in the trace (the run's recorded events).
+A fault is a disturbance that the plan of an experiment injects on purpose. To heal a fault is to
+undo it. A momentary fault, such as a moved leadership, is not healed. The plan's times count from
+the steady state, which is reached when the cluster is up and every group is Stable. Units:
+microseconds of the run's clock. The trace, the recording of the run's events, has the same clock.
 """
 
 from enum import StrEnum
@@ -18,15 +18,16 @@ class FaultOutcome(StrEnum):
 
     PLANNED = "planned"  # not injected yet, or the run ended first
     HIT = "hit"
-    MISSED = "missed"  # at its time no node had the target's role, or the node was not affected
+    # No node had the target's role at the planned time, or the injection did not affect the node.
+    MISSED = "missed"
     FAILED = "failed"  # the tool failed to inject the fault
 
 
 class LinkEnds(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """The two ends of the affected links (connections between nodes), as names of nodes.
 
-    The fault affects the link of each node of one end with each node of the other end. A node that
-    is in both ends has no link with itself.
+    `from_` and `to` are two sets of nodes. The fault affects each link between a node of `from_`
+    and a node of `to`. A node that is in both sets has no link with itself.
     """
 
     from_: tuple[str, ...]
@@ -59,14 +60,14 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     - `planned_at_us`: planned time, counted from the run's start. It is None until the steady state
       is reached.
     - `fired_at_us`: time at which the injection began, whatever the outcome.
-    - `in_force_from_us`, `in_force_until_us`: the period in which certainly all affected nodes had
-      the fault: from the end of the injection to the beginning of the healing.
+    - `in_force_from_us`, `in_force_until_us`: the end of the injection, and the beginning of the
+      healing. Between these times all affected nodes certainly had the fault.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
     - `nodes`: the affected nodes; for a fault of links, the nodes of the `from` end.
     - `node`: the first of `nodes`.
     - `incarnation`, `pid`: number of restarts and process id of `node` at the injection.
-    - `members_survive`: False if the fault hits members of a group. The group then may rebalance
-      (give its partitions to other members).
+    - `members_survive`: False if the fault hits members of a group. The group may then rebalance,
+      that is, give their partitions to other members.
     - `resolved`: other details that were decided at the injection, such as `direction`.
 
     A fault that missed has no nodes, no links and no moves.
@@ -82,8 +83,8 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     fired_at_us: int | None = None
     node: str | None = None
     nodes: tuple[str, ...] = ()
-    links: LinkEnds | None = None  # of a fault of links
-    moves: tuple[LeaderMove, ...] = ()  # of a fault of leadership
+    links: LinkEnds | None = None  # only a fault of links has it
+    moves: tuple[LeaderMove, ...] = ()  # only a fault that moves leaderships has them
     incarnation: int | None = None
     pid: int | None = None
     blast_radius: BlastRadius = BlastRadius()
@@ -92,7 +93,8 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     in_force_from_us: int | None = None
     in_force_until_us: int | None = None
     healed_at_us: int | None = None
-    healed_by: str | None = None  # "plan", "order" (of a user) or "end" (of the run: heals all)
+    # "plan", "order" if a user ordered the healing, "end" if the end of the run healed all faults.
+    healed_by: str | None = None
     note: str | None = None  # remark on the healing
     error: str | None = None  # reason for which the fault missed or failed
 
@@ -146,13 +148,13 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     @property
     def perhaps_in_force(self) -> bool:
         """True if an error or a Ctrl-C interrupted the injection, so that its effect is unknown."""
-        # The node is recorded just before the injection begins. A Ctrl-C leaves the outcome
-        # PLANNED, an error sets FAILED.
+        # `node` is set just before the injection begins. If a Ctrl-C interrupts the injection, the
+        # outcome stays PLANNED. An error sets it to FAILED.
         begun = self.node is not None and not self.momentary and self.healed_at_us is None
         return begun and self.outcome in {FaultOutcome.PLANNED, FaultOutcome.FAILED}
 
     def forget_aim(self) -> None:
-        """Clear the fields that name the injection's aim, because the fault did not hit the aim."""
+        """Clear what was recorded about the nodes to hit, because the fault did not hit them."""
         self.node = None
         self.nodes = ()
         self.links = None
@@ -174,7 +176,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     def moves_text(self, form: str) -> str:
         """Return the first `moves` as text, with the number of the others.
 
-        `form`: a format string, in which {0} is a LeaderMove.
+        `form`: a format string, in which `{0}` is a LeaderMove, for example `{0.partition}`.
         """
         shown = [form.format(move) for move in self.moves[:_MOVES_SHOWN]]
         more = len(self.moves) - len(shown)
@@ -182,15 +184,16 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
 
 _MOVES_SHOWN = 3
-"""Limit of the moves in a text; the number of the others follows them."""
+"""Maximum number of moves in a text; the number of further moves follows them."""
 _NODES_SHOWN = 4
-"""Limit of the nodes in a text."""
+"""Maximum number of nodes in a text."""
 
 
 def nodes_shown(nodes: tuple[str, ...]) -> str:
     """Return the names of nodes as text.
 
-    If there are more than _NODES_SHOWN nodes, the text names three, and has the number of the rest.
+    If there are more than _NODES_SHOWN nodes, the last of the shown names is replaced by the number
+    of nodes that are not named.
     """
     if len(nodes) <= _NODES_SHOWN:
         return ", ".join(nodes) or "nobody"

@@ -31,7 +31,8 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "
     - `at_us`: time of the injection, after the steady state.
     - `duration_us`: time from the injection to the healing. None: until the end of the run, when
       all faults are healed.
-    - `target`: "" for a fault of links, which has `from` and `to`.
+    - `target`: the node or partition to disturb. A fault of links has `from` and `to` instead, and
+      the target "".
     """
 
     fault_id: str
@@ -41,7 +42,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "
     from_: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
     duration_us: int | None = None
-    args: dict[str, Any] = {}  # checked by the fault's own struct when the file was read
+    args: dict[str, Any] = {}  # checked when the experiment's file was read
 
     @property
     def aimed_at(self) -> str:

@@ -4,8 +4,8 @@ A run starts a cluster, injects faults, and checks promises of Kafka. It records
 of a trace. Each check reads the trace, and reports findings: violations of the check's promise.
 
 A verdict is about the cluster, an outcome is about the run. A failure of the tool, or an
-interruption, proves nothing about Kafka. So each of these is an outcome, and never the verdict
-VIOLATED.
+interruption, proves nothing about Kafka. So it is recorded as an outcome, and never leads to the
+verdict VIOLATED.
 """
 
 from enum import StrEnum
@@ -32,8 +32,8 @@ class RunOutcome(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
-# Exit codes of the command. Shells report 130 for a program that Ctrl-C has ended: 128 + 2, the
-# number of the signal SIGINT.
+# Exit codes of the command. EXIT_INTERRUPTED is the code that shells report for a program that
+# Ctrl-C has ended: 128 + 2, where 2 is the number of the signal SIGINT.
 EXIT_PASS = 0
 EXIT_VIOLATED = 1
 EXIT_UNKNOWN = 2
@@ -49,8 +49,9 @@ _EXIT_OF_VERDICT = {
 
 
 OLD_EPOCH_ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
-"""A key in `CheckReport.seen` of the check `fencing`. It counts what nodes attempted in an outdated
-epoch (the number of a leadership). The outputs show this count even if it is 0."""
+"""A key in `CheckReport.seen` of the check `fencing`. An epoch is the number of a leadership. The
+count is the number of attempts that nodes made in an epoch after a newer one had begun. Reports
+show it even if it is 0."""
 
 
 class CheckOutcome(StrEnum):
@@ -76,10 +77,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     - `time_us`: time of the last row of `evidence`.
     - `evidence`: the rows that prove the violation, in time order.
     - `story`: `evidence` as text, a line for each row.
-    - `led_to`: rows that explain how the violation came about, in time order. They are from the
-      time before and around the evidence. They show faults, elections, brokers that the controller
-      declared dead, coordinators that read their groups into memory, and requests that the
-      controller never answered.
+    - `led_to`: rows from the time before and around the evidence, in time order, which help to
+      explain the violation. They show faults, elections, brokers that the controller declared dead,
+      coordinators that loaded their groups, and requests that the controller never answered.
     """
 
     check: str
@@ -96,12 +96,12 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one check.
 
     - `findings`: the first findings; `findings_total`: the number of all findings.
-    - `seen`: how many cases the check judged, by kind of case. A name that ends in `_us` has a
-      length of time instead.
+    - `seen`: kind of case -> number of cases of this kind that the check judged. If the name of the
+      kind ends in `_us`, the value is a length of time instead.
     - `measured`: figures without influence on the outcome, such as times in which a partition had
       two owners. A name ends with the unit of its figure; a figure without a unit is a count.
-    - `excused`: how often the promise did not hold, but an excuse permitted this, by excuse. `note`
-      describes these cases.
+    - `excused`: name of an excuse -> number of cases in which the promise did not hold, but the
+      excuse permitted this. `note` describes these cases.
     """
 
     check: str
@@ -118,8 +118,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """The content of results.json. Units: microseconds of the run's clock.
 
     - `reasons`: reasons for an unknown verdict or a failure of the tool.
-    - `exit_code`: follows from outcome and verdict. The command exits with it, with one exception:
-      if a closed pipe interrupts the run, this is 130, but the command exits with 141.
+    - `exit_code`: follows from outcome and verdict. The command exits with this code, with one
+      exception: if a closed pipe interrupts the run, `exit_code` is 130, but the command exits with
+      141.
     - `faults`: the journal, which has an entry for each fault of the plan.
     - `steady_at_us`: when the whole cluster was up and quiet for the first time; None: never.
     - `rows_seen`: number of trace rows that the checks got.

@@ -1,10 +1,13 @@
 """Messages between brokers and the controller, under KRaft's names.
 
-The controller keeps the cluster's metadata in the log `__cluster_metadata-0`; brokers pull it with
+The controller keeps the cluster's metadata in the log `__cluster_metadata-0`; brokers read it with
 Fetch. The ISR is the set of a partition's in-sync replicas. The leader epoch counts a partition's
-elections, the partition epoch all its changes. A number after the name of a request is its API key.
-Between processes of this project, a struct is sent as an array of its fields (`array_like`); a
-request or an answer begins with the name of its struct (`tag`).
+elections; the partition epoch counts all changes of its leader, ISR or replicas. The broker epoch
+is the number of a broker's registration.
+
+A number after the name of a request is its API key. Between processes of this project, a struct is
+sent as an array of its fields (`array_like`); a request or an answer begins with the name of its
+struct (`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -17,9 +20,9 @@ from protocol.records.metadata import BrokerEndpoint
 class BrokerRegistrationRequest(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """BrokerRegistration (62): a new incarnation of a broker registers at the controller.
+    """BrokerRegistration (62): a broker that has started registers at the controller.
 
-    Other nodes reach the broker at `host` and `port`; Kafka clients, at one of `listeners`.
+    Other nodes reach the broker at `host` and `port`. Kafka clients reach it at one of `listeners`.
     """
 
     broker_id: int
@@ -136,7 +139,7 @@ class AllocateProducerIdsRequest(
 class AllocateProducerIdsResponse(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """Answer to AllocateProducerIds: the ids `producer_id_start` and those that follow it."""
+    """Answer to AllocateProducerIds: `producer_id_len` ids, the first being `producer_id_start`."""
 
     error_code: ErrorCode = ErrorCode.NONE
     producer_id_start: int = 0

@@ -1,9 +1,9 @@
 """Messages by which clients find nodes and versions: FindCoordinator, Metadata, ApiVersions.
 
-Shapes are those of the newest version; FindCoordinator below v4 has exactly one key. A number after
-the name of a request is its API key; versions in use are written as v0-v6. Between processes of
-this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
-begins with the name of its struct (`tag`).
+The structs have the fields of the newest version; a FindCoordinator below v4 has exactly one key. A
+number after the name of a request is its API key; versions in use are written as v0-v6. Between
+processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
+an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 

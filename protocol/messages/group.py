@@ -1,12 +1,13 @@
 """Messages of group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 A rebalance gives a group's members their partitions: each sends JoinGroup, then SyncGroup. The
-generation is the number of the rebalance. Between rebalances, members send Heartbeats. The shapes
-are those of the newest version. The envelope's `api_version` determines the semantics: for example,
-a LeaveGroup below v3 has exactly one member. A number after the name of a request is its API key;
-versions in use are written as v0-v9. Between processes of this project, a struct is sent as an
-array of its fields (`array_like`); a request or an answer begins with the name of its struct
-(`tag`).
+generation is the number of the rebalance. Between rebalances, members send Heartbeats.
+
+The structs have the fields of the newest version. The envelope of a request has its `api_version`;
+for example, a LeaveGroup below v3 has exactly one member. A number after the name of a request is
+its API key; versions in use are written as v0-v9. Between processes of this project, a struct is
+sent as an array of its fields (`array_like`); a request or an answer begins with the name of its
+struct (`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -16,7 +17,7 @@ from protocol.errors import ErrorCode
 
 
 class JoinGroupRequestProtocol(msgspec.Struct, frozen=True, array_like=True):
-    """One assignor (way to assign partitions) that the member supports, with its subscription."""
+    """A way to assign partitions (an assignor) that the member supports, and its subscription."""
 
     name: str
     metadata: bytes

@@ -1,7 +1,7 @@
 """Messages of an administrator about groups: describe, list, delete, and delete offsets.
 
-Shapes are those of the newest version. A number after the name of a request is its API key;
-versions in use are written as v0-v5. Between processes of this project, a struct is sent as an
+The structs have the fields of the newest version. A number after the name of a request is its API
+key; versions in use are written as v0-v5. Between processes of this project, a struct is sent as an
 array of its fields (`array_like`); a request or an answer begins with the name of its struct
 (`tag`).
 Source: Kafka's message schemas.

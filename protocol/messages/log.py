@@ -1,11 +1,13 @@
 """Messages that read and write partition logs: Produce, Fetch, and questions about offsets.
 
-Clients read with Fetch. Followers copy their leader's log with Fetch, and nodes pull the metadata
-log `__cluster_metadata` with it, as in KRaft (Kafka's controller without ZooKeeper). The
-`replica_id` of a node is its node id; that of a consumer is -1. A leader epoch is the number of a
-partition's leadership; each election increases it. A number after the name of a request is its API
-key. Between processes of this project, a struct is sent as an array of its fields (`array_like`); a
-request or an answer begins with the name of its struct (`tag`).
+Consumers read records with Fetch. Followers copy their leader's log with Fetch. Brokers also read
+the metadata log `__cluster_metadata` with Fetch, as in KRaft (Kafka's controller without
+ZooKeeper). In a Fetch, `replica_id` is -1 for a consumer, and the node id for a node. A leader
+epoch is the number of a partition's leadership; each election increases it.
+
+A number after the name of a request is its API key. Between processes of this project, a struct is
+sent as an array of its fields (`array_like`); a request or an answer begins with the name of its
+struct (`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -30,7 +32,11 @@ class TopicProduceData(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class ProduceRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Produce (0). `acks`: who must have the batch: -1 all in sync, 0 none, 1 the leader."""
+    """Produce (0). Appends batches.
+
+    `acks` says which replicas must have a batch before the answer: -1 all in-sync replicas, 1 the
+    leader, 0 none.
+    """
 
     acks: int
     timeout_ms: int
@@ -78,12 +84,12 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class FetchPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Position from which to read one partition. An epoch that the fetcher does not know is -1.
+    """Position from which to read one partition.
 
-    current_leader_epoch: the leader epoch in the fetcher's metadata. If the leader's own epoch is
-        another one, the partition gets an error.
-    last_fetched_epoch: the epoch of the last record in the fetcher's log.
-    log_start_offset: start of the fetcher's log, from a follower.
+    current_leader_epoch: the leader epoch in the fetcher's metadata, -1 if it has none. If the
+        leader has another epoch, the partition gets an error.
+    last_fetched_epoch: the leader epoch of the last record in the fetcher's log, -1 if it has none.
+    log_start_offset: the start of a follower's log; -1 from a consumer.
     """
 
     partition: int
@@ -104,8 +110,8 @@ class FetchTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """Fetch (1).
 
-    The broker parks the request (keeps it without an answer) until `min_bytes` of new records are
-    there or `max_wait_ms` have passed.
+    The broker keeps the request without an answer until `min_bytes` of new records are there or
+    `max_wait_ms` have passed.
 
     A fetch session lets a client omit partitions that did not change (KIP-227). A client without a
     session sends `session_id` 0 and `session_epoch` -1. A client that wants a session sends
@@ -133,7 +139,7 @@ class EpochEndOffset(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 class AbortedTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """An aborted transaction. A consumer must skip its records from `first_offset` on.
 
-    Only answers to consumers with READ_COMMITTED have it.
+    Only answers to consumers with READ_COMMITTED list aborted transactions.
     """
 
     producer_id: int
@@ -234,7 +240,10 @@ class ListOffsetsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
 
 class OffsetForLeaderPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A partition. The end of `leader_epoch`, the last one that the client knows, is requested."""
+    """A partition, and the leader epoch whose end is requested.
+
+    `leader_epoch` is the epoch of the last record that the client has read.
+    """
 
     partition: int
     current_leader_epoch: int = -1

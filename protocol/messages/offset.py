@@ -1,9 +1,9 @@
 """Messages of committed offsets: OffsetCommit and OffsetFetch.
 
-Shapes are those of the newest version; OffsetFetch below v8 has exactly one group. A number after
-the name of a request is its API key; versions in use are written as v2-v9. Between processes of
-this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
-begins with the name of its struct (`tag`).
+The structs have the fields of the newest version; an OffsetFetch below v8 has exactly one group. A
+number after the name of a request is its API key; versions in use are written as v2-v9. Between
+processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
+an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -31,10 +31,11 @@ class OffsetCommitRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_
 class OffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """OffsetCommit (8) v2-v9: stores offsets of a group.
 
-    A client that is no member (simple consumer, admin tool) sends generation -1 and member "".
+    A client that is no member, such as a simple consumer or an admin tool, sends generation -1 and
+    member "".
 
-    `retention_time_ms`, from old clients: time for which the offsets are kept; -1 stands for the
-    broker's setting.
+    `retention_time_ms`: time for which the offsets are kept, set only by old clients; -1 stands for
+    the broker's setting.
     """
 
     group_id: str
@@ -60,7 +61,7 @@ class OffsetCommitResponseTopic(msgspec.Struct, frozen=True, kw_only=True, array
 
 
 class OffsetCommitResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to OffsetCommit; Kafka has no top-level error here."""
+    """Answer to OffsetCommit. As in Kafka, there is no error for the whole request."""
 
     topics: tuple[OffsetCommitResponseTopic, ...] = ()
 

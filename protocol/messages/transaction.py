@@ -1,7 +1,7 @@
 """Messages of transactions: from producers, and between brokers.
 
-In a transaction, a producer's writes count together, once it commits. Here the writes are committed
-offsets:
+The writes of a transaction become valid together when the producer commits the transaction. In this
+project the writes are committed offsets of a group:
 1. A producer gets an id and an epoch from its transaction coordinator (InitProducerId). The
    coordinator raises the epoch for each new producer with the same transactional id.
 2. It adds a partition of `__consumer_offsets` to its transaction (AddOffsetsToTxn).
@@ -9,10 +9,11 @@ offsets:
 4. It ends the transaction (EndTxn).
 5. The transaction coordinator sends markers, the records that end the transaction, to the leaders
    of the partitions (WriteTxnMarkers).
-Shapes are those of the newest version; AddPartitionsToTxn below v4 has exactly one transaction. A
-number after the name of a request is its API key; versions in use are written as v0-v5. Between
-processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
-an answer begins with the name of its struct (`tag`).
+
+The structs have the fields of the newest version; an AddPartitionsToTxn below v4 has exactly one
+transaction. A number after the name of a request is its API key; versions in use are written as
+v0-v5. Between processes of this project, a struct is sent as an array of its fields (`array_like`);
+a request or an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas; KIP-98, KIP-447, KIP-890.
 """
 
@@ -139,7 +140,8 @@ class WritableTxnMarkerTopic(msgspec.Struct, frozen=True, kw_only=True, array_li
 class WritableTxnMarker(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One marker; `transaction_result` True is a commit.
 
-    `coordinator_epoch` is the leader epoch under which the transaction coordinator decided.
+    `coordinator_epoch` is the leader epoch of the coordinator's partition of
+    `__transaction_state`. A log refuses a marker of an older coordinator.
     """
 
     producer_id: int
@@ -183,7 +185,7 @@ class WriteTxnMarkersResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class TxnOffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """TxnOffsetCommit (28) v0-v4: offsets of a group that count once the transaction commits.
+    """TxnOffsetCommit (28) v0-v4: stores offsets of a group as part of a transaction.
 
     A producer that is not a member of the group sends generation -1 and member "". Below v3, which
     lacks these fields, every producer has these values.
@@ -214,6 +216,6 @@ class TxnOffsetCommitResponseTopic(msgspec.Struct, frozen=True, kw_only=True, ar
 
 
 class TxnOffsetCommitResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to TxnOffsetCommit; Kafka has no top-level error here."""
+    """Answer to TxnOffsetCommit. As in Kafka, there is no error for the whole request."""
 
     topics: tuple[TxnOffsetCommitResponseTopic, ...] = ()

@@ -2,13 +2,14 @@
 
 ZooKeeper keeps a tree of named znodes with data. Its servers, the ensemble, apply all writes in one
 order; the zxid is a write's place in it. An ephemeral znode vanishes with the session of its
-client. A watch tells a client, once, that something has changed at a path. Shapes are those of
-ZooKeeper 3.4: every answer has the last zxid that its server has applied. Data of znodes is text
-here, because the consumers store JSON, thread ids and decimal offsets. Ids in brackets (ZK-08) are
-those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md. The number of a request is ZooKeeper's op
-code plus 10,000, so that it differs from Kafka's API keys. Between processes of this project, a
-struct is sent as an array of its fields (`array_like`); a request or an answer begins with the name
-of its struct (`tag`).
+client. A watch tells a client, once, that something has changed at a path.
+
+The structs have the fields of ZooKeeper 3.4: every answer has the last zxid that its server has
+applied. Data of znodes is text here, because the consumers store JSON, thread ids and decimal
+offsets. Ids in brackets (ZK-08) name rules in docs/kafka/ZOOKEEPER_CONSUMER.md. The number of a
+request is ZooKeeper's op code plus 10,000, so that it differs from Kafka's API keys. Between
+processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
+an answer begins with the name of its struct (`tag`).
 Source: ZooKeeper `zookeeper.jute`, `ZooDefs.OpCode`, `KeeperException.Code`, `Watcher.Event`.
 """
 
@@ -29,7 +30,7 @@ ANY_VERSION = -1
 
 
 class KeeperError(IntEnum):
-    """Error of a ZooKeeper answer, by the name of its exception."""
+    """Error of a ZooKeeper answer. Its name is that of ZooKeeper's exception."""
 
     NONE = 0
     ConnectionLoss = -4  # made by the client alone: no server answers it

@@ -2,7 +2,8 @@
 
 The servers elect one of them as leader; each leadership has a number, the epoch. The leader orders
 all writes: it proposes each as a transaction, and commits it when a majority has logged it. A
-learner is a server that follows a leader, or is about to. It opens one connection to the leader:
+learner is a server that follows a leader, or begins to follow it. It opens one connection to the
+leader:
 1. It sends the newest epoch that it has accepted (FollowerInfo), and accepts the leader's epoch
    (AckEpoch).
 2. It gets the transactions that its log lacks, and confirms them (AckNewLeader).
@@ -10,8 +11,8 @@ learner is a server that follows a leader, or is about to. It opens one connecti
 Votes have connections of their own.
 
 A zxid is the number of a write in the order of all writes. The number in a request's docstring
-(20000) is its API key, chosen beyond Kafka's keys. Ids in brackets (ZK-12) are those of the rules
-in docs/kafka/ZOOKEEPER_CONSUMER.md.
+(20000) is its API key; it is larger than all keys of Kafka. Ids in brackets (ZK-12) name rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `Leader`, `Learner`, `LearnerHandler` (packet types), `TxnHeader`.
 """
 

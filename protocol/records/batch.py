@@ -7,10 +7,13 @@ Kafka's encoding. `kafka_format` translates either kind to the bytes that a real
 
 This module has the structs, and functions that read records. `partition_log.batches` computes
 offsets, epochs and CRCs. As in Kafka, the CRC covers every field except `base_offset` and
-`partition_leader_epoch`, so that a leader can set these two. The leader epoch is the number of the
-partition's leadership. The payload of a batch is the bytes of its records. With `gc=False`,
-Python's garbage collector does not visit a struct; this is safe for structs that cannot be part of
-a cycle.
+`partition_leader_epoch`, so that a leader can set these two. With `gc=False`, Python's garbage
+collector does not visit a struct; this is safe for structs that cannot be part of a cycle.
+
+- Leader epoch: the number of the partition's leadership.
+- Payload: the bytes of a batch's records.
+- Cleaning: one round of log compaction.
+- Marker: the record that ends a producer's transaction.
 """
 
 import msgspec
@@ -22,8 +25,8 @@ from protocol.records.kafka_records import KafkaRecord, parse_records
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One record. A `value` of None makes it a tombstone, which deletes its key.
 
-    `timestamp_ms` is the time at which the producer made it, since the epoch (CreateTime); -1:
-    unknown.
+    `timestamp_ms` is the time since the epoch at which the producer made the record (CreateTime),
+    or -1 if this time is unknown.
     """
 
     key: bytes | None
@@ -34,10 +37,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Cleaned(msgspec.Struct, frozen=True, array_like=True):
     """What a compaction notes in a batch from which it has removed records.
 
-    `offset_deltas` has, for each record left, its distance from the base offset, in order.
-    Units: `delete_horizon_ms` (since the epoch) is the time after which a cleaning (one round of
-    compaction) removes the batch's tombstones, or its marker (the record that ends a transaction);
-    -1 if the batch has neither (KIP-534).
+    `offset_deltas` has the distance from the base offset of each record that is left, in order.
+    Units: `delete_horizon_ms` is a time since the epoch. A cleaning after this time removes the
+    batch's tombstones, or its marker. It is -1 if the batch has neither (KIP-534).
     """
 
     offset_deltas: tuple[int, ...]
@@ -51,10 +53,11 @@ LOG_APPEND_TIME = 0x08
 
 
 class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Fields in the header of a batch in Kafka's format that RecordBatch lacks.
+    """The fields of the header in Kafka's format that are not fields of RecordBatch.
 
-    `attributes` are the header's 16 bits as the client sent them. Their flags (codec,
-    transactional, control) are also fields of the RecordBatch, for readers of both kinds.
+    `attributes` are the header's 16 bits as the client sent them. The codec and the flags
+    "transactional" and "control" in them are also fields of the RecordBatch, so that code can read
+    them from batches of both kinds.
     """
 
     attributes: int
@@ -65,12 +68,13 @@ class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch of records, at the offsets `base_offset` to `base_offset + last_offset_delta`.
 
-    Invariant: `records` has one record for each of these offsets; in a `cleaned` batch, one record
-    for each offset that is left. `records` are compressed if `compression`, a CompressionType, is
-    not 0. Without a `kafka` header they are MessagePack. With a `kafka` header they are in Kafka's
-    encoding, and `crc` is the CRC of Kafka's format.
-    Units: `base_sequence` counts the producer's records from 0; -1 if the producer is not
-    idempotent (does not number its records).
+    Invariant: `records` has one record for each of these offsets. In a `cleaned` batch it has one
+    record for each of the offsets that the cleaning has left.
+    `records` are compressed if `compression`, a CompressionType, is not 0. Without a `kafka` header
+    they are MessagePack. With a `kafka` header they are in Kafka's encoding, and `crc` is the CRC
+    of Kafka's format.
+    Units: `base_sequence` is the number of the first record among the producer's records, counted
+    from 0. It is -1 if the producer is not idempotent, that is, does not number its records.
     Source: Kafka `DefaultRecordBatch`.
     """
 
@@ -110,7 +114,7 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def size_in_bytes(self) -> int:
-        """Size of the batch in fetch limits: the payload, and Kafka's batch header."""
+        """Size of the batch, by which limits count: the payload, and Kafka's batch header."""
         return HEADER_BYTES + len(self.records)
 
 
@@ -152,7 +156,7 @@ def payload_of(batch: RecordBatch, codecs: Codecs) -> bytes:
 
 
 def records_of(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> list[tuple[int, Record]]:
-    """Return the records of a batch of either kind, each with its offset.
+    """Return the records of a batch, each with its offset. The batch may be of either kind.
 
     Raises: msgspec.MsgspecError if the payload is no array of records; ValueError if it cannot be
         decompressed, is not in Kafka's format, or a cleaning left another number of records than
@@ -166,7 +170,8 @@ def records_of(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> list[tuple[int
             for found, timestamp_ms in kafka_records_of(batch, batch.kafka, payload)
         ]
     records = decode_records(payload)
-    # `strict`: a cleaning must have noted exactly the records that are left.
+    # `strict` raises ValueError if the cleaning has noted another number of offsets than there are
+    # records.
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     return [
         (batch.base_offset + delta, record) for delta, record in zip(deltas, records, strict=True)
@@ -194,7 +199,8 @@ def kafka_records_of(
 ) -> list[tuple[KafkaRecord, int]]:
     """Return the records in the uncompressed payload of a batch in Kafka's format.
 
-    Each record comes with a timestamp: its own, or with LogAppendTime the batch's.
+    Each record comes with its timestamp. If the batch has LogAppendTime, this is the max timestamp
+    of the batch.
     Raises: ValueError if the payload does not have the records that the header counts.
     """
     found = parse_records(payload, header.record_count)

@@ -1,7 +1,7 @@
 """Control records: the markers that end transactions in a log.
 
-A control record is written by the broker, not by a producer. A control batch has one of them. Its
-key says whether the marker commits or aborts the transaction.
+A control record is written by the broker, not by a producer. A control batch has one control
+record. The key of a marker says whether the transaction was committed or aborted.
 Source: Kafka `ControlRecordType`, `EndTransactionMarker`.
 """
 
@@ -23,8 +23,8 @@ _COMMIT = 1
 class EndTransactionMarker:
     """End of a transaction in one partition.
 
-    `coordinator_epoch` is the leader epoch of its coordinator: the number of the leadership of the
-    coordinator's partition. Logs refuse markers of an older coordinator.
+    `coordinator_epoch` is the leader epoch of the `__transaction_state` partition that has the
+    transaction. Each new coordinator has a higher one. Logs refuse markers of an older coordinator.
     """
 
     is_commit: bool

@@ -1,13 +1,13 @@
 """Kafka's format of record batches (magic 2), and the translation between it and RecordBatch.
 
 A listener for real clients decodes a producer's batches with `decode_batches`, and encodes batches
-for a consumer with `encode_batch`. A client's batch stays unchanged except for two fields that a
-broker sets, the base offset and the leader epoch, which the CRC does not cover. A batch of a
+for a consumer with `encode_batch`. A client's batch stays unchanged except for the base offset and
+the leader epoch. A broker sets these two fields, which the CRC does not cover. A batch of a
 simulated node has MessagePack records, which `encode_batch` translates.
 
-The header has 61 bytes: base offset, batch length, leader epoch, magic, CRC-32C; then the fields
-that the CRC covers, together with the records: attributes, last offset delta, base and max
-timestamp, producer id and epoch, base sequence and record count.
+The header has 61 bytes. First come base offset, batch length, leader epoch, magic and CRC-32C. Then
+come attributes, last offset delta, base timestamp, max timestamp, producer id, producer epoch, base
+sequence and record count. The CRC covers this second part and the records.
 Source: Kafka `DefaultRecordBatch`, `ByteBufferLogInputStream`, `LegacyRecord`.
 DEVIATION: the delete horizon of a cleaned batch is not written, because only Kafka's own cleaner
 reads it.
@@ -36,7 +36,8 @@ _MAGIC_AT = 16
 _CHECKED_AT = 21
 """Position of the first byte that the CRC covers."""
 _SMALLEST_LENGTH = 14
-"""The least batch length of any magic: that of a message of magic 0."""
+"""The smallest legal batch length. It is the length of a message of magic 0 without key and
+value."""
 # Bits of a batch's attributes.
 _CODEC_BITS = 0x07
 _TRANSACTIONAL = 0x10
@@ -62,8 +63,8 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
     """
     batches: list[RecordBatch] = []
     position = 0
-    # The magic is checked before the completeness of the batch: as in Kafka, an unknown magic is an
-    # error even in an incomplete batch.
+    # The loop goes on while the next batch has a magic byte. The magic is checked before the length
+    # of the data: as in Kafka, an unknown magic is an error even in an incomplete batch.
     while len(data) - position >= _MAGIC_AT + 1:
         _, length = _OVERHEAD.unpack_from(data, position)
         if length < _SMALLEST_LENGTH:
@@ -82,7 +83,7 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
 
 
 def encode_batch(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> bytes:
-    """Return the bytes of a batch of either kind in Kafka's format.
+    """Return the bytes of a batch in Kafka's format, whatever format its records have.
 
     `codecs` are needed for a compressed batch with MessagePack records: its records are translated
     and compressed again.
@@ -186,6 +187,7 @@ def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
             f"{int(google_crc32c.value(checked))}",
         )
     compression = attributes & _CODEC_BITS
+    # Three bits have the values 0 to 7, of which Kafka knows 0 to 4.
     if compression > max(CompressionType):
         raise InvalidBatch(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -210,7 +212,8 @@ def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
 
 def _translate(batch: RecordBatch, codecs: Codecs) -> tuple[bytes, KafkaHeader]:
     """Return the payload and header in Kafka's format of a batch with MessagePack records."""
-    # In Kafka's format a record has distances from the batch's first offset and timestamp.
+    # In Kafka's format a record has deltas: the distances of its offset and its timestamp from the
+    # base offset and the base timestamp. The first record's timestamp becomes the base timestamp.
     records = decode_records(payload_of(batch, codecs))
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     base_timestamp_ms = records[0].timestamp_ms if records else -1  # -1: Kafka's "no timestamp"

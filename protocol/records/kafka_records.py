@@ -5,10 +5,10 @@ consists of its length, attributes (unused), timestamp delta, offset delta, key,
 
 A varint has seven bits of a number in each byte, the lowest bits first. The highest bit of a byte
 says that another byte follows. A zigzag varint has the sign in the number's lowest bit, so that
-small negative numbers are short, too: 0, -1, 1, -2 are coded as 0, 1, 2, 3. `(raw >> 1) ^ -(raw &
-1)` decodes such a number. A null key or value has the length -1, which is coded as the byte 1.
+small negative numbers are short, too: 0, -1, 1, -2 are coded as 0, 1, 2, 3. The number is
+`(raw >> 1) ^ -(raw & 1)`. A null key or value has the length -1, which is coded as the byte 1.
 
-A read beyond the payload raises IndexError: that record is cut short.
+A read beyond the end of the payload raises IndexError. The record is then incomplete.
 Source: Kafka `DefaultRecord`, `ByteUtils.readVarint`; KIP-98.
 """
 
@@ -96,7 +96,7 @@ def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
 
 
 class RecordScan(NamedTuple):
-    """Facts that a leader needs about a payload's records, whose offset deltas are 0, 1, 2 ..."""
+    """What a leader needs to know about the records of a payload."""
 
     max_timestamp_delta_ms: int
     keyless: tuple[int, ...]
@@ -106,14 +106,15 @@ class RecordScan(NamedTuple):
 def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - no calls, for speed
     """Check the `count` records of a payload without building a KafkaRecord for each.
 
-    This takes less than half the time of `parse_records`, which matters because a leader scans
-    every record of a client.
-    Raises: ValueError as `parse_records`, and if an offset delta is not the record's index.
+    A leader scans every record of a client. This function takes less than half the time of
+    `parse_records`.
+    Raises: ValueError if the payload does not consist of exactly this many whole records, or if
+        the offset deltas are not 0, 1, 2 and so on.
     """
     # Varints of one and of two bytes are read in place, since calls would take most of the time.
     # The number in two bytes is `first & 0x7F | second << 7`, since the second is below 0x80.
-    # A key or value that is longer than its record needs no check of its own: `position` never
-    # decreases, so `position != end` finds it.
+    # There is no extra check for a key or value that is longer than its record. `position` never
+    # decreases, so the test `position != end` finds such a record.
     end = max_timestamp_delta_ms = 0
     keyless: list[int] = []
     for index in range(count):
@@ -139,7 +140,8 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
                 delta = (delta >> 1) ^ -(delta & 1)
             else:
                 delta, position = _read_varint(payload, position, _INT64_MAX, _VARLONG_BYTES)
-            # The first delta always counts, because it may be below the initial maximum of 0.
+            # The first record's delta (index 0) always becomes the maximum. It may be negative,
+            # which is below the initial value 0.
             if delta > max_timestamp_delta_ms or not index:
                 max_timestamp_delta_ms = delta
 
@@ -165,8 +167,8 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
             else:
                 position += key_length
 
-            # Reading two bytes is safe: after the value's length every whole record has at least
-            # the number of headers.
+            # A whole record has at least two more bytes here: the value's length, and the number of
+            # headers.
             value_length, second = payload[position], payload[position + 1]
             if value_length < 0x80:
                 position += 1

@@ -1,11 +1,14 @@
 """Records of `__cluster_metadata-0`, under KRaft's names. Their log is the controller's state.
 
-The controller writes every change of the cluster as a record; brokers fetch the records. All of
-them replay the same records into a MetadataImage: brokers, topics and partitions at one offset of
-the log. Leader epoch and partition epoch count a partition's elections and its changes of any kind.
-A PartitionChangeRecord does not have the new epochs: its replay increases them, as in KRaft. The
-ISR is the set of in-sync replicas. A fenced broker leads no partition, because it sends no
-heartbeats.
+The controller writes every change of the cluster as a record; brokers fetch the records. The
+controller and the brokers replay the same records into a MetadataImage, which has the brokers,
+topics and partitions at one offset of the log.
+
+- Leader epoch: the number of a partition's elections.
+- Partition epoch: the number of a partition's changes, of leader, ISR or replicas. A
+  PartitionChangeRecord has neither epoch: its replay increases them, as in KRaft.
+- ISR: the set of in-sync replicas.
+- Fenced: of a broker that sends no heartbeats. It leads no partition.
 Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
 """
 
@@ -28,9 +31,10 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A broker has registered, after each start; the record replaces its earlier registration.
+    """A broker has registered, which it does after each start.
 
-    Other nodes reach the broker at `host` and `port`; Kafka clients, at one of `end_points`.
+    The record replaces the broker's earlier registration. Other nodes reach the broker at `host`
+    and `port`. Kafka clients reach it at one of `end_points`.
     """
 
     broker_id: int
@@ -70,7 +74,7 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=Tr
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A setting of a topic, by Kafka's name and as text. `value` None removes it."""
+    """A topic's setting was changed. `name` is Kafka's name, `value` is text; None removes it."""
 
     resource_name: str
     name: str

@@ -1,9 +1,9 @@
 """Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
-Keys and values begin with a version of two bytes. The key's version determines whether the record
-is an offset or a group. A record without a value is a tombstone, which deletes its key. The body
-follows the version. It is in MessagePack instead of Kafka's own encoding; `versioned` writes and
-reads the bodies of values.
+Keys and values consist of a version of two bytes and a body. The key's version tells whether the
+record is about an offset or a group. A record without a value is a tombstone, which deletes its
+key. The body is in MessagePack instead of Kafka's own encoding; `versioned` writes and reads the
+bodies of values.
 
 The tables below define the fields of values. `since` and `until` are the first and the last version
 with the field. `bits` is the field's width in Kafka's schema; a number that does not fit is refused
@@ -126,8 +126,8 @@ _OFFSET_COMMIT_VALUE = ValueCodec(
         int_field("expire_timestamp_ms", since=1, until=1, bits=64),
     ),
     readable=range(5),
-    # From 1: in contrast to groups, no inter.broker.protocol.version makes brokers write offsets in
-    # version 0.
+    # Version 0 of offsets is never written: no inter.broker.protocol.version demands it. Version 0
+    # of groups is written for versions of Kafka before 0.10.1.
     writable=range(1, OFFSET_VALUE_VERSION + 1),
 )
 _GROUP_METADATA_VALUE = ValueCodec(
@@ -191,8 +191,9 @@ def decode_key(data: bytes) -> OffsetsKey:
 def encode_offset_commit_value(
     value: OffsetCommitValue, version: int = OFFSET_VALUE_VERSION
 ) -> bytes:
-    """Return `value` in this version, 1 to 3, or in version 1 if it has an explicit expiry.
+    """Return the bytes of `value` in `version`, which is 1 to 3.
 
+    A value with an explicit expiry is always written in version 1, the only one with this field.
     Versions below 3 lack the leader epoch. Version 4 is read, but not written.
     Raises: SimulationError (a mistake of the caller) for any other version.
     """
@@ -202,14 +203,14 @@ def encode_offset_commit_value(
 
 
 decode_offset_commit_value = _OFFSET_COMMIT_VALUE.decode
-"""A function: returns the committed offset in some bytes, versions 0 to 4. Raises:
-CorruptRecord."""
+"""Function that returns the committed offset in the bytes of a value, in the versions 0 to 4.
+Raises: CorruptRecord."""
 
 
 def encode_group_metadata_value(
     value: GroupMetadataValue, version: int = GROUP_VALUE_VERSION
 ) -> bytes:
-    """Return `value` in this version, 0 to 3, without the fields that the version lacks.
+    """Return the bytes of `value` in `version`, 0 to 3, without the fields that it lacks.
 
     Version 4 is read, but not written.
     Raises: SimulationError (a mistake of the caller) for any other version.
@@ -218,4 +219,5 @@ def encode_group_metadata_value(
 
 
 decode_group_metadata_value = _GROUP_METADATA_VALUE.decode
-"""A function: returns the group in some bytes, versions 0 to 4. Raises: CorruptRecord."""
+"""Function that returns the group in the bytes of a value, in the versions 0 to 4. Raises:
+CorruptRecord."""

@@ -1,7 +1,8 @@
 """Records of `__transaction_state`: the stored state of transactional ids.
 
-A transactional id is the name under which a producer writes its transactions, also after a restart.
-A record without a value is a tombstone, which deletes its id. `versioned` encodes the bodies.
+A transactional id is the name of a producer, which it keeps over restarts. A record without a value
+is a tombstone, which deletes the transactional id of its key. Keys and values consist of a version
+(`versioned`) and a body in MessagePack.
 Source: Kafka `TransactionLogKey.json`, `TransactionLogValue.json` (version 0).
 """
 

@@ -1,9 +1,10 @@
 """Encoding of the keys and values of records, by version.
 
-A key or value consists of its version (two bytes, big-endian) and a body. For each kind of value, a
-table lists the fields and the versions that have them, as for messages (`protocol.wire.fields`). By
-this table, a ValueCodec writes and reads each version. To add a field or a version, change the
-table of that kind of value.
+A key or value consists of its version (two bytes, big-endian) and a body. There are several kinds
+of values, for example committed offsets. For each kind a table lists the fields, and the versions
+that have each field. The tables have the same form as those of messages (`protocol.wire.fields`). A
+ValueCodec gets the table of one kind, and writes and reads its versions. To add a field or a
+version, change the table.
 
 DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
 own schema encoding. Fields, versions and which version is written are Kafka's.
@@ -54,8 +55,9 @@ class ValueCodec(typing.Generic[_S]):
     """Writes and reads the values of one kind of record.
 
     noun: name of the kind in errors.
-    struct: has every field of the table, with a default for each field that some version lacks.
-    readable, writable: the versions that can be read and written.
+    struct: the class of the values. It has every field of the table, with a default for each field
+        that some version lacks.
+    readable, writable: the versions that can be read, and those that can be written.
     """
 
     def __init__(
@@ -109,9 +111,13 @@ class ValueCodec(typing.Generic[_S]):
 
 
 def _writer(fields: tuple[WireField, ...], version: int) -> _Write:
-    """Return the _Write of one version; it also converts the items of lists of structs."""
+    """Return the function that writes the fields of one version.
+
+    If a field is a list of structs, the function also converts each struct in the list.
+    """
     present = [field for field in fields if field.is_in(version)]
     values_of = _values_of([field.name for field in present])
+    # The index of a list of structs among the fields -> the function that writes one struct.
     item_writers = {
         place: _writer(field.fields, version)
         for place, field in enumerate(present)
@@ -161,11 +167,12 @@ def _layout(
 ) -> type[msgspec.Struct]:
     """Return a struct class with exactly the fields of one version, to decode its bodies.
 
-    Elements after the last known field are ignored, because they are fields of a newer format, like
-    Kafka's tagged fields of version 4. A struct without a list of structs cannot be part of a cycle
-    of references, so the garbage collector need not visit it (`gc`).
+    msgspec ignores elements after the last known field. They are fields of a newer format, like
+    Kafka's tagged fields of version 4.
     """
     present = [field for field in fields if field.is_in(version)]
+    # A struct without a list of structs cannot be part of a cycle of references. With `gc=False`
+    # the garbage collector does not visit it.
     return msgspec.defstruct(
         f"{struct.__name__}V{version}",
         [(field.name, _annotation(struct, field, version)) for field in present],
@@ -201,6 +208,9 @@ def _scalar_annotation(struct: type[msgspec.Struct], field: WireField, version: 
 
 
 def _item_struct(struct: type[msgspec.Struct], field: WireField) -> type[msgspec.Struct]:
-    """Return the struct class of a list's items, from the annotation of the field."""
+    """Return the struct class of a list's items, from the annotation of the field.
+
+    The annotation is `tuple[Item, ...]`; its first argument is the class.
+    """
     item: type[msgspec.Struct] = typing.get_args(typing.get_type_hints(struct)[field.name])[0]
     return item

@@ -2,11 +2,12 @@
 
 A subscription says which topics a member wants. An assignment says which partitions it gets. The
 assignor is the algorithm by which a group's leader (one of its members) computes the assignments
-from all subscriptions. The coordinator passes the bytes of both on; it reads only the topics of a
-subscription.
+from all subscriptions. The coordinator passes subscriptions and assignments on as bytes; it reads
+only the topics of a subscription.
+
 Numbers are big-endian, as everywhere in Kafka. Strings have an int16 length, arrays and bytes an
-int32 length; a length of -1 stands for null. Each version appends fields to those of the version
-before it, so a reader that knows fewer versions ignores the bytes after the fields that it knows.
+int32 length; a length of -1 stands for null. Each version has the fields of the version before it,
+and new fields after them. So a reader of an older version can ignore the bytes of newer fields.
 Source: Kafka `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
 `ConsumerProtocol`; the two kinds of errors: docs/kafka/BEHAVIOUR.md 0.1.
 """
@@ -43,7 +44,8 @@ class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
 class ConsumerProtocolSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A member's input to the assignor.
 
-    `owned_partitions` since v1, `generation_id` (-1: none) since v2, `rack_id` since v3.
+    v1 has added `owned_partitions`, v2 `generation_id` (-1 stands for no generation), and v3
+    `rack_id`.
     """
 
     topics: tuple[str, ...]
@@ -101,7 +103,8 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     version = _checked_version(reader)
     topics = reader.strings()
     user_data = reader.nullable_bytes()
-    # Each argument reads on where the one before it ended, so they stand in the order of the bytes.
+    # Python evaluates the arguments in their order. Each of them reads the next bytes, so the order
+    # of the arguments must be the order of the fields in the bytes.
     return ConsumerProtocolSubscription(
         topics=topics,
         user_data=user_data,
@@ -114,15 +117,17 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
 def decode_subscribed_topics(data: bytes) -> tuple[str, ...]:
     """Return the topics of the subscription in `data`, as the coordinator reads them.
 
-    Raises: TruncatedConsumerProtocol, after which the coordinator treats the topics as unknown; any
-        other ConsumerProtocolError, which makes the join phase fail.
+    Raises: TruncatedConsumerProtocol; the coordinator then treats the topics as unknown. Any other
+        ConsumerProtocolError makes the join phase fail.
     Source: Kafka `GroupMetadata.computeSubscribedTopics`; docs/kafka/BEHAVIOUR.md 4.7, and 0.1 on
     the errors.
     """
     reader = _Reader(data)
-    reader.int16()  # the version, ignored as in Kafka: every version begins with the fields of v0
+    # The version is ignored, as in Kafka, because every version begins with the fields of v0.
+    reader.int16()
     topics = reader.strings()
-    reader.nullable_bytes()  # the user data, not needed: read for the errors that it may raise
+    # The user data is not needed. As in Kafka it is read, which may raise an error.
+    reader.nullable_bytes()
     return topics
 
 
@@ -194,6 +199,7 @@ def _write_topic_partitions(out: bytearray, entries: tuple[TopicPartitions, ...]
     out += _INT32.pack(len(entries))
     for entry in entries:
         _write_string(out, entry.topic)
+        # An int32 with the number of partitions, then one int32 for each partition.
         out += struct.pack(f">i{len(entry.partitions)}i", len(entry.partitions), *entry.partitions)
 
 
@@ -224,8 +230,9 @@ class _Reader:
         return None if length < 0 else self._take(length)
 
     def topic_partitions(self) -> tuple[TopicPartitions, ...]:
-        # Python evaluates this in the order of the bytes: first the outer length (the last line of
-        # the expression), then for each element the topic, the inner length and the partitions.
+        # Python evaluates the expression in the order of the bytes. It begins with the number of
+        # topics, in the last line of the expression. For each topic it reads the name, the number
+        # of partitions, and the partitions.
         return tuple(
             TopicPartitions(
                 topic=self._string(),
@@ -241,15 +248,15 @@ class _Reader:
         return self._text(length)
 
     def _text(self, length: int) -> str:
-        # Like Java, which replaces malformed UTF-8 and never fails.
+        # As in Java, malformed UTF-8 is replaced and raises no error.
         return self._take(length).decode(errors="replace")
 
     def _array_length(self) -> int:
         length = self.int32()
         if length < 0:
             raise ConsumerProtocolError("null where an array must be")
-        # Every element takes at least one byte. The check comes before a loop or allocation of
-        # that length, which corrupt bytes could make huge.
+        # Every element takes at least one byte, so a larger length is wrong. In corrupt bytes the
+        # length may be huge, and the caller's loop would take very long.
         if length > len(self._data) - self._at:
             raise ConsumerProtocolError(
                 f"array of {length} elements in {len(self._data) - self._at} bytes"

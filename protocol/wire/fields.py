@@ -11,7 +11,8 @@ from enum import Enum
 from functools import partial
 
 NEWEST = 32_767
-"""Upper bound of all versions: the largest int16."""
+"""Value of `until` for a field that the newest version still has. No version is higher: a version
+is an int16."""
 
 PlainValue = bool | int | str | bytes | list["PlainValue"] | dict[str, "PlainValue"] | None
 PlainMessage = dict[str, PlainValue]
@@ -34,7 +35,7 @@ class WireField:
     """One field of a message or record, present in the versions `since` to `until`.
 
     fields: the fields of a STRUCT.
-    absent: the value to send in an answer, for a field that this project's message lacks.
+    absent: the value of the field in an answer, if this project's message class lacks the field.
     is_unused: a field of a request that is read and dropped, because it has no effect here.
     bits: width of an INT; a value that is read from a log must fit it.
     nullable_since: first version in which a nullable field may be null. In an older version the
@@ -79,7 +80,7 @@ class ApiSchema:
     lower: Reshape | None = None
 
 
-# -- constructors, which keep the tables short --
+# -- functions that build fields, which keep the tables short --
 
 
 def int_field(

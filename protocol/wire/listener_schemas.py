@@ -1,10 +1,10 @@
-"""Kafka's message schemas of further APIs, in all versions that a listener offers to Kafka clients.
+"""Kafka's message schemas of the APIs of which simulated nodes use only one version.
 
-Simulated nodes use a single version of each of these APIs. `message_schemas` has the APIs of
-groups, of which nodes use several versions. In a field's definition, a number is the first version
-with the field, and a second number is the last one. `absent` is the value in an answer if this
-project's message lacks the field. `unused` marks a field of a request that is read and dropped,
-because it has no effect here (see `fields`).
+The schemas have all versions that a listener offers to Kafka clients. `message_schemas` has the
+APIs of groups, of which nodes use several versions. `fields` explains the definition of a field. In
+short: a number is the first version with the field, and a second number is the last one. `absent`
+is the value in an answer if this project's message lacks the field. `unused` marks a field of a
+request that is read and dropped, because it has no effect here.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 

@@ -1,9 +1,9 @@
 """The APIs and versions that a broker offers to Kafka clients, and its ApiVersions answer.
 
-The listener decodes and encodes every version that ApiVersions names. For each API these are the
-versions of Kafka 3.9 below the first flexible one, for example v0 to v2 of ApiVersions. (Flexible
-versions have compact lengths and tagged fields, KIP-482.)
-Versions that need message formats before v2 are left out.
+The listener decodes and encodes every version that ApiVersions names. Newer versions of an API are
+flexible: they have compact lengths and tagged fields (KIP-482). The listener offers only versions
+that are not flexible, for example v0 to v2 of ApiVersions. Versions that need a format of record
+batches before magic 2 are left out, too.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ from protocol.wire import listener_schemas, message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
 
 OLDEST_ANSWERED_PRODUCE = 3
-"""Older versions of Produce have old formats of batches; they are answered UNSUPPORTED_VERSION.
+"""The oldest version of Produce that gets a real answer. Older versions have old formats of
+batches, and are answered with UNSUPPORTED_VERSION.
 
-As in Kafka 4, they are offered nevertheless: librdkafka before 2.11 takes a broker without Produce
-v0 for a broker of Kafka 0.9.
+As in Kafka 4, ApiVersions names the older versions nevertheless. If it did not name v0, librdkafka
+before 2.11 would take the broker for one of Kafka 0.9.
 """
 
 

@@ -1,11 +1,12 @@
-"""Kafka's message schemas of groups as data: the fields of each API, with their versions.
+"""Kafka's message schemas of the APIs of groups: the fields of each message, with their versions.
 
 The structs in `protocol.messages` have the shape of the newest version only. An API of which
 several versions are used has a schema, which describes every version. In a field's definition, a
-number is the first version with the field, a second number the last one; see `fields`. If older
-versions have another structure, a `_lift_...` function converts a request to the newest structure,
-and a `_lower_...` function converts an answer from it. The row of an API in `protocol.api` names
-its schema. `transaction_schemas` has the APIs of transactions.
+number is the first version with the field, and a second number is the last one; see `fields`. If
+older versions have another structure, a `_lift_...` function converts a request from the old to the
+newest structure, and a `_lower_...` function converts an answer from the newest to the old
+structure. The row of an API in `protocol.api` names its schema. `transaction_schemas` has the APIs
+of transactions.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
@@ -101,7 +102,9 @@ LEAVE_GROUP = ApiSchema(
         struct_array("members", MEMBER_ID, group_instance(3), ERROR, since=3),
     ),
     reshaped_below=3,
-    lift=_lift_leave_group,  # no `lower`: an answer below v3 is the newest without `members`
+    # An answer below v3 has the fields of the newest version except `members`, so `lower` is not
+    # needed.
+    lift=_lift_leave_group,
 )
 
 

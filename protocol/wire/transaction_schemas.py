@@ -1,7 +1,7 @@
 """Kafka's message schemas of the APIs of transactions, as data: see `message_schemas`.
 
-In a field's definition, a number is the first version with the field, `until` the last one. In the
-schema of AddPartitionsToTxn, "v3_and_below" is part of Kafka's own names.
+In a field's definition, a number is the first version with the field, and `until` is the last one.
+The words "v3_and_below" in the schema of AddPartitionsToTxn are part of Kafka's field names.
 
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
