@@ -1,4 +1,4 @@
-"""The tables and the summary of one run in plain Python, from its rows in memory: no Spark.
+"""The tables and the summary of one run in plain Python, computed without Spark from its rows.
 
 Each module computes one table as docs/TABLES.md describes it, with loops over sorted rows.
 `pipeline.tables` computes the same tables with Spark. The two share no transforms, so that tests

@@ -84,8 +84,9 @@ def availability_of(trace: Trace) -> list[TableRow]:
 def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
     """Return the gap that the fault caused between two commits of a member; None if it caused none.
 
-    If the coordinator moved, this is the first gap that a commit at a later coordinator ended. The
-    old coordinator can still acknowledge commits that were in flight; that is no recovery.
+    If the coordinator moved, this is the first gap that ended with a commit at a later coordinator.
+    A commit that was in flight when the coordinator moved can still be acknowledged by the old one.
+    Service has not come back then, so such a commit does not end the gap.
     """
     coordinator_moved = failover.move is not None
     if not coordinator_moved:
@@ -95,8 +96,8 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
             # The open gap, which is the last one. A member that missed nothing had no reason to
             # commit, so this gap is no outage.
             return gap if gap.missed_us is not None else None
-        # The start is compared, too, because the old coordinator can be elected again. What it
-        # acknowledged before its new tenure is no recovery.
+        # The old coordinator can be elected again. The comparison of times leaves out what it
+        # acknowledged before its new tenure.
         ended_by_later_coordinator = any(
             broker == gap.back_at and start_us <= gap.after_us
             for broker, start_us in failover.later_coordinators
@@ -155,8 +156,8 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
         if start_us > covered_until_us:
             gaps.append(_Gap(before_us=covered_until_us, after_us=start_us))
         covered_until_us = max(covered_until_us, end_us)
-    # No tenure follows: `covered_until_us` is now the latest end of all tenures. A gap that begins
-    # after the next fault belongs to that fault.
+    # `covered_until_us` is now the latest end of all tenures. If the run lasted longer, there was
+    # no coordinator from then on. A gap that begins after the next fault belongs to that fault.
     if covered_until_us < trace.end_us and covered_until_us < failover.until_us:
         # This gap lasts to the end of the run, so it counts as the longest.
         return _Gap(before_us=covered_until_us, after_us=None)
@@ -172,16 +173,17 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
 
 
 _COMMIT_APIS = frozenset({"OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit"})
-"""Requests that commit offsets, or begin to."""
+"""Requests with which a member begins to commit offsets, alone or in a transaction."""
 
 
 def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
-    """Return the gaps between acknowledged commits, by group and consumer.
+    """Return the gaps between acknowledged commits, by group and consumer, in time order.
 
-    The open gap follows a consumer's last acknowledged commit. It has a `missed_us` if the consumer
-    then requested another commit, a commit failed, or the consumer marked its coordinator unknown.
+    The last one is the open gap after a consumer's last acknowledged commit. It has a `missed_us`
+    if the consumer then requested another commit, a commit failed, or the consumer marked its
+    coordinator unknown.
     """
-    # By group and consumer: the time of each acknowledged commit -> the broker that acknowledged.
+    # For each group and consumer, the broker that acknowledged a commit, by the time of the commit.
     commits: dict[tuple[str, str], dict[int, str | None]] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED):
         # A commit of several partitions has a row for each partition, all with the same time and

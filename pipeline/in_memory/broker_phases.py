@@ -10,8 +10,9 @@ leader epoch is the number of a partition's leadership; each election increases 
 3. load wait: until this broker begins to load the partition (to read its groups into memory);
 4. load: until this broker is the active coordinator.
 
-An election of a partition's leader belongs to the latest earlier fault that named the partition or
-hit its old leader. If a fault caused several elections, the first one that found a leader counts.
+An election of a partition's leader belongs to the latest earlier fault that lists the partition as
+affected, or that hit the partition's old leader. If a fault caused several elections, the first one
+that found a leader counts.
 """
 
 from itertools import pairwise
@@ -38,8 +39,9 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
     for row in elections:
         partition = str(row.partition)
         old_leader = leaders.get(partition)
-        # `peer` is the elected leader. It is empty if no broker could become leader; then the old
-        # leader stays in `leaders`, so that the next election still finds the fault that hit it.
+        # `peer` is the elected leader. It is empty if no broker could become leader. Then the old
+        # leader stays in `leaders`, because the next election still belongs to the fault that hit
+        # this leader.
         if row.peer:
             leaders[partition] = row.peer
 
@@ -71,7 +73,8 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
     phases = [
         None if begin is None or end is None else end - begin for begin, end in pairwise(moments)
     ]
-    loaded = detail_of(active) if active else {}  # without a completed load, its size is unknown
+    # The row about the completed load has its size. Without the row, the size is unknown.
+    loaded = detail_of(active) if active else {}
     partition_by_group = trace.groups()
     groups = [
         group for group, partition in partition_by_group.items() if partition == election.partition

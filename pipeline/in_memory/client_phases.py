@@ -1,4 +1,4 @@
-"""The table `client_phases` in plain Python: how each member got over each fault.
+"""The table `client_phases` in plain Python: how each member found its coordinator after a fault.
 
 A member that loses its coordinator goes through three phases:
 
@@ -14,8 +14,9 @@ move of the group's coordinator, None if the fault did not move the coordinator.
 `new_leader` are the coordinators before and after the move.
 
 The columns `cause` and `peer` of a trace row depend on its kind. In a row COORDINATOR_FOUND,
-`cause` is the broker that was asked, and `peer` the broker that its answer named. In rows about
-requests, `peer` is the broker, and `cause` the purpose of the connection.
+`cause` is the broker that was asked, and `peer` the broker that its answer named. In a client's
+rows about requests, `peer` is the broker to which the request went, and `cause` the purpose of the
+connection.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,8 +38,8 @@ _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECOR
 RECORDS_CONSUMED is left out, because the consumer may have fetched the records under another id.
 """
 _WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Kinds of rows with the current member id. Only those in _MEMBERSHIP prove membership; a consumer
-can write the others before it is a member.
+"""Kinds of rows that have the consumer's current member id. A consumer can write rows of _LOOKUPS
+and COORDINATOR_UNKNOWN before it is a member, so only those of _MEMBERSHIP prove that it is one.
 """
 
 
@@ -79,6 +80,7 @@ def client_phases_of(trace: Trace) -> list[TableRow]:
                 row.kind in _MEMBERSHIP and row.time_us < failover.fault_us for row in rows
             )
             if failover.group == group and was_member:
+                # Steps after the next fault of the group belong to that fault.
                 until_us = failover.until_us
                 before_next_fault = [step for step in steps if step.at_us < until_us]
                 sent = [row for row in requests if failover.fault_us <= row.time_us < until_us]
@@ -120,7 +122,11 @@ def _steps(rows: list[TraceRow]) -> list[_Step]:
 
 
 def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> TableRow:
-    """Return the phases of one consumer; `steps` are its steps until its group's next fault."""
+    """Return the phases of one consumer after one fault.
+
+    `steps` are its steps in the run, until the next fault that affects its group. `sent` are its
+    requests between the fault and that next fault.
+    """
     fault_us = failover.fault_us
     before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]
@@ -137,8 +143,8 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     named_us = None if named is None else after_unknown[named].at_us
     accepted_us = None if accepted is None else accepted.at_us
 
-    # The lookups of the phase rediscover. A stale answer named a broker that is not the
-    # coordinator.
+    # `lookups` are the ends of lookups in the phase rediscover. The answers in `stale` named a
+    # broker that is not the coordinator.
     until_named = after_unknown if named is None else after_unknown[: named + 1]
     lookups = [step for step in until_named if step.row.kind in _LOOKUPS]
     stale = [
@@ -146,7 +152,7 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         for step in lookups
         if step.row.kind == TraceKind.COORDINATOR_FOUND and not _is_named(failover, step)
     ]
-    # The broker that was asked (`cause`) named itself.
+    # Of the stale answers, those in which the broker that was asked (`cause`) named itself.
     named_itself = [step for step in stale if step.row.cause == step.row.peer]
 
     # Answers and failures of requests to the old leader. A wait counts only if its request was sent
@@ -211,10 +217,12 @@ def _is_accepted(failover: Failover, step: _Step) -> bool:
     The load is the time in which the new coordinator reads its groups into memory.
     """
     # A coordinator that did not move has nothing to load, so every success after the fault counts.
+    # A coordinator whose load the trace lacks (None) accepts nobody.
     loaded_us = failover.fault_us if failover.move is None else failover.move["active_us"]
     if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.new_leader:
         return False
-    # While it loads, a coordinator answers NONE to every heartbeat, which is no success yet.
+    # While it loads, a coordinator answers every heartbeat with NONE, without a check of the
+    # member. So a heartbeat counts only if it was sent after the load.
     if step.is_answer("Heartbeat", error="NONE"):
         return step.sent_us is not None and step.sent_us >= loaded_us
     is_commit = step.row.kind == TraceKind.OFFSETS_COMMITTED

@@ -11,9 +11,9 @@ from protocol.trace import TraceKind
 
 def commits_of(trace: Trace) -> list[TableRow]:
     """Return the number of commits per fault, member, coordinator and outcome."""
-    # A commit of several partitions has a row for each partition, all with the same time. Of the
-    # errors of these rows, the last one in alphabetical order is the outcome of the commit; "" if
-    # there is none.
+    # A commit of several partitions has a row for each partition, all with the same time. A
+    # partition that was acknowledged has no error and counts as "", which sorts before every error.
+    # So `max` picks an error if a partition failed; of several errors, the last one by name.
     outcomes: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)

@@ -3,8 +3,8 @@
 A tenure is the time in which a broker is the active coordinator of one offsets partition (a
 partition of `__consumer_offsets`), and so of the groups in it. It begins when the broker has loaded
 the partition (read its groups into memory). It ends when the broker has unloaded the partition
-(dropped them), or when the broker's process ends. An incarnation is one life of a process. A cut is
-a time in which a fault of the network separated the broker from others.
+(dropped the groups) or loads it again, or when the broker's process ends. An incarnation is one
+life of a process. A cut is a time in which a fault of the network separated the broker from others.
 `pipeline.tables.coordinator_tenures` computes the same with Spark.
 """
 
@@ -39,7 +39,8 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
         tenure["overlap_us"] = length_us(within(other_spans, whole))
         paused = within(trace.pauses(tenure["broker"]), whole)
         cut = within(trace.cuts(tenure["broker"], faults), whole)
-        # For `paused` and `cut` each: total length, start of the first span, end of the last span.
+        # The pauses and the cuts each have three columns: their total length, the start of the
+        # first span, and the end of the last span.
         for name, spans in (("paused", paused), ("cut", cut)):
             tenure[f"{name}_us"] = length_us(spans)
             tenure[f"{name}_from_us"] = spans[0].from_us if spans else None
@@ -82,7 +83,8 @@ def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]
     `later` are the later rows of the same broker. If several ends have the same time, the run's end
     comes first, then an unload or reload by the broker itself, then the end of its process.
     """
-    # Of each end: its time, its rank among ends with the same time, and the reason.
+    # Each end is a tuple of its time, its rank among ends with the same time, and its reason. So
+    # `min` picks the earliest end.
     ends = [(trace.end_us, 0, "run end")]
     next_row = next((row for row in later if row.partition == load.partition), None)
     if next_row is not None:

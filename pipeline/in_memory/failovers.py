@@ -1,10 +1,10 @@
 """Pairs of a fault and a group, computed without Spark; several tables use them.
 
-`pipeline.tables.failovers` computes the same with Spark. A fault affects a group in two cases: the
-fault names the group, or it moved the group's offsets partition (its partition of
-`__consumer_offsets`, whose leader is the group's coordinator). The effects of a fault on a group
-can last until the next fault that affects the group, or until the run's end; a fault at the same
-moment does not count as the next one.
+A fault affects a group in two cases: the trace lists the group as affected by the fault, or the
+fault moved the group's offsets partition (its partition of `__consumer_offsets`, whose leader is
+the group's coordinator). The effects of a fault on a group can last until the next fault that
+affects the group, or until the run's end. Of two faults at the same moment, neither is the other's
+next one. `pipeline.tables.failovers` computes the same with Spark.
 
 A tenure is the time in which a broker is the active coordinator of an offsets partition. It begins
 when the broker has loaded the partition (read its groups into memory).
@@ -31,7 +31,7 @@ class Failover:
     - `fault_us`: time of the fault.
     - `until_us`: time of the next fault that affects the group, or the run's end.
     - `later_coordinators`: the brokers that coordinated the group after the move, each with the
-      time at which its load ended and it became active.
+      time at which it became active because its load had ended; empty without a move.
 
     Units: microseconds on the run's clock.
     """
@@ -81,7 +81,8 @@ def failovers_of(trace: Trace) -> list[Failover]:
             )
             old_leader = new_leader = newest["broker"] if newest else None
             if move:
-                # If the trace lacks the election of the old leader, `newest` names that leader.
+                # If the trace lacks the election of the old leader, the move has no `old_leader`.
+                # Then the broker of the tenure `newest` counts.
                 old_leader = move["old_leader"] or old_leader
                 new_leader = move["new_leader"]
             failovers.append(
@@ -105,7 +106,7 @@ def _later_coordinators(move: TableRow, tenures: list[TableRow]) -> tuple[tuple[
     """Return the coordinators of the move's epoch and of later ones, with the start of each tenure.
 
     A tenure starts when the broker's load has ended. If the trace lacks the load after the move,
-    `tenures` lacks the new leader's tenure; then the start is the election.
+    `tenures` lacks the new leader's tenure. Then the moment of the election counts as its start.
     """
     coordinators = [
         (tenure["broker"], tenure["start_us"])

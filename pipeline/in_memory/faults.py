@@ -1,6 +1,6 @@
-"""The table `faults` in plain Python: time, target and blast radius of each fault that hit.
+"""The table `faults` in plain Python: time, target and blast radius of each fault that hit a node.
 
-The blast radius of a fault is the groups, partitions and nodes that it concerns, as the trace names
+The blast radius of a fault is the groups, partitions and nodes that it affects, as the trace lists
 them. A fault is in force while all affected nodes have it, and healed when it is undone.
 `pipeline.tables.faults` computes the same with Spark.
 """
@@ -12,7 +12,7 @@ from protocol.trace import TraceKind, TraceRow
 @once_per_trace
 def faults_of(trace: Trace) -> list[TableRow]:
     """Return the faults that hit a node, sorted by time and, at one moment, by id."""
-    # A fault that hit nothing has a row FAULT_MISSED.
+    # A fault that hit no node has a row FAULT_MISSED. In the rows about a fault, `cause` is its id.
     missed = {row.cause for row in trace.of(TraceKind.FAULT_MISSED)}
     hits = sorted(
         (row for row in trace.of(TraceKind.FAULT_INJECTED) if row.cause not in missed),
@@ -23,7 +23,8 @@ def faults_of(trace: Trace) -> list[TableRow]:
         detail = detail_of(row)
         in_force = _first_of(trace, TraceKind.FAULT_IN_FORCE, row)
         healed = _first_of(trace, TraceKind.FAULT_HEALED, row)
-        # `peer` is the first of the fault's nodes. It stands for all if the detail lists none.
+        # `peer` is the first of the fault's nodes. If the detail lists no nodes, it is the only
+        # one.
         nodes = detail.get("nodes") or ([row.peer] if row.peer else [])
         is_last = index == len(hits) - 1
         table.append(
@@ -36,7 +37,7 @@ def faults_of(trace: Trace) -> list[TableRow]:
                 "in_force_us": in_force.time_us if in_force else None,
                 "in_force_until_us": detail_of(healed).get("in_force_until_us") if healed else None,
                 "healed_us": healed.time_us if healed else None,
-                # Effects after the next fault count as effects of that fault.
+                # Effects after the next fault count as effects of the next fault.
                 "until_us": trace.end_us if is_last else hits[index + 1].time_us,
                 "groups": detail.get("groups", []),
                 "partitions": detail.get("partitions", []),

@@ -1,11 +1,13 @@
-"""The tables `felt_partitions` and `felt_groups` in plain Python: times without service and lag.
+"""The tables `felt_partitions` and `felt_groups` in plain Python: what users notice of faults.
 
-Felt figures are those that users of a group notice. `pipeline.tables.felt` computes the same with
-Spark. The lag of a partition is the number of its records that the group has not processed yet. An
-incarnation is one life of a node's process.
+The users of a group notice times in which nobody processes a partition, a growing lag, records that
+are processed twice, and members that are removed. The lag of a partition is the number of its
+acknowledged records that the group has not processed yet. An incarnation is one life of a node's
+process.
 
-All figures cover the time from the steady state (the state with all groups, members and partitions
-complete) to the run's end. In a run that never became steady, they begin with the run.
+The steady state of a run is the state in which all groups have all their members and partitions.
+The figures cover the time from the steady state to the run's end. In a run that never became
+steady, this time begins with the run. `pipeline.tables.felt` computes the same with Spark.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,13 +24,17 @@ from protocol.causes import RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 _WAIT_US = 1_000_000
-"""Shortest wait that counts as felt. The normal intervals between polls and batches are shorter."""
+"""Shortest wait of records that a user notices. In normal work, records wait for the next poll or
+for the batch before them, which takes less time.
+"""
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Removals that the coordinator decides by itself, because a member seems to be gone."""
+"""Causes of a removal in which the coordinator takes a silent member to be gone. The members in the
+column `sent_away` were removed for one of these causes, although their process ran.
+"""
 _GroupAndPartition = tuple[str, str]
 """Group and data partition."""
 
@@ -55,7 +61,8 @@ def felt_partitions_of(trace: Trace) -> list[TableRow]:
         key = (row["group"], row["partition"])
         repeated[key] = repeated.get(key, 0) + row["repeated"]
     injections_us = [fault["injected_us"] for fault in faults_of(trace)]
-    # Faults before the steady state do not count. Without a fault, all time counts as after it.
+    # Faults before the steady state do not count. In a run without a fault, all of the measured
+    # time counts as the time after the first fault.
     first_fault_us = min((at_us for at_us in injections_us if at_us >= start_us), default=start_us)
     return [
         {
@@ -84,7 +91,7 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
     sent_away = _sent_away(trace)
     table = []
     for group in sorted(trace.groups()):
-        # The successive owners of each partition of the group.
+        # For each partition of the group, the list of its successive owners.
         histories = [
             _successive_owners(trace, rows)
             for key, rows in _owners(trace).items()
@@ -93,8 +100,8 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
         table.append(
             {
                 "group": group,
-                # Partitions that had an owner or were processed; `moved`: partitions that got a
-                # second owner; `came_back`: partitions that returned to an earlier owner.
+                # The partitions that had an owner or were processed. `moved` counts those that went
+                # from one owner to another, and `came_back` those that a former owner got again.
                 "partitions": len(
                     [row for row in felt_partitions_of(trace) if row["group"] == group]
                 ),
@@ -126,7 +133,7 @@ def _owners(trace: Trace) -> dict[_GroupAndPartition, list[TableRow]]:
 
 
 def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
-    """Return the time without an owner, counted from the first owner's beginning.
+    """Return the time without an owner, after the partition got its first owner.
 
     Returns None if the partition never had an owner.
     """
@@ -183,6 +190,7 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
             else:
                 produced_until = max(produced_until, next_offset)
             # A member can process a record before the record's producer gets its acknowledgement.
+            # Then the difference is negative, and the lag 0.
             lag = max(0, produced_until - processed_until)
             levels.append(_Level(at_us=at_us, lag=lag, begun_us=work_began_us))
         levels_by_key[key] = levels
@@ -190,7 +198,7 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
 
 
 def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
-    """Return the time in which records waited and no member worked on any.
+    """Return the time in which records waited and no member worked on any of them.
 
     Waits shorter than _WAIT_US do not count.
     """
@@ -204,8 +212,8 @@ def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
 def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
     """Yield beginning and end of each time in which records wait for work on the next batch.
 
-    The end can be earlier than the beginning. Two members may process a partition at the same time,
-    and the one that finishes later can have begun earlier.
+    The end can be earlier than the beginning: if two members process a partition at the same time,
+    the one that finishes later can have begun before the wait began. Such a time has no length.
     """
     # For each level, the earliest beginning of work on a later batch; the last level comes first.
     next_begun: list[int | None] = []
@@ -237,7 +245,8 @@ def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: 
     after = [level for level in levels if first_fault_us <= level.at_us <= end_us]
     peak = max((level.lag for level in after), default=0)
     peak_us: int | None = None
-    over_us: int | None = 0  # 0: the lag was never above the usual lag; None: it stayed above
+    # `over_us` is 0 if the lag was never above the usual lag, and None if it stayed above.
+    over_us: int | None = 0
     if peak > usual:
         peak_us = min(level.at_us for level in after if level.lag == peak)
         usual_again = [
@@ -253,7 +262,11 @@ def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: 
 
 
 def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
-    """Return the successive owners of a partition after the start; no two neighbours are equal."""
+    """Return the successive owners of a partition after the start; no two neighbours are equal.
+
+    Successive intervals of one member count as one owner.
+    """
+    # `groupby` without a key puts equal neighbours into one group.
     start_us = _start_us(trace)
     in_time = [row for row in owners if row["to_us"] is None or row["to_us"] >= start_us]
     return [consumer for consumer, _ in groupby(row["consumer"] for row in in_time)]
@@ -261,7 +274,8 @@ def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
 
 def _sent_away(trace: Trace) -> list[str]:
     """Return the group of each removal of a member whose process ran and could be reached."""
-    # For each member id of a group: the node and its last incarnation that wrote rows with this id.
+    # For each member id of a group, its life: the node and the last incarnation of the node that
+    # wrote rows with this id.
     lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
     # For each of these lives: the time of its first row with the member id.
     first_us: dict[tuple[str, int, str | None, str | None], int] = {}
@@ -275,9 +289,9 @@ def _sent_away(trace: Trace) -> list[str]:
     for row in trace.of(TraceKind.MEMBER_REMOVED):
         if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
             continue
-        # Without a row of the member itself, nobody knows whether its process ran.
         member = (row.group, row.member)
         last_life = lives.get(member)
+        # If the member wrote no row, nobody knows whether its process ran.
         if last_life is None:
             continue
         # An end before the life's first row is the end of an earlier life of the same node.

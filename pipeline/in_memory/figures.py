@@ -1,18 +1,19 @@
-"""The table `figures` in plain Python: percentiles (nearest rank) over rows of other tables.
+"""The table `figures` in plain Python: percentiles over the rows of other tables.
 
-A percentile by nearest rank is always one of the values: the smallest value that is at least as
-large as this percentage of all values.
+A percentile by nearest rank is always one of the values. The 90th, for example, is the smallest
+value that is at least as large as 90 % of all values.
 
-A measure belongs to one of three chains:
+A measure is one quantity, such as the length of a phase. For one fault it has a value for each of
+its subjects: the partitions, members or groups that the fault concerned. The value is None if it is
+unknown. A measure belongs to one of three chains:
 
-- the broker chain: phases of the move of each offsets partition (and so of its groups'
-  coordinator);
-- the client chain: phases of each member until it is served again;
-- `gap`: longest time without service.
+- `broker`: the phases in which an offsets partition moves to a new leader, and so its groups to a
+  new coordinator; the subjects are the partitions;
+- `client`: the phases of a member until the new coordinator serves it; the subjects are the
+  members;
+- `gap`: the longest time without service; the subjects are members, partitions and groups.
 
-The subjects of a measure are the partitions, members or groups that one fault concerned. Each
-subject has one value or, if unknown, None. `pipeline.tables.figure_table` computes the same with
-Spark.
+`pipeline.tables.figure_table` computes the same with Spark.
 """
 
 from pipeline.in_memory.availability import availability_of
@@ -42,7 +43,9 @@ _CLIENT = {
     "timeouts at old": "commit_timeouts",
     "heartbeats at old": "late_heartbeats",
 }
-"""_BROKER and _CLIENT: each measure of the chain, and the column that holds its values."""
+"""The measures of the chains `broker` (_BROKER) and `client` (_CLIENT), each with the column that
+holds its values.
+"""
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
 """Each measure of the chain `gap`, and its kind of subject. The column is always `gap_us`."""
 _ENDS = {
@@ -52,9 +55,8 @@ _ENDS = {
 }
 """Columns with the beginning and the end of the time that a subject's values describe."""
 _RANKED = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
-"""Percentiles: name -> the percentage, and the least number of samples for which it is given.
-
-Fewer samples say nothing about the rare values above the percentile.
+"""The percentiles. Each name is mapped to the percentage, and to the smallest number of samples
+with which the percentile is given: fewer samples say nothing about the rare values above it.
 """
 
 
@@ -63,7 +65,8 @@ def figures_of(trace: Trace) -> list[TableRow]:
     broker, client = broker_phases_of(trace), client_phases_of(trace)
     available = availability_of(trace)
 
-    # Of each measure: its chain, its name, the column with its values, and the rows.
+    # Each measure as a tuple: its chain, its name, the column with its values, and the rows of the
+    # table that has this column.
     measured = [("broker", name, column, broker) for name, column in _BROKER.items()]
     measured += [("client", name, column, client) for name, column in _CLIENT.items()]
     for name, subject in _GAPS.items():

@@ -34,7 +34,10 @@ def group_states_of(trace: Trace) -> list[TableRow]:
 
 
 class _BrokerLife:
-    """The groups of one incarnation of a broker, with the open interval of each."""
+    """The groups on one incarnation of a broker, each with its present state.
+
+    The interval of a state is open until the group leaves the state.
+    """
 
     def __init__(self, trace: Trace, broker: str, incarnation: int) -> None:
         self._trace = trace
@@ -73,7 +76,7 @@ class _BrokerLife:
                 pass
 
     def finish(self) -> list[TableRow]:
-        """Return all intervals; open ones end with the broker or the run."""
+        """End the open intervals with the broker's process or the run, and return all intervals."""
         for group in list(self._open):
             self._close(group, None)
         # Nodes still write rows after the run's end, while they stop. No table counts those rows.
@@ -113,9 +116,9 @@ class _BrokerLife:
             self._close(group, row.time_us)
 
     def _close(self, group: str, at_us: int | None) -> None:
-        """End a group's interval at `at_us`, or when the broker's process ended if that was before.
+        """End a group's interval at `at_us`, or at the earlier end of the broker's process.
 
-        With `at_us` None, no row ends the interval. An interval in the state Dead always ends where
+        `at_us` is None if no row ends the interval. An interval in the state Dead always ends when
         it begins.
         """
         row = self._open.pop(group, None)

@@ -4,10 +4,11 @@ An exchange is a request and its answer. A trace has up to four rows about an ex
 writes one when it sends the request, and one when the answer comes or the request fails. The server
 writes one when it receives the request, and one when it answers.
 
-The table lists exchanges about coordination and control. It has none of Produce, and of Fetch only
-those with a controller, from which brokers fetch metadata. Equal exchanges that follow one another
-share one row of the table. If a fault has more than _MAX_ROWS rows, only the most interesting ones
-are kept. docs/TABLES.md has the rules; `pipeline.tables.messages` computes the same with Spark.
+The table lists exchanges about coordination and control. Requests that carry records (Produce, and
+Fetch from a broker) are left out. Brokers fetch metadata from a controller, and these Fetch
+requests are listed. Equal exchanges that follow one another share one row of the table. If a fault
+has more than _MAX_ROWS rows, `_keep_most_interesting` chooses among them. docs/TABLES.md has the
+rules; `pipeline.tables.messages` computes the same with Spark.
 """
 
 from collections.abc import Sequence
@@ -42,9 +43,11 @@ _LISTED = (
 )
 """APIs whose exchanges the table lists."""
 _NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
-"""APIs whose successes change the group. So each success has a row, even if several are equal."""
+"""APIs that change the group. So each successful request has a row of its own, even if several are
+equal.
+"""
 _MAX_ROWS = 400
-"""Limit of the rows of one fault: enough for a failover of some 30 members."""
+"""Maximum number of rows of one fault. It is enough for a failover of some 30 members."""
 _SECOND_US = 1_000_000
 
 
@@ -118,9 +121,9 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
     """Return each fault with the beginning and the end of the time around it.
 
     The time begins one second before the fault, and ends one second after the last effect of the
-    fault. An effect is an active coordinator, an accepted member or a stable group. The time after
-    the fault lasts at least 5 s, and at most 120 s (so that a very late effect does not extend it),
-    but not beyond the next fault.
+    fault. Three effects count: a new coordinator becomes active, it accepts a member, a rebalance
+    completes. The time after the fault lasts at least 5 s. It lasts at most 120 s, even if an
+    effect comes later, and it does not last beyond the next fault.
     """
     faults = faults_of(trace)
     effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
@@ -140,7 +143,10 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
 
 
 class _Pairing:
-    """Builds the exchanges from rows of the trace: first the clients' rows, then the servers'."""
+    """Builds the exchanges from rows of the trace.
+
+    It reads first the rows of the clients, then the rows of the servers.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -171,7 +177,7 @@ class _Pairing:
         return same_request[-1]
 
     def _take_ends(self) -> None:
-        """Assign the clients' rows about answers, failures and coordinators that answers named.
+        """Add to each exchange the client's row about its end, and the coordinator that it named.
 
         A client writes COORDINATOR_FOUND after the answer that named the coordinator, and before it
         sends its next FindCoordinator.
@@ -187,7 +193,8 @@ class _Pairing:
         by_sent_row = {id(exchange.sent): exchange for exchange in self._all()}
         for _, rows in self._trace.lives(*kinds):
             last_by_request: dict[tuple[object, ...], _Exchange] = {}
-            answered_lookup: _Exchange | None = None  # the last FindCoordinator, once answered
+            # The last FindCoordinator, if it was answered and no COORDINATOR_FOUND followed yet.
+            answered_lookup: _Exchange | None = None
             for row in rows:
                 # `cause` is the purpose of the connection, except in a row COORDINATOR_FOUND: there
                 # `cause` is the broker that was asked, and `peer` the broker that it named.
@@ -197,11 +204,15 @@ class _Pairing:
                         answered_lookup.named = row.peer
                     answered_lookup = None
                 elif row.kind == TraceKind.REQUEST_SENT:
-                    if id(row) in by_sent_row:  # requests that are not listed have no exchange
+                    # A request that is not listed has no exchange.
+                    if id(row) in by_sent_row:
                         last_by_request[request] = by_sent_row[id(row)]
-                    if row.api == "FindCoordinator":  # the answer before it named no coordinator
+                    # If the answer to the previous FindCoordinator still waits for its
+                    # COORDINATOR_FOUND, it named no coordinator.
+                    if row.api == "FindCoordinator":
                         answered_lookup = None
-                else:  # an answer or a failure; only the first one of a request counts
+                else:
+                    # The row is an answer or a failure. Only the first one of a request counts.
                     exchange = last_by_request.get(request)
                     is_first_end = exchange is not None and exchange.ended is None
                     if exchange is not None and is_first_end:
@@ -214,7 +225,8 @@ class _Pairing:
         """Assign a server's row to the last exchange of the same request that began before it."""
         request = (str(row.peer), row.node, str(row.api), row.correlation_id)
         same_request = self._by_request.get(request)
-        if same_request is None:  # the trace lacks the client's rows: the exchange has no `sent`
+        if same_request is None:
+            # The trace lacks the client's rows, so this exchange has no `sent`.
             same_request = [self._add(str(row.peer), row.node, row)]
         sent_before = [
             exchange
@@ -238,9 +250,9 @@ def _is_listed(api: str | None, server: str) -> bool:
 
 @dataclass(slots=True)
 class _Row:
-    """A row of the table: successive equal exchanges.
+    """A row of the table, which stands for successive equal exchanges.
 
-    `common` is equal for all of them: their result, and whether they began before the fault.
+    `common` is what makes them equal: their result, and whether they began before the fault.
     """
 
     common: tuple[object, ...]
@@ -248,7 +260,7 @@ class _Row:
 
     @property
     def order(self) -> tuple[int, str, str, str, int, int]:
-        """The sort key of the row: by time; the other elements make the order certain."""
+        """The sort key of the row: the time of its first exchange, then the rest of its identity."""
         first = self.exchanges[0]
         return (
             # `or 0` only satisfies the type checker. `messages_of` drops exchanges without a begin.
@@ -292,9 +304,9 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
     """Return the rows to keep for one fault, at most _MAX_ROWS (rule 3 of `tables.messages`).
 
-    Rows are of one kind if they have the same API, server, group and outcome. A row that is the
-    first of its kind has precedence over all others. After this, rows of clients with many such
-    first rows have precedence.
+    Rows are of one kind if they have the same API, server, group and outcome. The rows that are the
+    first of their kind come before all other rows. Within these two parts, the client with the most
+    such first rows comes first.
     """
     kinds_so_far: set[tuple[object, ...]] = set()
     firsts_by_client: dict[str, int] = {}

@@ -75,7 +75,7 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
                 synced_with[group] = row.peer
         elif row.kind == TraceKind.PARTITIONS_ASSIGNED:
             for partition in detail_of(row)["partitions"]:
-                # The old interval ends even if the member keeps the partition, because the new
+                # If the member had this partition already, its old interval ends, because the new
                 # assignment has another generation.
                 _give_up(open_intervals, (group, partition), row.time_us, "reassigned")
                 open_intervals[group, partition] = {
@@ -98,12 +98,14 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
             ended_by = "lost" if row.kind == TraceKind.PARTITIONS_LOST else "revoked"
             for partition in detail_of(row)["partitions"]:
                 _give_up(open_intervals, (group, partition), row.time_us, ended_by)
-        # A batch that was in work when the member gave its partition up belongs to no interval.
         elif (group, str(row.partition)) in open_intervals:
+            # A batch that was in work when the member gave its partition up belongs to no interval,
+            # because the partition has no open interval any more.
             owned = open_intervals[group, str(row.partition)]
             if row.kind == TraceKind.RECORDS_CONSUMED:
                 owned["records"] += detail_of(row)["count"]
-            elif owned["position"] is None:  # the first POSITION_RESET: no other kind is left
+            elif owned["position"] is None:
+                # The row is the first POSITION_RESET of the interval: no other kind is left.
                 owned["position"], owned["start_offset"] = row.cause, row.offset
     return intervals
 

@@ -1,7 +1,8 @@
 """The table `ownership_overlaps` in plain Python: times in which a partition had two owners.
 
 An interval of ownership is the time in which a member believes that it owns a partition. The first
-of two owners is the one whose interval began earlier (at the same time: whose name sorts first).
+of two owners is the one whose interval began earlier. If both began at the same time, it is the one
+whose name sorts first.
 `pipeline.tables.ownership_overlaps` computes the same with Spark.
 """
 
@@ -16,7 +17,6 @@ from pipeline.in_memory.trace import (
 )
 from protocol.trace import TraceKind
 
-# Of each of the two owners, the table has the columns `first_...` or `second_...`.
 _SIDE_COLUMNS = {
     "consumer": "consumer",
     "member": "member",
@@ -24,7 +24,10 @@ _SIDE_COLUMNS = {
     "coordinator": "coordinator",
     "epoch": "leader_epoch",
 }
-"""Column of the table without its prefix -> the column of `ownership` that it copies."""
+"""The columns about one owner. The table has each of them twice: with the prefix `first_` for the
+first owner, and with `second_` for the second one. Each is mapped to the column of `ownership` that
+it copies.
+"""
 
 
 @once_per_trace
@@ -33,8 +36,9 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
     faults = faults_of(trace)
     healings = sorted(fault["healed_us"] for fault in faults if fault["healed_us"] is not None)
     owners = sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"]))
-    # The intervals of each partition, the latest one first, so that the earliest can be popped from
-    # the end of the list. When the loop below has popped `first`, the list holds the later ones.
+    # The intervals of each partition, the latest one first. The loop below goes through the
+    # intervals from the earliest to the latest, and pops each from the end of its list. So the list
+    # holds the intervals after `first`.
     later_intervals: dict[tuple[str, str], list[TableRow]] = {}
     for row in reversed(owners):
         later_intervals.setdefault((row["group"], row["partition"]), []).append(row)
@@ -49,7 +53,7 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
             if first["consumer"] == second["consumer"]:
                 continue  # two intervals of one member do not make two owners
 
-            # The overlap ends with the first of the two intervals that ends before the run does.
+            # The overlap ends when the first of the two intervals ends, or with the run.
             ends = [owner["to_us"] for owner in (first, second) if owner["to_us"] is not None]
             from_us, until_us = second["from_us"], min(ends, default=trace.end_us)
             if from_us >= until_us:

@@ -46,7 +46,10 @@ def processing_of(trace: Trace) -> list[TableRow]:
 
 
 def begun_us(row: TraceRow) -> int:
-    """Return when the work on a batch began. A member writes the batch's row when the work ends."""
+    """Return when the work on a batch began.
+
+    A member writes the row about the batch when the work ends, so the row's time is the end.
+    """
     # A row has no `work_us` if the experiment's records take no time to process.
     return row.time_us - int(detail_of(row).get("work_us", 0))
 
@@ -62,7 +65,8 @@ def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     for row in ownership_of(trace):
         owners.setdefault((row["group"], row["partition"]), []).append(row)
     for group_and_partition, intervals in owners.items():
-        # `permutations` has each pair in both orders. So `interval` is each of the two owners once.
+        # `permutations` returns each pair of intervals twice, once in each order. So each of the
+        # two owners is once the owner of `interval`.
         for interval, other in permutations(intervals, 2):
             if interval["consumer"] == other["consumer"]:
                 continue  # two intervals of one member do not make two owners

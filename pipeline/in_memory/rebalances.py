@@ -1,9 +1,11 @@
 """The rebalances of a run, collected from the rows of its trace, and the table `rebalances`.
 
-In a rebalance, the members of a group rejoin and get new partitions. First, in the join phase, the
-members send JoinGroup. Then a new generation begins; the generation is the number of the group's
-rebalance. Then, in the sync phase, the members ask for their partitions. The rebalance is complete
-when the coordinator has stored the new assignment.
+In a rebalance, the members of a group rejoin and get new partitions:
+
+1. In the join phase, the members send JoinGroup. The phase ends when a new generation begins;
+   generations are numbered.
+2. In the sync phase, the members ask for their partitions. The phase ends, and the rebalance is
+   complete, when the coordinator has stored the new assignment.
 
 RebalanceLog reads the rows one by one, because the run can still be in progress. It assigns rows to
 rebalances by these rules:
@@ -11,13 +13,13 @@ rebalances by these rules:
 1. A rebalance belongs to the coordinator that began it.
 2. The coordinator's later rows about the group belong to this rebalance until the next one begins.
 3. Rows about added and removed members are an exception: outside a join phase they belong to the
-   next rebalance. They are dropped if one of these rows comes first: the start of a generation, the
-   group becoming Empty (without members) or Dead (deleted), a load (the coordinator reads its
-   groups from the log).
+   next rebalance. Such rows are dropped if one of three things happens before the next rebalance: a
+   generation starts, the group becomes Empty (without members) or Dead (deleted), or the
+   coordinator loads the group (reads it from the log).
 
 An incarnation is one life of a broker's process; in each incarnation, the broker counts as another
 coordinator. In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` its
-sentence. The table `rebalances` is computed by Spark, too (`pipeline.tables.rebalances`).
+sentence. `pipeline.tables.rebalances` computes the table with Spark.
 """
 
 from collections.abc import Iterable
@@ -117,7 +119,7 @@ class _RebalanceRows:
     changes: list[TraceRow] = field(default_factory=list)
 
     def cut_short(self, time_us: int, by: str) -> None:
-        """Record what ended the rebalance early; do nothing if the rebalance had ended already."""
+        """Record what ended the rebalance early; do nothing if it is complete or was cut short."""
         if self.stable is None and self.cut_short_us is None:
             self.cut_short_us = time_us
             self.cut_short_by = by
@@ -149,7 +151,7 @@ class RebalanceLog:
         self._coordinators: dict[Life, _Coordinator] = {}
 
     def observe(self, row: TraceRow) -> None:
-        """Process a row; rows of other kinds than KINDS are ignored."""
+        """Process the next row of the run. A row whose kind is not in KINDS is ignored."""
         if row.kind not in KINDS:
             return
         if row.kind in (TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED):
@@ -200,7 +202,7 @@ class RebalanceLog:
             case TraceKind.GENERATION_STARTED:
                 if latest is not None and latest.joined is None:
                     latest.joined = row
-                # The join phase has ended, and rows without a rebalance are dropped (rule 3).
+                # The join phase has ended, and the rows in `early` are dropped (rule 3).
                 coordinator.joining, coordinator.early = None, []
             case TraceKind.ASSIGNMENT_STORED:
                 if latest is not None and latest.stable is None:
@@ -209,19 +211,23 @@ class RebalanceLog:
                 self._member_changed(coordinator, row)
             case TraceKind.GROUP_LOADED:
                 coordinator.joining, coordinator.early = None, []
-            case _:  # GROUP_STATE: the only other kind of KINDS with a group
+            case _:
+                # The row is a GROUP_STATE, the only other kind of KINDS whose rows name a group.
                 if detail_of(row).get("to") in _ENDS:
                     if latest is not None:
                         latest.cut_short(row.time_us, row.explanation or "")
                     coordinator.joining, coordinator.early = None, []
 
     def _member_changed(self, coordinator: _Coordinator, row: TraceRow) -> None:
-        """Process an added or removed member, for the present rebalance or for the next one."""
+        """Process a row about an added or removed member.
+
+        In a join phase it belongs to the rebalance in progress, otherwise to the next one (rule 3).
+        """
         client_id = detail_of(row).get("client_id")
         if row.member is not None and client_id:
             self.client_ids[row.member] = str(client_id)
-        # When a static member restarts (a member with a configured `group.instance.id`), it gets a
-        # new member id but stays the same member: that is no change.
+        # A static member is one with a configured `group.instance.id`. When it restarts, it gets a
+        # new member id but stays the same member, so this is no change.
         if row.cause != RemovalCause.STATIC_MEMBER_REPLACED:
             changes = (
                 coordinator.early if coordinator.joining is None else coordinator.joining.changes
@@ -243,7 +249,7 @@ class RebalanceLog:
 
 
 def _rebalance_of(begun: _RebalanceRows) -> Rebalance:
-    """Return a rebalance as it ended, or, if it did not end, as far as it came."""
+    """Return what the rows tell about a rebalance, which can still be in progress."""
     started, joined, stable = begun.started, begun.joined, begun.stable
     removed = [row for row in begun.changes if row.kind == TraceKind.MEMBER_REMOVED]
     added = [row for row in begun.changes if row.kind == TraceKind.MEMBER_ADDED]

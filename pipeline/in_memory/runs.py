@@ -10,7 +10,7 @@ from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of, o
 from protocol.trace import TraceKind
 
 _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
-"""Columns that every row must have, in the order in which a lack is reported."""
+"""Columns that every row must have. If a row lacks several of them, the first one is the reason."""
 
 
 @once_per_trace
@@ -36,10 +36,10 @@ def groups_of(trace: Trace) -> list[TableRow]:
 
     The offsets partition is the partition of `__consumer_offsets` that holds the group.
     """
-    consumers: dict[str, dict[str, None]] = {}  # by group; the inner dict is an ordered set
+    consumers: dict[str, set[str]] = {}  # the nodes that were members, by group
     for row in trace.of(*MEMBER_KINDS):
         if row.group is not None:
-            consumers.setdefault(row.group, {})[row.node] = None
+            consumers.setdefault(row.group, set()).add(row.node)
     return [
         {"group": group, "partition": partition, "consumers": len(consumers[group])}
         for group, partition in trace.groups().items()

@@ -27,26 +27,29 @@ from pipeline.summary.trace_aggregates import AGGREGATES, bad_row_counts_of
 from protocol.trace import TRACE_COLUMNS, TraceKind, TraceRow
 
 MAX_ROWS = 2_000_000
-"""Most rows of a run that are read into memory; Spark's transforms read larger runs.
+"""Maximum number of rows of a run that is read into memory. Spark's transforms read larger runs.
 
 100,000 rows take 90 MB of memory and a second.
 """
 ROWS_AT_ONCE = 500_000
-"""Most rows of a run whose summary a command computes here before it starts Spark.
+"""Maximum number of rows of a run whose summary a command computes at once, before it starts Spark.
 
-Spark then computes the same figures again. This way the command can print the summary after a few
-seconds.
+The command can print this summary after a few seconds. Spark then computes the same figures again,
+with the tables.
 """
 _NAMES = [name for name, _ in TRACE_COLUMNS]
+"""Names of the columns of a trace."""
 _TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
+"""Names of the columns that hold texts."""
 _KINDS = frozenset(kind.value for kind in TraceKind)
+"""Names of the known kinds of rows."""
 _COUNTED = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED})
 """Kinds of rows about records; each row states in its `detail` how many records it is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """The rows of one run: good rows in any order, and bad ones with reasons."""
+    """The rows of one run: the good rows in any order, and the rows of the table `bad_rows`."""
 
     good: Sequence[TraceRow]
     bad: Sequence[TableRow] = ()
@@ -56,8 +59,9 @@ class RunRows:
 def collecting_no_cycles() -> Iterator[None]:
     """Switch Python's cyclic garbage collector off within the block.
 
-    Millions of rows live until the end, and none of them is part of a cycle of references. The
-    collector would traverse them again and again, for a quarter of the time of the whole summary.
+    The collector finds objects that refer to one another in a cycle. The millions of rows of a
+    trace are in no cycle, and live until the end of the block. The collector would traverse them
+    again and again, which takes a quarter of the time of a summary.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -138,7 +142,11 @@ def _has_record_count(row: TraceRow) -> bool:
 
 
 def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: TRACE_COLUMNS has the types
-    """Yield the rows of an event file; equal texts are one object, which saves memory."""
+    """Yield the cells of each row of an event file, in the order of _NAMES.
+
+    A column that the file lacks holds None. The columns of texts are read as dictionaries of their
+    distinct texts, so that equal texts are one object, which saves memory.
+    """
     table = pq.read_table(path, read_dictionary=_TEXTS)
     columns = [
         _values(table[name]) if name in table.column_names else [None] * table.num_rows
@@ -158,17 +166,19 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
     array = column.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # the column has no rows
         return []
-    # The index of a missing value is None. A None at the end of the list stands for this value.
+    # The index of a missing value is None. It is replaced by -1, the index of the None that is put
+    # at the end of the list.
     texts = [*array.dictionary.to_pylist(), None]
     return [texts[-1 if index is None else index] for index in array.indices.to_pylist()]
 
 
 def _separate_bad_rows(rows_of_cells: Sequence[tuple[Any, ...]]) -> RunRows:
-    """Separate good rows from bad ones."""
+    """Return the good and the bad rows among the rows of a run's files."""
     good: list[TraceRow] = []
     unusable: list[TableRow] = []
     for cells in rows_of_cells:
         row = TraceRow(*cells)
+        # `TraceRow` does not check its values, so a required cell can be None.
         if row.kind in _KINDS and None not in (row.time_us, row.seq, row.node, row.incarnation):
             good.append(row)
         else:

@@ -1,8 +1,9 @@
 """The trace for the tables in memory: ordered rows, the run's end, deaths, pauses and cuts.
 
 The trace of a run is its recorded rows of events. The functions in this folder compute tables
-without Spark, by loops over sorted rows. docs/TABLES.md defines the tables. The functions share no
-code with the Spark tables, so that tests which compare both find a mistake in either.
+without Spark, by loops over sorted rows. docs/TABLES.md defines the tables. The Spark tables are
+computed by other code (`pipeline.tables`), so that a test which compares both finds a mistake in
+one of them.
 
 An incarnation (also called a life) of a node is the time from one start of its process to its end;
 `seq` numbers the rows of an incarnation. A cut is a time in which a fault of the network separates
@@ -59,9 +60,9 @@ class Death:
     """The end of a node's process, or a start that proves that earlier processes have ended.
 
     - `by`: `stopped` (in an orderly way) or `killed`; for a start, always `killed`.
-    - `before_incarnation`: for a start, the number of the new incarnation; all earlier ones are
-      dead. None for an end: its row does not name the incarnation, so it is the one that lived at
-      `at_us`.
+    - `before_incarnation`: for a start, the number of the new incarnation; all earlier incarnations
+      are dead. None for an end, because its row does not name the incarnation. The incarnation that
+      lived at `at_us` ended.
     """
 
     node: str
@@ -124,7 +125,7 @@ class Trace:
         return self.once(Trace._find_groups)
 
     def _find_groups(self) -> dict[str, str | None]:
-        """Return the offsets partition of each group that had members; None if it is unknown."""
+        """Compute `groups`. The partition of a group is None if it is unknown."""
         indexes = [
             int((row.partition or "").rsplit("-", 1)[1])
             for row in self.of(*_PARTITION_KINDS)
@@ -138,18 +139,19 @@ class Trace:
                 # A hash of the group's name gives the index of its partition.
                 index = partition_for(row.group, partitions) if partitions else None
                 partition_of[row.group] = None if index is None else f"{_OFFSETS}{index}"
-        # This number may be too small, and the partition then wrong. If a coordinator has loaded
-        # the group, the row about the load names the true partition.
+        # If the number of partitions is too small, the computed partition is wrong. If a
+        # coordinator has loaded the group, the row about the load names the true partition, which
+        # replaces it.
         for row in self.of(TraceKind.GROUP_LOADED):
             if row.group in partition_of:
                 partition_of[row.group] = row.partition
         return partition_of
 
     def consumers(self) -> dict[tuple[str, str], str]:
-        """Return the consumer of each group and member id: its node, else its client id.
+        """Return the name of the consumer of each member id, by group and member id.
 
-        The member's own rows tell its node. If the trace lacks them, only the client id is known,
-        from a row of the coordinator.
+        The name is the consumer's node, which the member's own rows tell. If the trace lacks these
+        rows, it is the client id in a row of the coordinator.
         """
         # The second loop overwrites client ids with nodes.
         consumers: dict[tuple[str, str], str] = {}
@@ -169,7 +171,7 @@ class Trace:
         return self.once(Trace._find_deaths)
 
     def _find_deaths(self) -> list[Death]:
-        """Return the ends of processes, and the starts that prove ends, by time."""
+        """Compute `deaths`, by time."""
         deaths = []
         for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
             # A start proves that all earlier incarnations have ended, even if the trace lacks the

@@ -54,7 +54,8 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     - `learned_us`: the client learned of the expiry.
     """
     sessions: dict[str, TableRow] = {}
-    owners: dict[str, str | None] = {}  # znode -> the session that created it, if it is ephemeral
+    # The session that created each znode; None if the znode is not ephemeral.
+    owners: dict[str, str | None] = {}
     for applied_us, txn in _txns(trace).values():
         session = txn["session"]
         if txn["op"] == "createSession":
@@ -76,7 +77,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
                 "deleted": 0,
                 "deleted_of_others": 0,
             }
-        # None if the session began before the trace, which therefore lacks the session's opening.
+        # `writer` is None if the session was opened before the trace began.
         writer = sessions.get(session)
         match txn["op"]:
             case "closeSession" if writer is not None and writer["ended_us"] is None:
@@ -92,7 +93,8 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
             case _:
                 pass
 
-    # What clients and the ensemble wrote about the sessions.
+    # Add the rows of clients and of the ensemble about the sessions. A row about a session whose
+    # opening the trace lacks is ignored.
     for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE):
         entry = sessions.get(detail_of(row)["session"])
         if entry is not None:
@@ -112,7 +114,10 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
 
 
 def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
-    """Return each notification, with the transaction behind it and the attempt after it."""
+    """Return each event of a watch, with the transaction behind it and the attempt after it.
+
+    A server sends the event to the client that set the watch.
+    """
     txns, groups = _txns(trace), _groups(trace)
 
     # When the attempts of each consumer began.
@@ -160,11 +165,12 @@ def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
                 attempt = _new_attempt(row, consumer, incarnation)
                 table.append(attempt)
             elif attempt is not None and row.kind == TraceKind.ZOOKEEPER_GAVE_UP:
-                # `during` is what the consumer was doing when it gave up. Only the first time
-                # counts.
+                # `during` is what the consumer was doing when it gave up. If it gave up more than
+                # once after the attempt, the first time counts.
                 attempt["gave_up"] = attempt["gave_up"] or detail_of(row)["during"]
-            # What a consumer loses after an attempt, with its session for example, is no step.
             elif attempt is not None and attempt["ended_us"] is None:
+                # Rows after the end are no steps: a consumer can lose partitions between attempts,
+                # for example with its session.
                 _add_step(attempt, row)
     return table
 
@@ -194,16 +200,17 @@ def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
 
 
 def offset_rewinds_of(trace: Trace) -> list[TableRow]:
-    """Return each commit whose offset is lower than that of the commit before it in the same store.
+    """Return each commit whose offset is lower than the offset of the previous commit.
 
-    A store is Kafka or ZooKeeper.
+    The previous commit is that of the same group and partition in the same store. A store is Kafka
+    or ZooKeeper.
     """
     last_offsets: dict[tuple[str, str, str], int] = {}
     table = []
     for commit in (*_commits_to_kafka(trace), *_commits_to_zookeeper(trace)):
-        store = (commit["group"], commit["partition"], commit["store"])
-        before, offset = last_offsets.get(store), commit["offset_after"]
-        last_offsets[store] = offset
+        key = (commit["group"], commit["partition"], commit["store"])
+        before, offset = last_offsets.get(key), commit["offset_after"]
+        last_offsets[key] = offset
         if before is not None and offset < before:
             table.append(commit | {"offset_before": before, "records": before - offset})
     return table
@@ -221,7 +228,10 @@ def _txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
 
 
 def _find_txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
-    """Find the first row about each transaction, which the fastest server wrote."""
+    """Find the transactions for `_txns`.
+
+    Rows are in time order, so the first row about a transaction is that of the first server.
+    """
     by_zxid: dict[int, tuple[int, TableRow]] = {}
     for row in trace.of(TraceKind.ZOOKEEPER_TXN_APPLIED):
         if row.offset is not None and row.offset not in by_zxid:
