@@ -260,7 +260,7 @@ class _Row:
 
     @property
     def order(self) -> tuple[int, str, str, str, int, int]:
-        """The sort key of the row: the time of its first exchange, then the rest of its identity."""
+        """The sort key of the row: the beginning of its first exchange, then the other fields."""
         first = self.exchanges[0]
         return (
             # `or 0` only satisfies the type checker. `messages_of` drops exchanges without a begin.

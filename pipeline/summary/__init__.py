@@ -1,7 +1,7 @@
-"""A run's figures and outcomes as plain values: for the terminal, the report and comparisons.
+"""The figures and outcomes of runs as plain values, for the terminal, the report and comparisons.
 
-A run is one execution of an experiment. A figure is one number about it; an aggregate is a table of
-few rows over all runs, from which figures are made. A deploy is a rollout of new members.
+A run is one execution of an experiment. A figure is one number about a run. An aggregate is a table
+of few rows over all runs, from which figures are made. A deploy is a rollout of new members.
 
 Reading order: `figures` (phases), `outcomes` (rebalances, times with two coordinators or two
 owners), `felt` (times without service) and `disturbances` (machines that were away by accident);

@@ -5,9 +5,10 @@ kept all its promises. No promise forbids that a partition has two owners or non
 that records are processed again. `caveats_of` reads only the summary of a run, so terminal, report,
 `list` and JSON show the same caveats.
 
-A felt figure is one that users of a group notice. A spread is its distribution over the partitions
-of a group. A machine is away by accident if it is lost or silent without a planned fault. MARK
-(" *") follows a figure if a machine was away by accident in the figure's time.
+A felt figure is about an effect that users of a group notice, such as the time in which a partition
+has no owner. A spread is the distribution of a felt figure over the partitions of a group. A
+machine is away by accident if it is lost or silent without a planned fault. MARK (" *") follows a
+figure if a machine was away by accident in the figure's time.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,9 @@ from pipeline.summary.figures import MARK, RunSummary, duration_text
 from pipeline.summary.story import counted
 
 FELT_US = 1_000_000
-"""Shortest time that is a caveat. Users do not notice shorter ones."""
+"""Shortest time with two owners, or without an owner, that is a caveat. Users do not notice shorter
+times.
+"""
 _UNOWNED = "without an owner"
 _REPEATED = "records processed again"
 """Names of two felt figures, as in `felt.FELT_MEASURES`: keys of `FeltGroup.spreads`."""
@@ -26,7 +29,8 @@ _REPEATED = "records processed again"
 def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
     """Return the caveats of a run; each is a clause.
 
-    A caveat names only the group in which it was worst. There are three kinds:
+    There is at most one caveat of each of these kinds. It names only the group in which the effect
+    was greatest:
 
     - partitions had two owners at the same time, for at least FELT_US;
     - partitions had no owner, for at least FELT_US;
@@ -45,7 +49,7 @@ def pass_text(word: str, caveats: Sequence[str]) -> str:
 
 
 def _two_owners(summary: RunSummary) -> list[str]:
-    """Describe the longest time in which two members owned a partition; empty if all were short."""
+    """Return the caveat about two owners, about the longest such time; empty if all were short."""
     # A time below the error between clocks does not count, because the clocks alone can cause it.
     least_us = max(FELT_US, summary.clock_error_us)
     overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
@@ -53,8 +57,8 @@ def _two_owners(summary: RunSummary) -> list[str]:
         return []
     worst = max(overlaps, key=lambda owners: owners.longest_us)
     other_groups = len({owners.group for owners in overlaps}) - 1
-    # Of several overlaps of the group, the one with most partitions counts. A sum would be wrong,
-    # because two overlaps can be of the same partitions.
+    # If the group has several overlaps, the number of partitions is that of the largest one. A sum
+    # would be wrong, because two overlaps can be about the same partitions.
     partitions = max(owners.partitions for owners in overlaps if owners.group == worst.group)
 
     length = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"
@@ -69,7 +73,7 @@ def _two_owners(summary: RunSummary) -> list[str]:
 
 
 def _no_owner(summary: RunSummary) -> list[str]:
-    """Describe the longest time of a partition without an owner; empty if all were short."""
+    """Return the caveat about the longest time without an owner; empty if all were short."""
 
     def longest_us(group: FeltGroup) -> int:
         # A group without partitions has no spread; a spread without any owner has no maximum.
@@ -87,7 +91,7 @@ def _no_owner(summary: RunSummary) -> list[str]:
 
 
 def _repeated(summary: RunSummary) -> list[str]:
-    """Describe the group that processed most records again; empty if no group did."""
+    """Return the caveat about the group that processed most records again; empty if none did."""
 
     def records(group: FeltGroup) -> int:
         spread = group.spreads.get(_REPEATED)

@@ -3,8 +3,9 @@
 A figure is one number of a run's summary, such as the median of its commit gaps. A measure is one
 quantity of a fault: a phase of the failover, a count, or a gap in service. The measure has a value
 for each subject of the fault (partition, member or group). Its distribution over the subjects gives
-the figures: the percentiles and the maximum. A felt measure is one that users of a group notice; it
-covers all partitions of the run, and its distribution is called a spread.
+the figures: the percentiles and the maximum. A felt measure is about an effect that users of a
+group notice, such as records that wait. It has a value for each partition of the run, and its
+distribution is called a spread.
 
 A row about a fault compares one fault of each run. Faults are matched by kind and order: the second
 crash of one run with the second crash of another. If no two runs have a kind of fault in common,
@@ -36,9 +37,13 @@ from pipeline.summary.figures import (
 )
 
 MAX_COLUMNS = 8
-"""Most runs that have a column each; more runs share one column per experiment."""
+"""Maximum number of runs that have a column each. If there are more, all runs of an experiment
+share a column.
+"""
 MAX_FAULTS_OF_A_KIND = 8
-"""Most faults of one kind that are compared one by one; more are compared as one set."""
+"""Maximum number of faults of one kind that are compared one by one. If a run has more, all faults
+of the kind are compared as one set.
+"""
 _IN_FULL_ONLY = frozenset({"p90", "p99"})
 """Percentiles of phases and gaps that only a full comparison shows."""
 Statistic = Literal["p50", "p90", "p99", "max", "sum", ""]
@@ -47,7 +52,10 @@ Statistic = Literal["p50", "p90", "p99", "max", "sum", ""]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One run, or all runs with one title. `runs` are their names, in the arguments' order."""
+    """One run, or all runs with the same title. `runs` are the names of the runs.
+
+    They are in the order in which the runs were given.
+    """
 
     title: str
     runs: tuple[str, ...]
@@ -62,8 +70,8 @@ class ComparisonRow:
     - `group`: the heading under which the row stands (not a consumer group): a chain of phases
       (`broker`, `client`), `gap`, `outcome`, `felt` or `run`.
     - `cells`: one for each column; None if the column lacks the figure.
-    - `differs`: True if the columns differ notably. In a row about a fault, only the columns with
-      this fault count.
+    - `differs`: True if the columns differ notably (`comparison_cells.differs`). In a row about a
+      fault, only the columns with this fault count.
     """
 
     fault: str | None
@@ -87,7 +95,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Compared runs. Rows are ordered by kind of fault; the rows about whole runs come last."""
+    """The comparison of runs. The rows about faults come before those about whole runs."""
 
     columns: tuple[Column, ...]
     rows: tuple[ComparisonRow, ...]
@@ -151,7 +159,8 @@ def compare_runs(
         for title, indexes in indexes_by_title.items()
     )
 
-    table = _Table(summaries, tuple(map(tuple, indexes_by_title.values())), in_full)
+    indexes_by_column = tuple(tuple(indexes) for indexes in indexes_by_title.values())
+    table = _Table(summaries, indexes_by_column, in_full)
     all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
     # A cell without a value is None. A row is shown if it has at least one other cell.
     rows_with_values = tuple(row for row in all_rows if any(row.cells))
@@ -234,8 +243,9 @@ class _Table:
         bounds = [max((figure.bound_us for figure in of_run), default=0) for of_run in figures]
         disturbed = [any(figure.disturbed for figure in of_run) for of_run in figures]
 
-        # Each statistic: its name, its function, and `longest`, which says how the values of
-        # several faults of one run become one value (True: their maximum; False: their median).
+        # Each statistic is a tuple: its name, the function that gets its value from a distribution,
+        # and `longest`. If several faults of one run are compared as one set, their values become
+        # one value: the maximum if `longest` is True, else the median.
         statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
             ("p50", lambda figure: figure.percentile(50), False),
             ("p90", lambda figure: figure.percentile(90), False),
@@ -262,7 +272,8 @@ class _Table:
         """Yield the rows about the runs as a whole."""
         yield self._text_row("verdict", verdicts)
         runs = self.summaries
-        # Each row: its name, the length of each run, and whether a machine was away in each run.
+        # Each row as a tuple: its name, and for each run the longest time and whether a machine was
+        # away by accident in such a time.
         lengths = (
             (
                 "two coordinators at once",
@@ -285,8 +296,8 @@ class _Table:
     def _felt_rows(self) -> Iterator[ComparisonRow]:
         """Yield the rows of the felt measures, over all partitions.
 
-        A measure that is 0 in all runs is left out. A full comparison still shows such a measure if
-        the measure's `if_zero` is set.
+        A measure that is 0 in all runs is left out, except in a full comparison if the measure's
+        `if_zero` is set.
         """
         bounds = [run.clock_error_us for run in self.summaries]
         groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
@@ -391,7 +402,7 @@ class _Table:
 def _never_for_zero(row: ComparisonRow) -> ComparisonRow:
     """Return a row that shows NEVER instead of a length of 0."""
     cells = tuple(
-        # If the greatest length is 0, it happened in no run of the column.
+        # `high` is the greatest length. If it is 0, the measured thing happened in no run.
         replace(cell, text=NEVER) if cell is not None and cell.high == 0 else cell
         for cell in row.cells
     )
@@ -409,9 +420,9 @@ def _matched_faults(
     """Return the faults that are compared with one another, by the name of their rows (`crash 2`).
 
     Faults are matched by kind and order. If no two runs have a kind in common, they are matched by
-    order alone. An entry has a tuple for each run. It holds the run's matched fault, or it is empty
-    if the run has none. If some run has more than MAX_FAULTS_OF_A_KIND faults of a kind, the tuples
-    hold all faults of that kind.
+    order alone. An entry has a tuple for each run. The tuple holds the run's matched fault, and is
+    empty if the run has no such fault. If some run has more than MAX_FAULTS_OF_A_KIND faults of a
+    kind, the tuples hold all faults of that kind.
     """
     by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, the faults of each run
     for index, summary in enumerate(summaries):
@@ -419,7 +430,8 @@ def _matched_faults(
             # `kind` is None if the run did not record it.
             runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
             runs[index].append(fault)
-    # No kind occurs in two runs if each kind has exactly one run with faults.
+    # `sum` counts the runs that have a fault of a kind. If it is 1 for all kinds, no two runs have
+    # a kind in common.
     if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
         by_kind = {"fault": [list(summary.faults) for summary in summaries]}
 

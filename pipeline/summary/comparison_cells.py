@@ -1,9 +1,12 @@
 """Cells of a comparison: the values of a figure over the runs of a column, and their text.
 
 A row of a comparison is one figure. A column is one run, or several runs with the same settings.
-Lengths are microseconds. If no run of a column has the figure, the cell is None, never 0. The error
-of the clocks is the difference between the clocks of a run's machines. No length below this error
-is certain. MARK follows a disturbed figure: in its time, a machine was away by accident.
+The cell of a row and a column holds the values that the figure has in the runs of the column. If no
+run of the column has the figure, the cell is None, never 0. Lengths are in microseconds.
+
+The error of the clocks is the difference between the clocks of a run's machines. A length below
+this error is not certain. A figure is disturbed if a machine was lost or silent, without a planned
+fault, in the time that the figure is about. MARK follows a disturbed figure.
 """
 
 from collections.abc import Sequence
@@ -13,15 +16,17 @@ from typing import Literal
 from pipeline.summary.figures import MARK, length_text
 
 MAX_VALUES = 60
-"""Most values of one figure that a cell keeps for a chart."""
+"""Maximum number of values that a cell keeps for a chart."""
 NOTABLE_PERCENT = 5
 NOTABLE_US = 100_000
-"""Smallest differences that count: NOTABLE_PERCENT for any two figures, and for two times also
-NOTABLE_US. A smaller difference of times is one that no user notices."""
+"""The smallest differences that count. Two figures differ if they are NOTABLE_PERCENT apart or
+more. Two times must also be NOTABLE_US apart, because no user notices a smaller difference.
+"""
 
 NEVER = "never"
 """Text of a cell whose length is 0 because the measured thing did not happen."""
 Unit = Literal["us", "count", "text"]
+"""Unit of a row: microseconds, a number of things, or words such as the verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +34,10 @@ class Cell:
     """One figure of one column, in the unit of the row.
 
     - `text`: the text to show.
-    - `median` (of two middle values, the lower), `low`, `high`: over the runs with a value.
-    - `values`: the values of these runs, sorted: at most MAX_VALUES, chosen in equal steps.
+    - `median`, `low`, `high`: the median (of two middle values, the lower), the least and the
+      greatest value of the runs that have a value.
+    - `values`: the values of these runs, sorted. If there are more than MAX_VALUES, a choice in
+      equal steps from the least to the greatest.
     - `runs`, `missing`: numbers of runs with and without a value.
     - `bound_us`: the error of the clocks; 0 if it does not matter for this figure.
     """
@@ -121,6 +128,7 @@ def range_text(cell: Cell, unit: Unit) -> str:
     mark = MARK if cell.disturbed else ""
     if cell.low == cell.high:
         return f"{median}{mark}"
+    # The text of a value is a number, and a unit after a space if the value has one.
     low_number, _, low_unit = low.rpartition(" ")
     _, _, high_unit = high.rpartition(" ")
     if low_unit == high_unit:
@@ -142,17 +150,19 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     known = [cell for cell in cells if cell is not None]
     if len(cells) < 2:
         return False
-    if len(known) < len(cells):  # some columns lack the figure; if all do, they are alike
+    # If some columns lack the figure, they differ from the others. If all lack it, they are alike.
+    if len(known) < len(cells):
         return bool(known)
     medians = [cell.median for cell in known if cell.median is not None]
     if not medians:  # cells of text
         return False
     low, high = min(medians), max(medians)
-    # First the medians must be far enough apart. Of two zeros, the percentage says nothing.
+    # First, the medians must be far enough apart. Equal medians are not, even if both are 0, for
+    # which the comparison of percentages would be true.
     if high == low or 100 * (high - low) < NOTABLE_PERCENT * high:
         return False
     if unit == "us" and high - low < max(NOTABLE_US, *(cell.bound_us for cell in known)):
         return False
-    # Then two of the ranges must not overlap: one begins above the end of the other. `or 0` only
-    # satisfies the type checker, because a cell with a median has both ends.
+    # Then, two of the ranges must not overlap: the highest beginning must be above the lowest end.
+    # `or 0` only satisfies the type checker, because a cell with a median has both ends.
     return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)

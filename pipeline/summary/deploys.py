@@ -1,14 +1,15 @@
 """The cost of a deploy: rebalances, times without service and repeated records of its group.
 
 A deploy is a rollout: the replacement of a group's members by successors, one after another. The
-journal of a run lists a rollout among the run's faults. The felt figures are those that users of a
-group notice, such as the time in which records waited; a spread (`felt.Spread`) is the distribution
-of one felt figure over the partitions of a group. Pure functions compute the cost from the journal
-and the felt figures, and return it as values and plain text.
+journal of a run lists a rollout among the run's faults. The felt figures of a group are about
+effects that its users notice, such as the time in which records waited. A spread (`felt.Spread`) is
+the distribution of one felt figure over the partitions of a group. Pure functions compute the cost
+from the journal and the felt figures, and return it as values and plain text.
 
-The felt figures cover not only the rollout, but the whole run from the steady state on (the state
-with all groups, members and partitions complete). So only a group with a single rollout has a cost.
-The text names the run's other faults, because they can have contributed.
+A run is in its steady state when all groups have all their members and partitions. The felt figures
+cover not only the rollout, but the whole run after the steady state. If a group had two rollouts,
+its figures could not be divided between them, so only a group with a single rollout has a cost. The
+text names the run's other faults, because they can have contributed to the cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ ROLLOUT = "rollout"
 UNOWNED = "without an owner"
 WAITED = "no processing despite records"
 REPEATED = "records processed again"
-"""Names of felt figures (`felt.FELT_MEASURES`)."""
+"""Names of three felt figures, as in `felt.FELT_MEASURES`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,8 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
     """Return the cost of each deploy, but none for a group that was deployed more than once."""
     if felt is None:
         return ()
-    # `resolved` holds the progress of a rollout. If it has no outcome, the rollout did not begin.
+    # `resolved` of a fault's entry holds what the run found out about the fault: of a rollout, its
+    # progress. If it has no outcome, the rollout did not begin.
     rollouts = [fault for fault in faults if fault.fault == ROLLOUT and "outcome" in fault.resolved]
     # A rollout affects one group.
     groups = [rollout.blast_radius.groups[0] for rollout in rollouts if rollout.blast_radius.groups]
@@ -94,7 +96,8 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
 
 def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, ...]) -> DeployCost:
     """Return what a deploy cost its group, from the fault's entry and the group's felt figures."""
-    # `resolved` is JSON: another version of coordlab may have written something else there.
+    # `resolved` was read from JSON, and another version of coordlab may have written something else
+    # there than a list. Then the rollout counts as one that replaced no member.
     replaced = entry.resolved.get("replaced")
     successors = cast(list[Mapping[str, Any]], replaced if isinstance(replaced, list) else [])
     ready = [successor for successor in successors if successor.get("ready_at_us") is not None]
@@ -127,7 +130,7 @@ def _total(felt: FeltGroup, name: str) -> int:
 
 
 def _longest(felt: FeltGroup, name: str) -> int:
-    """Return the largest value of a felt figure; 0 if no partition has a value."""
+    """Return the largest value of a felt figure over partitions; 0 if no partition has a value."""
     spread = felt.spreads.get(name)
     if spread is None or spread.maximum is None:
         return 0
@@ -224,7 +227,10 @@ def deploy_text(cost: DeployCost) -> str:
 
 
 def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
-    """Return a cost whose figures are medians; of two middle values, the lower one."""
+    """Return a cost whose figures are the medians of several costs.
+
+    Of two middle values, the lower one is the median.
+    """
 
     def median(value_of: Callable[[DeployCost], int]) -> int:
         return sorted(map(value_of, costs))[(len(costs) - 1) // 2]
@@ -270,7 +276,7 @@ def better_texts(
 _CLOSE = 1.05
 """Figures count as equal if the larger one is at most this multiple of the smaller one."""
 _ROUND_TIMES = 10
-"""Factors of this size and above are printed without decimals."""
+"""A factor ("... times less") of this size or more is printed without decimals."""
 
 
 def _comparison(

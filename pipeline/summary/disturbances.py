@@ -22,7 +22,8 @@ JOURNAL_FILE = "journal.json"
 class Disturbance:
     """A time in which a machine did not answer the driver, by accident.
 
-    Units: microseconds of the run's clock; `until_us` is None if the machine did not come back.
+    `from_us` and `until_us` are microseconds on the run's clock. `until_us` is None if the machine
+    did not come back.
     """
 
     from_us: int
@@ -30,7 +31,7 @@ class Disturbance:
     sentence: str
 
     def overlaps(self, from_us: int, until_us: int | None) -> bool:
-        """Return whether a time overlaps the disturbance; `until_us` None: it has no end."""
+        """Return whether a time overlaps the disturbance. `until_us` is None if it has no end."""
         begins_before_its_end = until_us is None or self.from_us <= until_us
         ends_after_its_start = self.until_us is None or self.until_us >= from_us
         return begins_before_its_end and ends_after_its_start
@@ -58,7 +59,7 @@ def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     disturbances = [
         Disturbance(
             from_us=entry.injected_at_us,
-            # The run writes an accident that did not end as a momentary fault.
+            # If an accident did not end, the run writes it into the journal as a momentary fault.
             until_us=None if entry.momentary else entry.healed_at_us,
             sentence=entry.note or f"machine {entry.target} was away",
         )

@@ -1,9 +1,10 @@
-"""The figures of a run that users of a group notice ("felt"): no service, lag, repeated records.
+"""The felt figures of a run: the effects of faults that the users of a group notice.
 
-The tables `felt_partitions` and `felt_groups` define these figures. This module holds their
-distributions over the partitions of a group and of a run, as plain Python without Spark. The lag of
-a partition is the number of its records that are not processed yet. Its usual lag is the greatest
-lag before the first fault.
+Such effects are times in which nobody processes a partition, a growing lag, and records that are
+processed twice. The tables `felt_partitions` and `felt_groups` have the felt figures of each
+partition and group. This module holds their distributions over the partitions of a group and of a
+run, as plain Python without Spark. The lag of a partition is the number of its records that are not
+processed yet. Its usual lag is the greatest lag before the first fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pipeline.summary.outcome_summary import AggregateRow, Aggregates
 
 PERCENTS = (50, 90)
-"""The percentiles of a Spread."""
+"""The percentages of the percentiles of a Spread (`p50`, `p90`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,8 @@ class FeltMeasure:
     """One figure of a partition: a column of `felt_partitions`.
 
     - `is_time`: True if the unit is microseconds, False if the figure is a count.
-    - `adds_up`: True if a sum over partitions has a meaning.
-    - `if_zero`: True if `coordlab compare` shows the figure also when it is 0 in all runs.
+    - `adds_up`: True if the sum over all partitions has a meaning, and is shown.
+    - `if_zero`: True if `coordlab compare` in full shows the figure even if it is 0 in all runs.
     """
 
     name: str
@@ -88,9 +89,10 @@ class FeltGroup:
     A run is in its steady state when its groups have all their members and partitions.
 
     - `partitions`: number of partitions.
-    - `moved`: number of partitions that had more than one owner, one after the other.
-    - `came_back`: number of partitions that returned to a former owner.
-    - `sent_away`: number of removals of members that ran and could be reached.
+    - `moved`: number of partitions that went from one owner to another.
+    - `came_back`: number of partitions that a former owner got again.
+    - `sent_away`: number of removals of members that the coordinator took to be gone, although
+      their process ran and could be reached.
     - `spreads`: distributions over the group's partitions, by the names of FELT_MEASURES.
     """
 
@@ -108,8 +110,8 @@ class Felt:
 
     in_all: FeltGroup
     groups: Mapping[str, FeltGroup]
-    # True if a machine was away after the steady state although no fault was injected into it.
     disturbed: bool = False
+    """True if a machine was lost or silent after the steady state without a planned fault."""
 
 
 _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
@@ -117,8 +119,13 @@ _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
 
 
 def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
-    """Return the felt figures of each run that had groups, from rows over all runs."""
-    # The keys are run and group. Group None stands for the partitions of all groups together.
+    """Return the felt figures of each run that had groups.
+
+    An aggregate is a table of few rows over all runs. `felt_spreads` has a row for each group and
+    measure, and rows with the group None for all groups of a run together. `felt_counts` has a row
+    for each group.
+    """
+    # For each run and group, the spread of each measure, by the measure's name.
     spreads: dict[tuple[str, str | None], dict[str, Spread]] = {}
     for row in aggregates["felt_spreads"]:
         spreads.setdefault((row["run"], row["group"]), {})[row["measure"]] = _spread(row)

@@ -1,14 +1,16 @@
-"""The figures of a run as plain Python: phases and gaps with percentiles, and their text.
+"""The figures of a run as plain Python: the phases and gaps after each fault, and their text.
 
-`summary` fills these structs, and the command line prints them. This module imports no Spark.
+The module `summary` fills these structs, and the command line prints them. This module imports no
+Spark.
 
-A run breaks a cluster by faults, and measures what follows. The broker that leads a partition of
+A run injects faults into a cluster, and measures what follows. The broker that leads a partition of
 `__consumer_offsets` (an offsets partition) coordinates the groups of this partition. A fault can
 move the partition, and so the coordinator, to another broker.
 
 The error of the clocks is the difference between the clocks of the run's machines. On one machine
 it is 0. A figure is disturbed if, in the figure's time, a machine was away by accident: lost or
-silent without a planned fault.
+silent without a planned fault. Felt figures (`felt`) are about effects that users of a group
+notice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +29,8 @@ from pipeline.summary.outcomes import (
 )
 
 Chain = Literal["broker", "client", "gap"]
-"""The part of the summary to which a measure belongs. Chains overlap in time, so never add up times
-of two chains.
+"""The part of the summary to which a measure belongs. The times of different chains overlap, so a
+sum of times of two chains has no meaning.
 
 - `broker`: the phases from a fault to the new active coordinator, for each offsets partition;
 - `client`: the phases until the new coordinator accepted a member, for each member;
@@ -36,7 +38,7 @@ of two chains.
 """
 
 PERCENTS = (50, 90, 99)
-"""Percentiles of each measure."""
+"""The percentages of the percentiles of each measure."""
 MARK = " *"
 """Text that follows a disturbed figure. `story` has the footnote that explains it."""
 HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
@@ -71,7 +73,7 @@ def _measure(
     is_time: bool = True,
     across_nodes: bool = False,
 ) -> Measure:
-    """Return a measure; `chain_and_table` is its chain and the table that holds its column."""
+    """Return a measure. `chain_and_table` is one of the pairs below."""
     chain, table = chain_and_table
     return Measure(
         chain=chain,
@@ -87,7 +89,7 @@ def _measure(
 _BROKER: tuple[Chain, str] = ("broker", "broker_phases")
 _CLIENT: tuple[Chain, str] = ("client", "client_phases")
 _GAP: tuple[Chain, str] = ("gap", "availability")
-"""The chains, each with the table that holds the columns of its measures."""
+"""Each chain, with the table that holds the columns of the chain's measures."""
 
 MEASURES: tuple[Measure, ...] = (
     _measure(_BROKER, "detect", "detect_us", across_nodes=True),
@@ -121,9 +123,10 @@ class Distribution:
     Units: microseconds or counts, depending on the measure.
 
     - `samples`: number of subjects with a value.
-    - `missing`: number of subjects without a value: a member did not need the phase, or the phase
-      did not end before the run did.
-    - `percentiles`: percentage -> value; each is a value that occurred (nearest rank).
+    - `missing`: number of subjects without a value. A subject has no value if it did not need the
+      phase, or if the phase did not end before the run's end.
+    - `percentiles`: maps a percentage to the percentile, which is always one of the subjects'
+      values (nearest rank).
     - `bound_us`: the error of the clocks; 0 if it does not matter for this measure.
     - `disturbed`: a machine was away by accident in the time of the values.
     """
@@ -151,7 +154,7 @@ class Distribution:
 
     @property
     def longest_text(self) -> str:
-        """The longest of these times as text; `never` if no subject has a time that ended."""
+        """The maximum as the text of a time; `never` if no subject has a time that ended."""
         if self.missing and not self.samples:
             return f"never{self.mark}"
         return f"{self._shown(self.maximum, is_time=True)}{self.mark}"
@@ -170,7 +173,8 @@ class Distribution:
 
 def samples_needed(percent: int) -> int:
     """Return the least number of samples for which a percentile is shown."""
-    # -(-a // b) rounds up.
+    # For the 99th percentile, 1 % of the samples lie above it: 100 samples give one. -(-a // b) is
+    # a / b, rounded up.
     return 1 if percent <= 50 else -(-100 // (100 - percent))
 
 
@@ -215,7 +219,7 @@ class FaultSummary:
       many of their commits, 1 or more, had timed out there.
     - `told_by_old`: number of members to which the old coordinator still named itself as their
       coordinator.
-    - `rebalances`: those that began between this fault and the next.
+    - `rebalances`: the rebalances that began between this fault and the next one, by kind.
     """
 
     fault: str
@@ -245,7 +249,7 @@ class FaultSummary:
         return next(distributions, None)
 
     def rows(self, chain: Chain) -> tuple[tuple[str, ...], ...]:
-        """Return the lines of a chain to print: the measure's name, then the cells of HEADER.
+        """Return the lines of a chain for printing: a measure's name, then the cells of HEADER.
 
         Measures that say nothing about the fault are left out:
         - the time of a step that no member needed, such as a join;
@@ -327,7 +331,7 @@ class Worst:
 
 
 def find_worst(summary: RunSummary, measure: str) -> Worst | None:
-    """Return the fault with the worst value of a measure; None if the measure has no values."""
+    """Return the fault with the worst value of a measure; None if the measure has no subjects."""
     candidates = [
         Worst(fault, distribution)
         for fault in summary.faults
@@ -338,10 +342,10 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
 
 
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Return, for each fault that shows the longest gap of an earlier fault, that earlier fault.
+    """Return each fault whose longest gap is that of an earlier fault, with this earlier fault.
 
-    One long gap can lie after two faults, and both then show it. Two gaps with the same length in
-    microseconds count as the same gap.
+    One long gap can count as the longest gap after two faults. Two gaps of the same length in
+    microseconds are taken to be the same gap.
     """
     first_fault_by_length: dict[int, str] = {}
     earlier_by_fault = {}
@@ -355,7 +359,7 @@ def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
 
 
 def _badness(candidate: Worst) -> tuple[bool, int]:
-    """Return a sort key; a fault after which some time never ended comes after all others."""
+    """Return a sort key. A fault after which some subject's time never ended is the worst."""
     return candidate.distribution.missing > 0, candidate.longest_us
 
 

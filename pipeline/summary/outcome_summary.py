@@ -1,8 +1,9 @@
-"""From aggregates to outcomes: rebalances, times with two coordinators or owners, repeats, errors.
+"""Makes the outcomes of runs (the structs of the module `outcomes`) from aggregates.
 
 An aggregate is a table of few rows over all runs, such as the rebalances of each kind after each
-fault. `spark_aggregates` and `trace_aggregates` compute the aggregates. This module makes the
-structs of `outcomes` from them. A leader epoch is the number of a partition's leadership.
+fault. `spark_aggregates` and `trace_aggregates` compute the aggregates. The outcomes are
+rebalances, times with two coordinators or two owners, repeated records, and errors of commits. A
+leader epoch is the number of a partition's leadership.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +23,22 @@ AggregateRow = Mapping[str, Any]  # Any: a cell's type is its column's
 Aggregates = Mapping[str, Sequence[AggregateRow]]
 """The rows of each aggregate, by its name."""
 LINEAGES = ("first_coordinator", "first_epoch", "second_coordinator", "second_epoch")
-"""Columns with the lineage of the first and of the second owners. A lineage is the coordinator that
-assigned the partitions, with its leader epoch."""
+"""Columns about two owners of a partition, the first and the second, with the lineage of each: the
+coordinator that assigned the partition to the owner, and the coordinator's leader epoch.
+"""
 FaultKey = tuple[str, str]
 """Run and fault."""
 ONE_BY_ONE_MAX = 3
-"""Most rebalances of a kind after one fault that are listed one by one; more share one entry."""
+"""Maximum number of rebalances of a kind after one fault that are listed one by one. If there are
+more, they share one entry.
+"""
 
 
 def rebalances_after(aggregates: Aggregates) -> dict[FaultKey, tuple[Rebalances, ...]]:
-    """Return the rebalances after each fault, by group, coordinator and reason, in time order."""
+    """Return the rebalances after each fault, in time order.
+
+    An entry is about the rebalances of one group, coordinator and reason (see ONE_BY_ONE_MAX).
+    """
     injected = {
         (row["run"], row["fault"]): row["injected_us"] for row in aggregates["known_faults"]
     }

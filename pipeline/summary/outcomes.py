@@ -9,6 +9,7 @@ clock, lengths are microseconds. This module imports no Spark.
   groups of this partition. The leader epoch is the number of this leadership.
 - A tenure is the time in which a broker is the coordinator of an offsets partition in one leader
   epoch. If two tenures overlap, the older one has the lower epoch.
+- A machine is away by accident if it is lost or silent without a planned fault.
 """
 
 from collections.abc import Iterable
@@ -23,10 +24,10 @@ class Rebalances:
 
     - `reason`: a RebalanceCause, as in `tables.rebalances`.
     - `consumers`: the members that caused the rebalances; empty if no single member did.
-    - `removed`, `added`: consumers that left or joined the group.
-    - `removed_because`: for which reasons members were removed (RemovalCauses).
-    - `generations`: the first generation that ended, and the last one that began (None if none
-      did).
+    - `removed`, `added`: consumers that left the group, and consumers that joined it.
+    - `removed_because`: the reasons for the removals, as RemovalCauses.
+    - `generations`: the first generation that ended, and the last one that began; None if no
+      generation ended or began.
     - `not_stored`: number of rebalances whose assignment the coordinator could not store;
       `store_errors`: the errors.
     - `after_us`: time from the fault to the start of the first rebalance.
@@ -70,11 +71,11 @@ but `words` does not name it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlappingTenure:
-    """The tenure of one of two coordinators, and its answers while both served.
+    """The tenure of one of two coordinators, and its answers in the time in which both served.
 
-    - `heartbeats`: successful answers to heartbeats that arrived while both served.
-    - `commits`: successful answers to commits that arrived while both served.
-    - `commits_in_all`: commits that the log acknowledged in the whole tenure.
+    - `heartbeats`, `commits`: successful answers to heartbeats and to commits that reached the
+      client in this time.
+    - `commits_in_all`: commits of the whole tenure that the log acknowledged.
     """
 
     broker: str
@@ -108,7 +109,7 @@ class Coordinators:
     older_cut_us: int
     older_last_commit_us: int | None
     newer_first_commit_us: int | None
-    disturbed: bool = False  # a machine was away by accident meanwhile
+    disturbed: bool = False  # a machine was away by accident in this time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,15 +117,18 @@ class Owners:
     """Two sets of members that owned the same partitions of a group at the same time.
 
     - `partitions`: number of these partitions.
-    - `first_consumers`: the members that owned the partitions already.
-    - `second_consumers`: the members that came to own the same partitions later.
-    - `first_coordinator`, `second_coordinator`: the broker that assigned the partitions to each
-      set, and its leader epoch; None if unknown.
-    - `from_us`, `to_us`: the time with two owners; `to_us` None: until the run ended.
+    - `first_consumers`: the members that owned the partitions first.
+    - `second_consumers`: the members that came to own the same partitions while the first members
+      still owned them.
+    - `first_coordinator`: the broker that assigned the partitions to the first members, and its
+      leader epoch; `second_coordinator`: the same of the second members. None if unknown.
+    - `from_us`, `to_us`: the time with two owners. `to_us` is None if it lasted until the run's
+      end.
     - `longest_us`: the longest time in which one partition had two owners.
     - `records_both`: number of records that members of both sets processed in the time with two
       owners.
-    - `healed_us`: the last healing of a fault before `to_us`, or else the first one after it.
+    - `healed_us`: when the last fault was healed before `to_us`. If none was healed until then:
+      when the first fault was healed after `to_us`. None if no fault was healed.
     """
 
     group: str
@@ -138,7 +142,7 @@ class Owners:
     longest_us: int
     records_both: int
     healed_us: int | None
-    disturbed: bool = False  # a machine was away by accident meanwhile
+    disturbed: bool = False  # a machine was away by accident in this time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +150,7 @@ class GroupProcessing:
     """How many records a group processed.
 
     - `records`: all processed records. A record that was processed twice counts twice.
-    - `repeated`: those of `records` that the group had processed before.
+    - `repeated`: how many of `records` the group had processed before.
     """
 
     group: str
@@ -164,13 +168,14 @@ class CommitErrors:
 
 
 MAX_LISTED = 4
-"""Most names, or ranges of names, that `listed` puts into one text."""
+"""Maximum number of names, or ranges of names, that `listed` puts into one text."""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as text, with ranges: `consumer-0 to 5, consumer-9`.
+    """Return names as text, with consecutive numbers as a range: `consumer-0 to 5, consumer-9`.
 
-    Names beyond MAX_LISTED are only counted: `... and 3 more`.
+    If there are more than MAX_LISTED names and ranges, the others are only counted: `... and 3
+    more`.
     """
     parts: list[str] = []
     for stem, numbers in _by_stem(names).items():

@@ -1,8 +1,8 @@
-"""The aggregates of tables that `summary` reads, computed with Spark.
+"""The aggregates from which `summary` makes summaries, computed from tables with Spark.
 
-An aggregate is a table of few rows over all runs. Only these rows reach the driver (the Python
-process of the analysis). Their number grows with the faults and groups of a run, not with its
-events. `trace_aggregates` computes the same aggregates from a trace in memory.
+An aggregate is a table of few rows over all runs. The number of its rows grows with the faults and
+groups of a run, not with its events. Only the rows of aggregates reach the driver (the Python
+process of the analysis). `trace_aggregates` computes the same aggregates from a trace in memory.
 
 A member notices a fault when it gives its coordinator up. The lineage of an owner of a partition is
 the coordinator that assigned the partition, with its leader epoch (the number of its leadership).
@@ -20,7 +20,7 @@ from pipeline.tables.commits import ACKNOWLEDGED
 
 
 def _bad_row_counts(bad_rows: DataFrame) -> DataFrame:
-    """One row per run and reason."""
+    """One row per run and reason for which rows were unusable, with the number of these rows."""
     return bad_rows.groupBy("run", "reason").count()
 
 
@@ -70,7 +70,7 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
         F.count("*").alias("members"),
         F.count_if(kept_id & kept_generation).alias("kept"),
         F.count_if(kept_id).alias("kept_id"),
-        # Members to which the old coordinator named itself as their coordinator.
+        # Count the members which the old coordinator told that it still was their coordinator.
         F.count_if(F.col("self_answers") > 0).alias("told"),
     )
 
@@ -84,8 +84,9 @@ def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
     count_of_kind = F.count("*").over(Window.partitionBy(*kind))
     return (
         rebalances.where(F.col("fault").isNotNull())
-        # `separate` divides a kind with few rebalances: each start has a row of its own. In a kind
-        # with many rebalances it is null, so all of them share one row.
+        # `separate` is a column of the key. In a kind with few rebalances it is their start, so
+        # each start gets a row of its own. In a kind with many rebalances it is null, so all of
+        # them share one row.
         .withColumn("separate", F.when(count_of_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
         .groupBy(*kind, "separate")
         .agg(
@@ -107,7 +108,7 @@ def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
 
 def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
     """One row per time in which two coordinators served the same groups."""
-    # Two coordinators of an offsets partition without groups mislead nobody.
+    # If an offsets partition has no groups, nobody asks its coordinators.
     return tenure_overlaps.where(F.size("groups") > 0)
 
 
@@ -116,7 +117,7 @@ def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
 
     A row sums up the times in which members of the two lineages owned the same partitions.
     """
-    # For booleans, `max` is "any": some partition still had two owners when the run ended.
+    # True if a partition still had two owners when the run ended. For booleans, `max` is "any".
     is_open = F.max(F.col("to_us").isNull())
     return ownership_overlaps.groupBy("run", "group", "fault", *LINEAGES).agg(
         F.count_distinct("partition").alias("partitions"),
@@ -158,11 +159,12 @@ def _union(column: str) -> Column:
 
 
 def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
-    """One row per run, group (null: all groups) and felt measure.
+    """One row per run, group and felt measure, and one per run and measure with a null group.
 
-    A felt measure is one that users of a group notice.
+    A felt measure is an effect of faults that users of a group notice. The rows with a null group
+    are about the partitions of all groups together.
     """
-    # One entry for each measure, so that `explode` makes a row of each.
+    # An array with one struct for each measure, so that `explode` makes a row of each.
     entries = F.array(
         *(
             F.struct(
@@ -175,7 +177,7 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
     of_groups = felt_partitions.select("run", "group", F.explode(entries).alias("entry"))
     # Each row once more, with a null group, for the figures of all groups together.
     of_all_groups = of_groups.withColumn("group", F.lit(None).cast("string"))
-    percents = F.array(*(F.lit(percent / 100) for percent in FELT_PERCENTS))
+    fractions = F.array(*(F.lit(percent / 100) for percent in FELT_PERCENTS))
     return (
         of_groups.unionByName(of_all_groups)
         .select("run", "group", "entry.*")
@@ -184,7 +186,7 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
             F.count("value").alias("samples"),
             F.count_if(F.col("value").isNull()).alias("missing"),
             # In contrast to `percentile`, this returns values that occurred (nearest rank).
-            F.percentile_approx("value", percents).alias("ranks"),
+            F.percentile_approx("value", fractions).alias("ranks"),
             F.max("value").alias("max"),
             F.sum("value").alias("total"),
         )
@@ -207,7 +209,7 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
 
 
 def _felt_counts(felt_groups: DataFrame) -> DataFrame:
-    """One row per run and group, as in the table `felt_groups`."""
+    """One row per run and group: the table `felt_groups` itself, which has few rows."""
     return felt_groups
 
 
@@ -226,4 +228,6 @@ SUMMED_UP = (
     rows("felt_spreads", _felt_spreads, "felt_partitions"),
     rows("felt_counts", _felt_counts, "felt_groups"),
 )
-"""The steps that compute the aggregates: name, function, and the table that the function gets."""
+"""The steps that compute the aggregates. A step has a name, a function, and the table that the
+function gets.
+"""

@@ -1,10 +1,11 @@
 """Sentences about the outcomes of a run for its groups, for the terminal and the report.
 
-Pure functions turn the values of the modules `figures` and `outcomes` into plain text, without
-markup and line breaks. Moments are of the run's clock.
+Pure functions turn the values of the modules `figures`, `outcomes` and `felt` into plain text,
+without markup and line breaks. Moments are times on the run's clock.
 
-- MARK follows a disturbed figure: in its time, a machine was away by accident.
-- Felt figures are those that users of a group notice.
+- MARK follows a disturbed figure. A figure is disturbed if a machine was away by accident (lost or
+  silent without a planned fault) in the time that the figure is about.
+- Felt figures are about effects that users of a group notice, such as records that wait.
 - The broker that leads a group's offsets partition coordinates the group. The leader epoch is the
   number of this leadership; the newest epoch has the true coordinator.
 """
@@ -35,13 +36,15 @@ from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
 """Shortest wait for an answer of the old coordinator that gets a sentence of its own."""
-# From the sixth on, the ordinal has digits: `6th`, `7th`.
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+"""Ordinals in words. A greater ordinal is written with digits: `6th`, `7th`."""
 _NAMES_REMOVED = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
 """Reasons of rebalances whose headline already names the removed member. No line "removed" follows
 such a headline."""
 _MAX_ERRORS = 8
-"""Most errors of commits that a sentence names; of the others it has the sum."""
+"""Maximum number of different errors of commits that a sentence names. Of other errors, it has only
+the number of commits.
+"""
 _PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
@@ -56,6 +59,7 @@ CHAIN_HEADINGS: dict[Chain, str] = {
 """Headings of the figures of a fault, on the terminal and on pages."""
 FELT = "what was felt"
 """First words of the headings of felt figures."""
+# The sentence that replaces a table of felt figures which are all 0.
 NOTHING_FELT = (
     "no partition was without an owner or waited, no record was processed again, and never more "
     "records waited than before the first fault"
@@ -150,7 +154,8 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
     notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
     if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
         return
-    # If the longest wait took half of the time or more, it is the reason why members noticed late.
+    # A wait for the old coordinator's answer delays the notice. If the longest wait took half of
+    # the longest notice or more, it explains why members noticed late.
     if wait.maximum >= max(_LONG_WAIT_US, notice.maximum // 2):
         yield (
             f"members waited up to {wait.longest_text} for the old coordinator to answer: its "
@@ -159,7 +164,7 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
 
 
 def kept_text(fault: FaultSummary) -> str | None:
-    """Return how many members kept id and generation; None if the fault affected no member.
+    """Return how many members kept their id and generation; None if the fault affected no member.
 
     The generation is the number of the group's last rebalance.
     """
@@ -182,7 +187,7 @@ def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Stateme
 
 
 def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
-    """Return the times, the coordinator, the generations and the length of rebalances.
+    """Return the times, the coordinator, the generations and the length of rebalances of one kind.
 
     For example: "2.00 s after the fault, at broker-1: generation 3 to 4; stable after 40 ms".
     """
@@ -251,9 +256,9 @@ def coordinators_statement(both: Coordinators) -> Statement:
 
 
 def _commits(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -> str:
-    """Return the number of commits of one leader epoch, and the moment of one of them.
+    """Return the number of commits of one leader epoch, and the moment of the first or last one.
 
-    `first_or_last`: "the first" or "the last" of them.
+    `first_or_last` is "the first" or "the last"; `at_us` is the moment of that commit.
     """
     moment = "" if at_us is None else f", {first_or_last} at {moment_text(at_us)}"
     return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
@@ -323,7 +328,8 @@ def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
         if spread is None or not spread.says_something:
             continue
 
-        # The default value binds `is_time` to the measure of this pass of the loop.
+        # A function in a loop sees later values of the loop's variables. The default value of
+        # `is_time` keeps the value of this pass.
         def text(value: int | None, *, is_time: bool = measure.is_time) -> str:
             if value is None:
                 return ""
@@ -361,8 +367,8 @@ def check_figures(check: CheckReport) -> list[str]:
 
     - `check.seen` holds numbers of judged cases, and lengths whose names end in `_us`. All of them
       are returned.
-    - Of `check.measured`, only the lengths, whose names end in `_ms`, are returned. Other parts of
-      the output show its moments.
+    - `check.measured` holds lengths, whose names end in `_ms`, and moments. Only the lengths are
+      returned; other parts of the output show the moments.
 
     A figure that is 0 is returned only if it is in _PRINTED_IF_ZERO and the check judged something.
     """
@@ -396,7 +402,7 @@ def _singular(words: str) -> str:
     All other words are kept.
     """
     first, *others = words.split(" ")
-    # `first` is no plural: look for one among the others.
+    # If `first` is no plural, the plural is among the other words.
     if not first.endswith("s") or first.endswith("ss"):
         return " ".join((first, _singular(" ".join(others)))) if others else first
     # `fetches` loses `es`, other plurals lose `s`.

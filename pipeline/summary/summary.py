@@ -1,10 +1,12 @@
 """Turns aggregates into one summary for each run.
 
-Aggregates are tables of few rows over all runs. Spark (`spark_aggregates`) or plain Python
-(`trace_aggregates`) computes them. A summary has, for each fault, percentiles of phases and gaps,
-and counts of members. A disturbance is a time in which a machine did not answer although no fault
-was injected into it. A run is in its steady state when its groups have all their members and
-partitions.
+An aggregate is a table of few rows over all runs. Spark (`spark_aggregates`) or plain Python
+(`trace_aggregates`) computes it. The summary of a run has, for each fault, percentiles of phases
+and gaps, and counts of members.
+
+A disturbance is a time in which a machine did not answer although no fault was injected into it. A
+run is in its steady state when its groups have all their members and partitions. Felt figures are
+about effects that users of a group notice, such as records that wait.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,6 +36,7 @@ from pipeline.summary.outcome_summary import (
 from pipeline.summary.outcomes import Coordinators, Owners, Rebalances
 
 _Pair = TypeVar("_Pair", Coordinators, Owners)
+"""Two coordinators of a group at the same time, or two owners of partitions at the same time."""
 
 
 def summarize_runs(
@@ -90,10 +93,7 @@ def _marked(pairs: Sequence[_Pair], disturbances: Sequence[Disturbance]) -> tupl
 def _felt(
     felt: Felt | None, disturbances: Sequence[Disturbance], run: AggregateRow | None
 ) -> Felt | None:
-    """Return the felt figures, marked if a disturbance came after the steady state had begun.
-
-    Felt figures are those that users of a group notice.
-    """
+    """Return the felt figures, marked if a disturbance came after the steady state had begun."""
     if felt is None or run is None:
         return felt
     # Felt figures cover the time from the steady state to the run's end. In a run that never became
@@ -176,7 +176,7 @@ def _noticed(counts: Sequence[AggregateRow]) -> tuple[tuple[str, int], ...]:
 
 
 def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
-    """Return pairs: a number of commits that timed out, and how many members left after them."""
+    """Return pairs of a number of timed-out commits, and the number of members that then left."""
     members_by_timeouts: dict[int, int] = {}
     for row in counts:
         timeouts = row["timeouts"]
@@ -186,10 +186,10 @@ def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
 
 
 def _until_us(rebalances: Rebalances) -> int | None:
-    """Return a time until which all of these rebalances have ended.
+    """Return a moment at which all of these rebalances have ended.
 
-    The last rebalance began at `last_us`. Its own length is not known, but it is at most that of
-    the longest one. Returns None if no rebalance ended with a stored assignment.
+    The last rebalance began at `last_us`. Its own length is not known here, but it is at most
+    `longest_us`. Returns None if no rebalance ended with a stored assignment.
     """
     return None if rebalances.longest_us is None else rebalances.last_us + rebalances.longest_us
 

@@ -1,7 +1,8 @@
-"""The summary of a run as a file beside its tables, so that a report needs no Spark.
+"""The file with the summary of a run, beside its tables. With this file, a report needs no Spark.
 
 The file also records the version of the tables, and the event files from which they were made. So
-`is_current` finds out that tables have an older version, or that their events have changed since.
+`is_current` finds out whether the tables have an older version, and whether the events have changed
+since the tables were made.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pipeline.summary.figures import RunSummary
 
 SUMMARY_FILE = "summary.json"
 TABLES_VERSION = 7
-"""Version of tables and figures; increase it when columns or their meanings change."""
+"""Version of tables and figures. Whoever changes columns, or what they mean, must increase it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class _MadeFrom:
     """Version and sources of the tables.
 
     - `event_files`: number of rows of each file in the folder `events`; None for an unreadable
-      file. Times of files are not recorded, because a copy of the run has other ones.
+      file. The times of the files are not recorded, because a copy of the run has other times.
     - `tables`: names of the tables.
     """
 
@@ -33,7 +34,7 @@ class _MadeFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stamped:
-    """The key `made_from` of the file. All other keys are fields of RunSummary."""
+    """The part of the file that is about its tables. All other keys are fields of RunSummary."""
 
     made_from: _MadeFrom
 
@@ -46,7 +47,8 @@ def summary_path(directory: Path) -> Path:
 def write_summary(summary: RunSummary) -> None:
     """Write a summary into its run's directory, in one step.
 
-    The tables must be complete: the existence of the file means that they are.
+    The tables must be complete, because other code takes the existence of the file as the sign that
+    they are.
     """
     path = summary_path(summary.directory)
     path.parent.mkdir(exist_ok=True)
@@ -129,7 +131,8 @@ def _event_files(directory: Path) -> dict[str, int | None]:
 
 def _rows(path: Path) -> int | None:
     """Return the number of rows in a Parquet file; None if it cannot be read."""
-    # Imported here because `coordlab list` only reads summaries, and should not wait for pyarrow.
+    # pyarrow is imported here, and not at the top, because its import takes long, and commands such
+    # as `coordlab list` read summaries without it.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 

@@ -43,10 +43,11 @@ def _moved_partitions(trace: Trace) -> list[TableRow]:
 
 
 def _member_counts(trace: Trace) -> list[TableRow]:
-    """Count the members of each fault by how they noticed it, and how many kept what they had.
+    """Count the members of each fault by the way in which they noticed the fault.
 
-    A member can keep its member id and its generation (the number of the group's rebalance). It
-    notices the fault when it gives its coordinator up, possibly after commits that timed out.
+    A member notices the fault when it gives its coordinator up, possibly after commits that timed
+    out. For each way, the aggregate also counts the members that kept their member id, and those
+    that kept it and their generation (the number of the group's rebalance), too.
     """
     counts_by_kind: dict[tuple[object, ...], TableRow] = {}
     for row in client_phases_of(trace):
@@ -59,19 +60,21 @@ def _member_counts(trace: Trace) -> list[TableRow]:
         zeros = {"members": 0, "kept": 0, "kept_id": 0, "told": 0}
         counts = counts_by_kind.setdefault(tuple(kind.values()), kind | zeros)
 
-        # As in Spark, a comparison with an unknown id or generation is false.
+        # An id or generation that is unknown (None) is not kept, as in Spark, where a comparison
+        # with null is not true.
         kept_id = _is_equal_and_known(row["member_id"], row["member_id_after"])
         kept_generation = _is_equal_and_known(row["generation"], row["generation_after"])
 
         counts["members"] += 1
         counts["kept_id"] += kept_id
         counts["kept"] += kept_id and kept_generation
-        # Members to which the old coordinator named itself as their coordinator.
+        # Count the member if the old coordinator told it that it still was the coordinator.
         counts["told"] += (row["self_answers"] or 0) > 0
     return list(counts_by_kind.values())
 
 
 def _is_equal_and_known(before: object, after: object) -> bool:
+    # If both are equal and `before` is known, so is `after`.
     return before is not None and before == after
 
 
@@ -80,7 +83,8 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
     aggregates = []
     for kind, same_kind in _grouped(after_faults, *_KIND).items():
-        # Few rebalances get rows of their own; those with the same start still share a row.
+        # If the kind has few rebalances, each gets a row of its own. Only rebalances that began at
+        # the same moment share a row.
         are_few = len(same_kind) <= ONE_BY_ONE_MAX
         parts = _grouped(same_kind, "started_us").values() if are_few else [same_kind]
         for rows in parts:
@@ -127,7 +131,7 @@ def _owner_sets(trace: Trace) -> list[TableRow]:
                 "first_consumers": sorted({row["first_consumer"] for row in rows}),
                 "second_consumers": sorted({row["second_consumer"] for row in rows}),
                 "from_us": min(row["from_us"] for row in rows),
-                # None: some partition still had two owners when the run ended.
+                # If a partition still had two owners when the run ended, `to_us` is None.
                 "to_us": None if None in ends else max(ends),
                 "longest_us": max(row["length_us"] for row in rows),
                 "records_both": sum(row["records_both"] for row in rows),
@@ -138,7 +142,7 @@ def _owner_sets(trace: Trace) -> list[TableRow]:
 
 
 def _processed(trace: Trace) -> list[TableRow]:
-    """Count the records that each group processed, and those it had processed before."""
+    """Count the records that each group processed, and how many of them it had processed before."""
     return [
         {
             "group": group,
@@ -165,9 +169,10 @@ def _commit_errors(trace: Trace) -> list[TableRow]:
 
 
 def _felt_spreads(trace: Trace) -> list[TableRow]:
-    """Compute each felt measure over the partitions of each group, and of all groups (None).
+    """Compute the distribution of each felt measure over the partitions of each group.
 
-    A felt measure is one that users of a group notice.
+    A felt measure is an effect of faults that users of a group notice. Rows with the group None are
+    about the partitions of all groups together.
     """
     aggregates = []
     partitions = felt_partitions_of(trace)
@@ -213,7 +218,9 @@ AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
     "felt_spreads": _felt_spreads,
     "felt_counts": felt_groups_of,
 }
-"""The function of each aggregate, by the name of Spark's step for it."""
+"""The function that computes each aggregate. The names are those of the steps that compute the same
+aggregates with Spark.
+"""
 
 
 _Key = tuple[Any, ...]  # Any: each column has its own type
