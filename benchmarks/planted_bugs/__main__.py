@@ -25,8 +25,9 @@ from benchmarks.planted_bugs.record import PAGE, write_absence, write_operations
 from chaos.exploration.space import load_space
 
 ABSENT_FROM = "standard"
+"""With --absent, the default of --space: the space whose seeds must not show the bugs."""
 ABSENT_SEEDS = 2_000
-"""Defaults of --absent: the space whose seeds must not show the bugs, and the number of seeds."""
+"""With --absent, the default of --seeds."""
 _PRINT_EVERY = 20
 """Number of seeds after which --absent prints a line."""
 
@@ -51,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in dict.fromkeys(parsed.space or bug.space for bug in known.values())
     }
     hunts = []
-    # If no bug is named, these are BUGS. The bugs of operations are only searched for if they are
-    # named, and only recorded if exactly all of them are named.
+    # If no bug is named, all of BUGS are searched for. A bug of OPERATION_BUGS is searched for only
+    # if it is named. The results of OPERATION_BUGS are recorded only if exactly these are named.
     for name in parsed.bugs or BUGS:
         hunts.append(hunt(known[name], spaces[parsed.space or known[name].space], seeds=seeds))
         print(hunts[-1], flush=True)
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser(known: Iterable[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command line; `known`: the names of all bugs."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.planted_bugs",
         description=__doc__,

@@ -13,7 +13,6 @@ run fails with the bug and passes without it. All bugs are planted together:
 
 The results of the played seeds are kept in a file, so that an interrupted search continues. With
 other code or other bugs the search begins anew.
-Data flow: (PlantedBugs, Space) -> draw -> play -> Absence -> record.
 """
 
 import re
@@ -112,7 +111,10 @@ def search_absent(
     progress: Path,
     on_seed: Callable[[Absence], None] = lambda absence: None,
 ) -> Absence:
-    """Play the first `seeds` seeds of `space` with all bugs planted, from the kept results on."""
+    """Play the first `seeds` seeds of `space` with all bugs planted, from the kept results on.
+
+    `on_seed`: is called after each seed, with the results so far.
+    """
     absence = _kept(progress, bugs, space)
     while absence.seeds < seeds:
         # Without this, Python's collection of reference cycles would take half of the time.

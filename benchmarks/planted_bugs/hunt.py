@@ -11,7 +11,6 @@ it still shows the finding.
 3. If too many faults are left in the shrunk schedule, another one of the collected is shrunk.
 
 All runs are in this process, in which the bug is planted.
-Data flow: (PlantedBug, Space) -> draw -> play -> Hunted.
 """
 
 import time
@@ -113,8 +112,9 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
 class _Caught:
     """A schedule that fails only with the bug.
 
-    `faults_before` is the number of faults that were injected before its first finding. `seed`,
-    `fails_without_bug` and `cpu_s` are as in Hunted.
+    - `faults_before`: the number of faults that were injected before its first finding.
+    - `fails_without_bug`: the number of seeds before it that also failed without the bug.
+    - `cpu_s`: seconds of CPU from the beginning of the search until the schedule had failed.
     """
 
     seed: int
@@ -146,6 +146,7 @@ def hunt(
     messages.
     """
     began_s = time.process_time()
+    # `_catch` is a generator: it plays seeds only until its caller has the next schedule.
     caught = _catch(bug, space, seeds, play_without_bug, began_s)
     first_caught = next(caught, None)
     if first_caught is None:
@@ -163,7 +164,7 @@ def hunt(
     if not shrinks:
         return hunted
 
-    # `caught` is lazy: it plays more seeds only when _promising needs another schedule.
+    # More seeds are played only if `_promising` needs another schedule.
     schedules = _promising(chain([first_caught], caught))
     for tries, schedule in enumerate(islice(schedules, TRIES), 1):
         shrunk = shrink_bug(
@@ -221,7 +222,8 @@ def _catch(
         if play_without_bug(experiment, seed).result is not PlayResult.PASS:
             fails_without_bug += 1
             continue
-        # The finding's time, counted from the steady state like the times of the plan's faults.
+        # The times of the plan's faults count from the steady state of the run. So must the time of
+        # the first finding. A run without a steady state injects no fault.
         first_us = min(finding.time_us for finding in played.findings) - (played.steady_us or 0)
         yield _Caught(
             seed=seed,
@@ -246,7 +248,9 @@ def shrink_bug(
 
     `other_seeds` is the number of network seeds with which the shrunk schedule is played.
     """
-    # Other checkers may report long after the violation, so their runs need the whole time.
+    # A checker of TOLD_AT_ONCE reports a violation when it happens, so a run can end soon after
+    # that time. Other checkers may report long after the violation, so their runs need their whole
+    # time.
     at_once = finding.signature.check in TOLD_AT_ONCE
     limit_us = finding.time_us + NO_LATER_US if at_once else None
 
@@ -287,6 +291,7 @@ def shrink_bug(
 def fault_text(fault: FaultDefinition) -> str:
     """Return time, kind, target and duration of a fault as text."""
     lasts = "" if fault.duration is None else f" for {fault.duration}"
+    # A fault of links has two sides instead of a target: `cut broker(0) from controller`.
     target = fault.target or f"{_ends(fault.from_)} from {_ends(fault.to)}"
     return f"{fault.at}: {fault.fault} {target}{lasts}"
 

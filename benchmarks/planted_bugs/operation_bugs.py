@@ -3,8 +3,7 @@
 A rollout replaces consumers: it stops each with SIGTERM, upon which the consumer closes without an
 error, and starts a successor. In the space `standard` (a file from which seeds draw faults), faults
 kill, pause or cut off members; there a consumer closes only because of an error (`ended_by`). Each
-bug acts only on a close without an error, so no seed of `standard` reaches a bug. In the code
-below, `_completed` of a fetcher maps a partition to the fetched records that poll has not returned.
+bug acts only on a close without an error, so no seed of `standard` reaches a bug.
 """
 
 from contextlib import ExitStack
@@ -35,6 +34,8 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 
     async def close_ahead(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
         if ended_by is None:
+            # `_completed` has, for each partition, the fetched records that poll has not returned.
+            # The close commits `position`, so the bug moves it behind these records.
             for partition, fetched in self._fetcher._completed.items():
                 assigned = self.subscription.assigned.get(partition)
                 if assigned is not None and assigned.position is not None:
@@ -96,6 +97,7 @@ def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
     def set_later(
         self: Positions, state: AssignedPartition, position: Position, cause: PositionCause
     ) -> None:
+        # If the predecessor has left no position, `former` is `position` itself.
         former = positions_in_run(self._host).pop((self._host.name, state.partition), position)
         later = max(position, former, key=lambda candidate: candidate.offset)
         set_position(self, state, later, cause)

@@ -37,7 +37,9 @@ The limit is higher than SHRINK_CPU_S, because after that time the shrinker stil
 run.
 """
 OPERATIONS = "Bugs that only rollouts show"
+"""Heading of the page's second part."""
 ABSENT = "The same bugs in another space"
+"""Heading of the page's third part."""
 _KNOWN = {**BUGS, **OPERATION_BUGS}
 _TABLE_HEAD = (
     "| bug | where | seeds needed | found by | faults | CPU of shrinking | robustness |",
@@ -90,11 +92,11 @@ def page(hunts: Sequence[Hunted]) -> str:
 
 
 def write_page(hunts: Sequence[Hunted]) -> None:
-    """Write the page about BUGS; the section about OPERATION_BUGS is kept."""
-    # The part of the page from the heading OPERATIONS on is kept: this section, and ABSENT.
+    """Write the page's part about BUGS, and keep its other two parts."""
     former = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    mark = f"## {OPERATIONS}\n"
-    kept = former[former.index(mark) :] if mark in former else ""
+    # The two parts to keep are everything from the heading of the second part on.
+    heading = f"## {OPERATIONS}\n"
+    kept = former[former.index(heading) :] if heading in former else ""
     PAGE.write_text(page(hunts).rstrip() + "\n\n" + kept, encoding="utf-8")
 
 
@@ -113,6 +115,7 @@ def write_operations(hunts: Sequence[Hunted]) -> None:
         "",
     ]
     for hunted in hunts:
+        # Here the section of a bug is inside another section, so its heading is one level lower.
         lines += [line.replace("## ", "### ", 1) for line in _bug_section(hunted)]
     section = "\n".join(lines).rstrip() + "\n"
     # This fails if there is no page. `write_page` makes the page, and the part about BUGS comes
@@ -133,11 +136,9 @@ def absence_lines(absence: Absence) -> list[str]:
 
     They name the commit of the measurement, not the present commit.
     """
-    verdict = (
-        "**No seed shows one of them.**"
-        if not absence.shown
-        else f"**They are shown by seeds {_seeds_text(absence.shown)}.**"
-    )
+    verdict = "**No seed shows one of them.**"
+    if absence.shown:
+        verdict = f"**They are shown by seeds {_seeds_text(absence.shown)}.**"
     lines = [
         f"## {ABSENT}",
         "",
@@ -170,7 +171,8 @@ def _row(hunted: Hunted) -> str:
     if shrunk is None:
         checks = ", ".join(hunted.checks)
         return f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {checks} | not shrunk | | |"
-    # More than one schedule was shrunk if too many faults were left of the first.
+    # If too many faults were left of the first schedule, others were shrunk. The row is about the
+    # last of them.
     nth = "" if hunted.tries == 1 else f", of schedule {hunted.tries}"
     return (
         f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {', '.join(hunted.checks)} | "

@@ -114,7 +114,8 @@ def _claims_before_release(stack: ExitStack) -> None:
     claim = Rebalancer._claim
     kept: dict[Rebalancer, tuple[TopicPartition, ...]] = {}
 
-    # This replaces `_release`, which comes before the claim: the owner znodes stay.
+    # A rebalance calls `_release` before `_claim`. The bug replaces `_release` by this function,
+    # which does not delete the znodes that say who owns the partitions.
     async def keep(self: Rebalancer) -> None:
         kept[self] = tuple(self.registry)
         self.registry = {}

@@ -66,7 +66,8 @@ def main() -> None:
             _say(write_journal_record(journal, name, sample, _mutants(sample)))
         case "unit-tests":
             try_unit_tests(killed_path(arguments.sample), _mutants(arguments.sample), say=_say)
-        case _:  # "page"
+        case _:
+            # The only other command is `page`.
             SIGHT_PAGE.write_text(sight_page(), encoding="utf-8")
             _say(f"wrote {SIGHT_PAGE}")
 
@@ -113,7 +114,9 @@ def write_journal_record(
 
 
 def _mutants(sample: int) -> tuple[SampledMutant, ...]:
-    return read_sample(sample_path(sample))[1]
+    """Return the mutants of a sample."""
+    _head, mutants = read_sample(sample_path(sample))
+    return mutants
 
 
 if __name__ == "__main__":

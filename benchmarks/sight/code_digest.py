@@ -34,10 +34,13 @@ def remove_docstrings(tree: ast.AST) -> None:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            body[:] = [statement for statement in body if not _is_text(statement)] or [ast.Pass()]
+            kept = [statement for statement in body if not _is_text(statement)]
+            # A body must not be empty.
+            body[:] = kept or [ast.Pass()]
 
 
 def _is_text(statement: ast.stmt) -> bool:
+    """Return whether a statement is only a text."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)

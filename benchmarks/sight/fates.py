@@ -4,8 +4,6 @@ A fate is the result of one mutant (a small change of the code). An order is one
 played sound (without a mutant) and then with each mutant that the seed reaches: a run reaches a
 mutant if it evaluates the changed place. A mutant's number is its index in the sample. A journal
 can continue a record: then the fates begin with those of the record.
-
-Data flow: Journal -> SightRecord.
 """
 
 from collections.abc import Sequence
@@ -64,7 +62,8 @@ def _first(mutant: SampledMutant, head: JournalHead) -> Fate:
 def _after(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
     """Return the results of mutant `number` after the seeds of `orders`."""
     for order in orders:
-        # Such a mutant is not played (any more), so later seeds say nothing about it.
+        # A mutant that is gone or not switchable is never played. A settled mutant is not played
+        # any more, so later seeds say nothing about it.
         if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE) or fate.is_settled:
             break
         fate = _after_one(number, fate, order)
@@ -106,7 +105,8 @@ def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
             what=played.what,
             cpu_s=round(spent_s, 2),
         )
-    return replace(fate, unknown=fate.unknown + (played.result == "unknown"), spent_s=spent_s)
+    unknown = fate.unknown + (1 if played.result == "unknown" else 0)
+    return replace(fate, unknown=unknown, spent_s=spent_s)
 
 
 def _sight(fate: Fate) -> Sight:

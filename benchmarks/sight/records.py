@@ -5,7 +5,7 @@ with the mutants for as long as it has time. A record states the number of its s
 later sitting of the same code can continue after them. The trace of a run is its recorded rows of
 events.
 
-Data flow: `fates` -> SightRecord -> records/<name>-sample-<n>.jsonl -> `sitting`, `sight_page`.
+`fates` makes the records. `sitting` continues them, and `sight_page` shows them.
 """
 
 from enum import StrEnum
@@ -21,13 +21,15 @@ FIRST = "before"
 
 
 class Sight(StrEnum):
-    """The last stage that a mutant has reached in a search. The values are stored in records."""
+    """The last stage that a mutant has reached in a search. The values are stored in records.
+
+    If a mutant DIFFERS, the trace of some run has changed, but no checker has reported anything.
+    """
 
     GONE = "its place is gone"
     NOT_SWITCHABLE = "its place cannot be a switch"
     UNREACHED = "reached by no seed"
     SAME = "reached, every trace is the same"
-    # The trace has another digest, but no checker reports anything.
     DIFFERS = "differs, and nobody minds"
     STOPPED = "its runs are over the bound"
     FOUND = "found"
@@ -121,6 +123,7 @@ def read_records(folder: Path = RECORDS) -> tuple[SightRecord, ...]:
 
 
 def _read(path: Path) -> SightRecord:
+    """Return the record in a file: a line with the head, and a line for each mutant."""
     first, *rest = path.read_bytes().splitlines()
     return SightRecord(
         head=msgspec.json.decode(first, type=RecordHead),

@@ -7,8 +7,6 @@ can be in another file or at another line. So a mutant is found again in one of 
    mutants have all of these in common, they are counted in the order of the code, and the mutant is
    the one with the same number as before;
 2. if later code has no such line, by the function and the smallest changed expression.
-
-Data flow: tests.support.mutation.draw -> samples/sample_<n>.jsonl -> FoundMutant.
 """
 
 from collections import Counter
@@ -122,9 +120,10 @@ def draw_sample(
     """Draw `count` mutants of each package."""
     head = SampleHead(sample=number, seed=seed, per_package=count, commit=current_commit())
     mutants: list[SampledMutant] = []
-    for package in (_package(root, name) for name in packages):
-        # The function `sample` draws from the mutants that are in `package.mutants`, too. So each
-        # drawn mutant has an index there.
+    for package_name in packages:
+        package = _package(root, package_name)
+        # `sample` draws from all mutants of the package, so each drawn mutant is also in
+        # `package.mutants`.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
             same_lines = _with_lines(package, _scope_and_lines(drawn))
@@ -201,8 +200,8 @@ def _index_of(mutant: SampledMutant, package: _Package, root: Path) -> int | Non
     if mutant.nth < len(same_lines):
         return same_lines[mutant.nth]
     same_text = _with_text(package, root, mutant.scope, (mutant.segment, mutant.mutation))
-    # A line and its change are long enough to tell mutants apart, an expression is not. If the
-    # number of mutants with this expression has changed, it is not known which one is meant.
+    # An expression is short, so several mutants can have the same one. If their number has changed
+    # since the sample was drawn, it is not known which of them is meant.
     return same_text[mutant.segment_nth] if len(same_text) == mutant.segment_count else None
 
 

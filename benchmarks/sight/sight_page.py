@@ -3,8 +3,8 @@
 A mutant is a small change of the code. A record has the results of one version of the code. A fate
 is the result of one mutant in one record; its `sight` is the stage that the mutant reached (found,
 only different, and so on). `killed` says, by mutant id, whether a unit test fails with the mutant;
-a mutant without an entry was not tried.
-Data flow: records, samples, killed, sentences.toml -> page.
+a mutant without an entry was not tried. sentences.toml has hand-written reasons why mutants are not
+found.
 """
 
 import statistics
@@ -31,7 +31,7 @@ from benchmarks.sight.unit_tests import Killed, killed_path, read_killed
 SIGHT_PAGE = ROOT / "docs" / "SIGHT.md"
 SENTENCES = Path(__file__).with_name("sentences.toml")
 FOUND_GOAL = 0.8
-"""Goal after 500 seeds: of the mutants that unit tests kill and seeds reach, the share found."""
+"""Goal: the least share of found mutants, among those that unit tests kill and 500 seeds reach."""
 UNREACHED_GOAL = 0.1
 """Goal: the largest share of mutants that no seed reaches."""
 CPU_GOAL_S = 10.0
@@ -309,6 +309,7 @@ def _result(fate: Fate) -> str:
 
 
 def _by_tests(mutant_id: str, killed: Killed) -> str:
+    """Return whether a unit test fails with a mutant, as a cell."""
     if mutant_id not in killed:
         return "not run"
     return "killed" if killed[mutant_id] else "lives"
@@ -322,9 +323,12 @@ def _sentence(mutant_id: str, sentences: Mapping[str, Sentence]) -> str:
 
 
 def _change(mutant: SampledMutant) -> str:
+    """Return the change of a mutant as a cell: the code before and after."""
+
     def code(text: str) -> str:
-        # A backtick would end the code: chr(39) is an apostrophe.
-        return f"`{_cell(text, 90).replace('`', chr(39))}`"
+        # A backtick inside would end the code, so an apostrophe replaces it.
+        without_backticks = _cell(text, 90).replace("`", "'")
+        return f"`{without_backticks}`"
 
     return f"{code(mutant.segment)} -> {code(mutant.mutation)}"
 

@@ -8,8 +8,6 @@ in the sample. A record is the summary of a journal.
 The next sitting continues the journal. A journal belongs to the code, the sample and the spaces
 (files from which seeds draw schedules) with which it began. If one of these has changed, the file
 of the old journal is renamed, and a new journal begins.
-
-Data flow: sample, SwitchedTree -> player -> journal.
 """
 
 import hashlib
@@ -48,7 +46,7 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     - `code`: the digest of the packages without docstrings and comments (`code_digest`).
     - `machinery`: the digest of _MACHINERY.
     - `sample`, `space`: digests of the sample and of the files of the spaces.
-    - `commit`, `machine`: for people to read; they need not be equal to continue.
+    - `commit`, `machine`: information for people. A journal continues even if they have changed.
     - `gone`, `not_switchable`: mutants that are not in the tree; `not_switchable` has the reasons.
     - `base`: the record that the journal continues after the record's last seed.
     """
@@ -178,7 +176,8 @@ def sit(
         if not left:
             return True
 
-        # Play the mutants of the tree, without those that are settled in the journal or the record.
+        # `alive` has the numbers of the mutants to play: those that are in the tree, without those
+        # that are settled in the journal or in the record.
         absent = {mutant.id for mutant in tree.gone} | tree.not_switchable.keys()
         alive = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}
         alive -= settled(done)
@@ -196,7 +195,8 @@ def sit(
                     if until():
                         return seed + 1 == seeds  # True if this was the last seed
             finally:
-                # Otherwise `with` would wait until the player has played its present seed.
+                # `with` waits until the process ends. An interrupted player would first play its
+                # present seed to the end.
                 player.kill()
     return True
 
@@ -224,6 +224,7 @@ def sample_digest(mutants: Sequence[SampledMutant]) -> str:
 
 def _play(player: subprocess.Popen[bytes], order: Order) -> PlayedOrder:
     """Send an order to the player, and return its answer. Raises: RuntimeError."""
+    # `start_player` makes both pipes; only the type checker does not know it.
     if player.stdin is None or player.stdout is None:
         raise RuntimeError("the player has no pipes")
     player.stdin.write(msgspec.json.encode(order) + b"\n")

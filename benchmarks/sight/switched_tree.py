@@ -1,8 +1,8 @@
 """A copy of the packages with every mutant of a sample in it; the switch of `probes` selects one.
 
 A mutant is a small change of the code. A sitting, which plays seeds with mutants, takes hours. The
-checkout can change in this time; the copy does not.
-Data flow: FoundMutant -> rewritten sources in a folder -> `player`, a process that plays there.
+checkout can change in this time; the copy does not. `player` is a process that plays seeds in the
+copy.
 """
 
 import os
@@ -17,9 +17,17 @@ from benchmarks.sight.sampled import ROOT, FoundMutant, SampledMutant, find_muta
 from tests.support.mutation.mutants import JobFolder
 
 COPIED = (
-    *("protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos"),
-    *("explorations", "benchmarks/__init__.py", "benchmarks/sight/__init__.py"),
-    *("benchmarks/sight/probes.py", "benchmarks/sight/player.py"),
+    "protocol",
+    "partition_log",
+    "coordinator",
+    "cluster",
+    "results_schema",
+    "chaos",
+    "explorations",
+    "benchmarks/__init__.py",
+    "benchmarks/sight/__init__.py",
+    "benchmarks/sight/probes.py",
+    "benchmarks/sight/player.py",
 )
 """Packages and files that a player imports or reads."""
 
@@ -73,10 +81,12 @@ def start_player(
     """Start the process that plays seeds in the copy; it reads orders and writes answers."""
     # With PYTHONPATH, the player could import modules of the checkout that the copy lacks.
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    # Compiled modules are made of the checkout's code, which has no mutants.
+    environment["COORDLAB_COMPILED"] = "0"
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.sight.player", str(workers), *spaces],
         cwd=tree.folder,
-        env={**environment, "COORDLAB_COMPILED": "0"},  # compiled modules would have no mutants
+        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

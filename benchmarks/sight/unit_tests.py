@@ -2,7 +2,6 @@
 
 A mutant is a small change of the code. A test kills a mutant if it fails with the changed code.
 This step takes hours, and can be continued after an interruption.
-Data flow: sample -> tests.support.mutation.recorded_mutants -> samples/killed_<n>.json.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,8 +41,9 @@ def try_unit_tests(
     only one result.
     """
     killed = read_killed(path)
-    # `_`: the mutants whose code the sources do not have any more.
-    found, _ = find_mutants([mutant for mutant in mutants if mutant.id not in killed])
+    untried = [mutant for mutant in mutants if mutant.id not in killed]
+    # A mutant whose place is gone from the code cannot be tried.
+    found, _gone = find_mutants(untried)
     by_package: dict[str, list[FoundMutant]] = {}
     for found_mutant in found:
         top_level = found_mutant.mutant.package.partition("/")[0]
