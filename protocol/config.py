@@ -1,13 +1,14 @@
 """Kafka's settings under Kafka's names, with Kafka's defaults and bounds.
 
-A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`. The
-types and bounds below validate an experiment file, and give its JSON Schema. The defaults are those
-of KAFKA_VERSION, with which the recordings in docs/kafka were made. Kafka 4.0 has other defaults,
-for example linger.ms 5 and group.coordinator.new.enable true. Ids such as ZK-10 name rules of the
-old consumer, in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A field such as `session_timeout_ms` stands for the setting `session.timeout.ms`; files have the
+name with dots. The types and bounds below validate an experiment file, and give its JSON Schema.
+The defaults are those of KAFKA_VERSION, with which the recordings in docs/kafka were made. Kafka
+4.0 has other defaults, for example linger.ms 5 and group.coordinator.new.enable true. Ids such as
+ZK-10 name rules for the consumer that used ZooKeeper, in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 Kafka has two implementations of the group coordinator, an older one in Scala and a newer one in
-Java. This project has the Scala one; JavaSwitches let it behave as the Java one in single points.
+Java. This project has the Scala coordinator. With JavaSwitches it behaves as the Java coordinator
+in single points.
 Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 
@@ -48,10 +49,11 @@ class BrokerConfig(
     group_initial_rebalance_delay_ms: Ms = 3_000
     """Time for which the first rebalance of an empty group waits for further members."""
     group_max_size: Annotated[int, Meta(ge=1)] = 2_147_483_647
-    """Largest number of members of a group; further ones are answered with
+    """Largest number of members of a group; a further member is answered with
     GROUP_MAX_SIZE_REACHED."""
     group_coordinator_new_enable: Literal[False] = False
-    """Kafka's coordinator: false is the Scala one, the only one that is implemented."""
+    """Chooses Kafka's coordinator. False stands for the Scala coordinator; the Java coordinator is
+    not implemented."""
     inter_broker_protocol_version: Annotated[
         str,
         Meta(
@@ -63,7 +65,8 @@ class BrokerConfig(
     """Version of Kafka in whose format brokers write groups and offsets; below 2.3 no member is
     static."""
     offset_metadata_max_bytes: Annotated[int, Meta(ge=0)] = 4_096
-    """Largest metadata of a commit; larger ones are answered with OFFSET_METADATA_TOO_LARGE."""
+    """Largest metadata of a committed offset; larger metadata is answered with
+    OFFSET_METADATA_TOO_LARGE."""
     offsets_load_buffer_size: Annotated[int, Meta(ge=1)] = 5_242_880
     """Bytes of an offsets partition that a load reads in one step."""
     offsets_retention_minutes: Annotated[int, Meta(ge=1)] = 10_080
@@ -107,9 +110,9 @@ class BrokerConfig(
     min_insync_replicas: Annotated[int, Meta(ge=1)] = 1
     """In-sync replicas that a write with acks=all needs; a topic may override it."""
     default_replication_factor: Annotated[int, Meta(ge=1)] = 1
-    """Replication factor of a topic that is created without one."""
+    """Replication factor of a topic whose creation names none."""
     num_partitions: Annotated[int, Meta(ge=1)] = 1
-    """Number of partitions of a topic that is created without one."""
+    """Number of partitions of a topic whose creation names none."""
     auto_create_topics_enable: bool = True
     """Lets the Metadata request of a Kafka client create missing topics."""
     socket_request_max_bytes: Annotated[int, Meta(ge=1)] = 104_857_600
@@ -117,17 +120,19 @@ class BrokerConfig(
     connections_max_idle_ms: PositiveMs = 600_000
     """Time without bytes after which a broker closes the connection of a Kafka client."""
     max_connections: Annotated[int, Meta(ge=0)] = 2_147_483_647
-    """Largest number of Kafka clients' connections to a broker; further ones wait."""
+    """Largest number of Kafka clients' connections to a broker; further connections wait."""
     max_connections_per_ip: Annotated[int, Meta(ge=0)] = 2_147_483_647
-    """Largest number of connections from one address to a broker; further ones are closed."""
+    """Largest number of connections from one address to a broker; further connections are
+    closed."""
     unclean_leader_election_enable: bool = False
-    """Lets a replica out of sync be elected if no other is left, with loss of records."""
+    """Lets a replica that is not in sync become the leader if no in-sync replica is left; records
+    are lost then."""
     auto_leader_rebalance_enable: bool = True
     """Lets the controller move leaderships back to the preferred leaders."""
     leader_imbalance_check_interval_seconds: Annotated[int, Meta(ge=1)] = 300
     """Interval of the check for partitions whose preferred leader does not lead."""
     replica_lag_time_max_ms: PositiveMs = 30_000
-    """Time without catching up after which a follower is removed from the in-sync replicas."""
+    """Time after which a follower that has not caught up is removed from the in-sync replicas."""
     replica_fetch_wait_max_ms: Ms = 500
     """Longest time for which a leader holds a follower's fetch without new records."""
     replica_fetch_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
@@ -166,7 +171,7 @@ class BrokerConfig(
     log_roll_hours: Annotated[int, Meta(ge=1)] = 168
     """Time after a segment's first record from which an append begins a new segment."""
     log_roll_ms: PositiveMs | None = None
-    """Time as log.roll.hours, in milliseconds; not set: log.roll.hours."""
+    """The time of log.roll.hours in milliseconds. If it is not set, log.roll.hours applies."""
     log_cleaner_enable: bool = True
     """Enables the compaction of Kafka's own topics, which keeps only the last record of each
     key."""
@@ -183,7 +188,7 @@ class BrokerConfig(
 class TopicConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
 ):
-    """Settings of one topic; a setting without a value is the broker's."""
+    """Settings of one topic. If a setting has no value, the broker's setting applies."""
 
     min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
     """The topic's own min.insync.replicas."""
@@ -250,9 +255,9 @@ class ConsumerConfig(
     partition_assignment_strategy: tuple[Literal["range", "roundrobin"], ...] = ("range",)
     """Assignors that a member supports, the preferred one first. Members vote for one that all
     support; a member that supports none of its group's assignors is refused, and stops."""
-    # DEVIATION: Kafka's default is [RangeAssignor, CooperativeStickyAssignor]. With both, members
-    # vote for range and rebalance eagerly, as here: the second assignor is only there for a later
-    # rolling upgrade.
+    # DEVIATION: Kafka's default is [RangeAssignor, CooperativeStickyAssignor]. With this default,
+    # members vote for range and rebalance eagerly, as here. Kafka lists the second assignor only to
+    # permit a later rolling upgrade to it.
     fetch_max_wait_ms: Ms = 500
     """Longest time for which a broker holds a fetch with less than fetch.min.bytes."""
     fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
@@ -270,18 +275,18 @@ class ProducerConfig(
     """Brokers for the first request, such as `broker-0`; empty: all brokers."""
     acks: Literal["all", "1", "0"] = "all"
     """Replicas that have a record before it is acknowledged: all in sync, the leader, or none."""
-    # DEVIATION: Kafka's default is true. With false, experiments show duplicates; and the digests
-    # that are recorded in this project come from runs whose producers have no id.
+    # DEVIATION: Kafka's default is true. With false, experiments show duplicates. Another reason is
+    # that the recorded digests of this project come from runs whose producers have no id.
     enable_idempotence: bool = False
     """Lets brokers recognise a batch that is sent again; requires acks=all."""
     linger_ms: Ms = 0
-    """Time for which records are collected into a batch; 0: only while an earlier batch is in
-    flight."""
+    """Time for which records are collected into a batch. With 0 they are collected only while an
+    earlier batch is in flight."""
     request_timeout_ms: PositiveMs = 30_000
     """Timeout of a request, after which its connection is closed."""
     delivery_timeout_ms: PositiveMs = 120_000
-    """Time after which a record fails, with all retries; at least linger.ms +
-    request.timeout.ms."""
+    """Longest time from a record's send to its acknowledgement, with all retries. It must be at
+    least linger.ms + request.timeout.ms."""
     retry_backoff_ms: PositiveMs = 100
     """Pause before the first retry of a failed request; it doubles with each retry."""
     retry_backoff_max_ms: PositiveMs = 1_000
@@ -301,7 +306,7 @@ class ZooKeeperConsumerConfig(
 ):
     """Settings of the high-level consumer of Kafka 0.8.2 to 1.1, which used ZooKeeper.
 
-    Source: Kafka 1.1 `kafka.consumer.ConsumerConfig`; section 12 of the rules.
+    Source: Kafka 1.1 `kafka.consumer.ConsumerConfig`; docs/kafka/ZOOKEEPER_CONSUMER.md 12.
     """
 
     consumer_id: str | None = None
@@ -322,7 +327,8 @@ class ZooKeeperConsumerConfig(
     auto_commit_interval_ms: PositiveMs = 60_000
     """Interval of automatic commits."""
     auto_offset_reset: Literal["largest", "smallest"] = "largest"
-    """Position of a consumer without a stored offset, or with one out of range."""
+    """Position of a consumer without a stored offset, or with a stored offset that is out of
+    range."""
     offsets_storage: Literal["zookeeper", "kafka"] = "zookeeper"
     """Store of the committed offsets."""
     dual_commit_enabled: bool | None = None
@@ -386,9 +392,10 @@ class ZooKeeperConfig(
 
 
 class JavaSwitches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Single differences of Kafka's Java coordinator from the Scala one; all are off by default.
+    """Single differences of Kafka's Java coordinator from its Scala coordinator, off by default.
 
-    With all of them off, the coordinator is the Scala one (group.coordinator.new.enable=false).
+    With all of them off, this project's coordinator behaves as the Scala coordinator
+    (group.coordinator.new.enable=false).
     """
 
     failed_load_refuses: bool = False
@@ -425,6 +432,6 @@ class Guards(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     high_watermark_gate: bool = True
     """Off: an append is acknowledged once the leader's own log has it."""
     generation_check: bool = True
-    """Off: a commit or heartbeat of any generation of a known member is accepted."""
+    """Off: a commit or heartbeat of a known member is accepted, whatever generation it names."""
     min_insync_check: bool = True
     """Off: acks=all is accepted, and the high watermark advances, below min.insync.replicas."""

@@ -1,9 +1,10 @@
 """The schema of the trace: meaning, columns and detail of each kind of row.
 
-The trace is the run's recording: one row for each event. Its rows have common columns, and
-`detail`, a JSON object with fields of its own in each kind of row. `TRACE_SECTIONS` is the table of
-kinds. `nonconformity` checks a row against the table, the reference page prints the table, and
-`pipeline` takes the types of details from it. A znode is a node of ZooKeeper's tree.
+The trace is the recording of a run: a table with one row for each event. All rows have the same
+columns. The column `detail` is a JSON object, whose fields depend on the kind of the row.
+`TRACE_SECTIONS` is the table of kinds. `nonconformity` checks a row against this table, the
+reference page prints it, and `pipeline` takes the types of details from it. A znode is a node of
+ZooKeeper's tree.
 """
 
 from collections.abc import Mapping
@@ -58,7 +59,7 @@ COLUMN_MEANINGS = {
 
 
 class Detail(msgspec.Struct, forbid_unknown_fields=True):
-    """Base of the details. A field without a default is present in every row of its kind."""
+    """Base class of the details. A field without a default is present in every row of its kind."""
 
 
 # -- the run and its faults -----------------------------------------------------------------------
@@ -88,13 +89,13 @@ class FaultInjectedDetail(FaultDetail, rename={"from_": "from"}):
     nodes: tuple[str, ...] = ()
     """Names of all nodes hit."""
     groups: tuple[str, ...] = ()
-    """Groups in the blast radius."""
+    """Groups that the fault concerns."""
     partitions: tuple[str, ...] = ()
-    """Partitions in the blast radius."""
+    """Partitions that the fault concerns."""
     members_survive: bool | None = None
     """True if no member is hit or out of reach."""
     momentary: bool | None = None
-    """True if the fault has no end, and so no healing."""
+    """True if the fault lasts no time, so that it is never healed."""
     from_: tuple[str, ...] = ()
     """Senders of the links hit, or brokers that leaderships move away from."""
     to: tuple[str, ...] = ()
@@ -113,9 +114,10 @@ class FaultMissedDetail(FaultDetail):
     reason: str
     """Reason of the miss, for people."""
     target: str | None = None
-    """Target that no node fitted, or that could not be hit."""
+    """Target of the fault, for which there was no node, or which could not be hit."""
     errors: tuple[str, ...] = ()
-    """Names of the errors of an order about a group that was refused or got no answer."""
+    """Names of Kafka's errors, if the fault is an order about a group that was refused or got no
+    answer."""
 
 
 class FaultHealedDetail(FaultDetail):
@@ -177,7 +179,7 @@ class ConnectionRefusedDetail(Detail):
     reason: str
     """Reason of the refusal, for people."""
     caller: str | None = None
-    """Process that asked for a link, on Ray."""
+    """Process that wanted to connect, on Ray."""
 
 
 # -- controller -----------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ class LeaderElectedDetail(Detail):
     isr: tuple[int, ...]
     """In-sync replicas, broker ids."""
     reason: str
-    """Event that led to the election (topic created, broker fenced, ...), for people."""
+    """Event that led to the election, for people, such as a new topic or a fenced broker."""
     unclean: bool | None = None
     """True if the leader was not in the ISR; absent otherwise."""
 
@@ -264,7 +266,8 @@ class AppendCompletedDetail(AppendDetail):
     """Detail of APPEND_COMPLETED."""
 
     isr: tuple[int, ...] = ()
-    """Maximal ISR at the acknowledgement: replicas in sync or being added, as the leader knew."""
+    """Maximal ISR at the acknowledgement: the in-sync replicas that the leader knew, and those that
+    it was adding."""
 
 
 class LoadStartedDetail(Detail):
@@ -510,7 +513,7 @@ class PartitionsDetail(Detail):
     """Detail of PARTITIONS_ASSIGNED, PARTITIONS_REVOKED and PARTITIONS_LOST."""
 
     partitions: tuple[str, ...]
-    """All partitions that the member has or had."""
+    """All partitions that the member has, or had before it lost them."""
 
 
 class CountDetail(Detail):
@@ -546,11 +549,12 @@ class ViolationDetail(Detail):
 class KindSchema:
     """The schema of one kind of row.
 
-    columns: columns that a row may fill beside STAMP -> their meaning in this kind; "" stands for
-        the meaning in COLUMN_MEANINGS.
-    causes: enums of the column `cause`.
-    has_named_cause: the cause may be a name that is in no enum.
-    detail: the struct of the detail; None without a detail; a dict type if any field is allowed.
+    columns: the columns that a row of this kind may fill besides those of STAMP, each with its
+        meaning in this kind; "" stands for the meaning in COLUMN_MEANINGS.
+    causes: the enums whose values the column `cause` may have.
+    has_named_cause: True if the cause may also be a name that is in no enum.
+    detail: the struct of the detail, or a dict type if the detail may have any field. None if rows
+        of this kind have no detail.
     """
 
     summary: str
@@ -567,10 +571,11 @@ def _kind(
     detail: type[Detail] | type[dict[str, float | None]] | None = None,
     **meanings: str,
 ) -> KindSchema:
-    """Return a KindSchema: `columns` keep their common meaning, `meanings` have their own.
+    """Return the KindSchema of a kind.
 
-    In a kind with `causes` and also a meaning for `cause`, the cause may be a value of the enums or
-    a name.
+    `columns` are columns with the meaning in COLUMN_MEANINGS. `meanings` has other columns, each
+    with its meaning in this kind. If there are `causes` and also a meaning for `cause`, the cause
+    may be a value of these enums or a name.
     """
     filled = dict.fromkeys(columns, "") | meanings
     if causes:
@@ -1151,10 +1156,11 @@ _UNDECLARED = {
 _UNDECLARED_OF = {
     kind: (attrgetter(*names), (None,) * len(names)) for kind, names in _UNDECLARED.items()
 }
-"""For each kind: the function that reads all its undeclared columns, and the Nones to expect.
+"""Kind -> a function that reads all columns that rows of the kind must not fill, and the tuple of
+Nones that it must return.
 
-The check runs for every row of a test, so a single call reads all columns of a kind. Every kind
-leaves several columns undeclared, so attrgetter returns a tuple.
+The check runs for every row of a test, so a single call reads all these columns. Every kind has
+several of them, so attrgetter returns a tuple.
 """
 _DECODERS = {
     kind.value: msgspec.json.Decoder(schema.detail)
@@ -1170,13 +1176,14 @@ def nonconformity(row: TraceRow) -> str | None:
     if undeclared(row) != nothing:
         name = next(name for name in _UNDECLARED[kind] if getattr(row, name) is not None)
         return f"{kind} fills {name} ({getattr(row, name)!r}), expected null"
-    # The default of `get` is the row's own cause: a kind that is not in _CLOSED_CAUSES accepts any.
+    # A kind that is not in _CLOSED_CAUSES accepts any cause. For such a kind the default of `get`
+    # is a tuple with the row's own cause, so the test never fails.
     if row.cause is not None and row.cause not in _CLOSED_CAUSES.get(kind, (row.cause,)):
         expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
         return f"{kind} has cause {row.cause!r}, expected one of {expected}"
     if row.detail is not None:
-        # _DECODERS has the kind: for a kind without a detail, `detail` is an undeclared column,
-        # which is checked above.
+        # _DECODERS has this kind. A row with a detail whose kind has no detail was found above,
+        # because it fills a column that it must not fill.
         try:
             _DECODERS[kind].decode(row.detail)
         except msgspec.ValidationError as error:
