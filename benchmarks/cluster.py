@@ -3,12 +3,11 @@
 The three machines are simulated on this one: each is a set of Linux namespaces with a network
 address and a /tmp of its own (scripts/machines). A case runs a command on machine 1 within a time
 limit and checks its result. Some cases kill a machine while the command runs; after such a case,
-all machines are made anew. At the end the machines are removed, even after an error. The driver is
-the process that conducts a run; its journal lists the faults of the run, and accidents such as a
-lost machine.
+all machines are made anew. At the end the machines are removed, even after an error.
 
-Data flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes and
-results.json -> table, and with `--record` a section of docs/SOAK.md.
+The driver is the process that conducts a run; its journal lists the faults of the run, and
+accidents such as a lost machine. The results of the cases are printed as a table. With `--record`,
+they become a section of docs/SOAK.md.
 """
 
 import json
@@ -39,12 +38,14 @@ SUBNET = "10.219.55"
 HEAD = f"{SUBNET}.11"
 """Address of machine 1, on which Ray's head, Spark's master and all commands run."""
 PORT = 6379
+"""Port of Ray's head."""
 RUNS = "/tmp/coordlab-runs"
 """Folder of the runs, on machine 1. Each machine has a /tmp of its own: when a machine is killed,
 its trace rows are lost, as on a real machine."""
 SHARED_RUNS = ROOT / "build" / "cluster"
 """Folder of the runs to analyse on Spark. Spark's cluster needs files that every machine sees."""
 SPARK_PORT = 7077
+"""Port of Spark's master."""
 SPARK_WORK = "/tmp/spark-work"
 """Folder on each machine. Spark makes a folder in it for each application that had an executor
 there.
@@ -55,6 +56,7 @@ NODE_PROCESS = "ray::_(Node|Agent)Actor"
 """Pattern of the command lines of a run's processes: nodes, and the agents that start them."""
 PAGE = ROOT / "docs" / "SOAK.md"
 SECTION = "machines"
+"""Heading of the section of PAGE."""
 COUNT = 3
 """Number of machines."""
 START_S = 180.0
@@ -140,9 +142,9 @@ def shared_folder() -> str:
 
     The machines must share that folder, because each of them has a /tmp of its own.
     """
-    # For /tmp/a/b the parts are "/", "tmp", "a", "b"; joined, they begin with "//".
+    # The parts of /tmp/a/b are "/", "tmp", "a" and "b".
     parts = ROOT.parts
-    return "/".join(parts[:3]).replace("//", "/") if parts[1] == "tmp" else ""
+    return str(Path(*parts[:3])) if parts[1] == "tmp" else ""
 
 
 def has_process(number: int, pattern: str) -> bool:
@@ -163,6 +165,7 @@ def await_process(number: int, pattern: str) -> None:
 def check_all_ended(*numbers: int) -> None:
     """Check that the node processes and agents of a run have ended. Raises: CaseFailed."""
     deadline_s = time.monotonic() + GONE_S
+    # `left` has the numbers of the machines that still have such a process.
     while left := [number for number in numbers if has_process(number, NODE_PROCESS)]:
         if time.monotonic() > deadline_s:
             raise CaseFailed(f"node processes are left on machines {left}")
@@ -201,7 +204,8 @@ class Started:
 
     def kill(self) -> None:
         """Kill the driver itself with SIGKILL."""
-        # `_process` is only the command that entered the machine, so pkill finds the driver there.
+        # `_process` is only the command that entered the machine. The driver is another process,
+        # which pkill finds on the machine.
         subprocess.run(on(1, "pkill", "-9", "-f", "coordlab run"), check=False)
         self._process.wait()
 
@@ -380,7 +384,8 @@ def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]
     address = address_of(number)
     setting = ("env", f"SPARK_LOCAL_IP={address}", f"SPARK_WORKER_DIR={SPARK_WORK}")
     spark = (str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}")
-    # The master has its host in `words`; a worker's words end with the master's address.
+    # The caller gives the master its host in `words`. A worker gets its host here, before `words`,
+    # because the last word must be the master's address.
     host = () if "--host" in words else ("--host", address)
     return subprocess.Popen(
         on(number, *setting, *spark, *host, *words),
@@ -460,9 +465,10 @@ def section_of(page: str, played: Sequence[Played]) -> str:
     rows = {result.case.name: _row(result) for result in played}
     # The text from this section's heading to the next heading.
     former = page.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
-    # Other lines are the head of the table, or rows of cases that no longer exist.
     for line in former.splitlines():
         name = line.removeprefix("| ").partition(" | ")[0]
+        # Lines without the name of a case are the head of the table, or about cases that no longer
+        # exist.
         if name in {case.name for case in CASES}:
             rows.setdefault(name, line)
     return "\n".join(
@@ -480,6 +486,7 @@ def section_of(page: str, played: Sequence[Played]) -> str:
 
 
 def _row(played: Played) -> str:
+    """Return the row of a case in the table of docs/SOAK.md."""
     case, seconds = played.case, f"{played.seconds:.0f}"
     return f"| {' | '.join((case.name, case.expects, played.actual, seconds, played.stamp))} |"
 

@@ -6,10 +6,11 @@ timers are entries in a dict, and appends are acknowledged immediately. Times ar
 figure and its baseline are measured in turn.
 
 A load reads the groups of a partition's log into memory. In the join phase of a rebalance, the
-members of a group rejoin. Baselines:
-- of requests: a handler that does nothing, called in the same way;
-- of a load: msgpack decoding of the same batches, keys and values into lists;
-- of memory: the size of the records in the log.
+members of a group rejoin. The figures have these baselines:
+
+- requests: a handler that does nothing, called in the same way;
+- a load: msgpack decoding of the same batches, keys and values into lists;
+- memory: the size of the records in the log.
 """
 
 import gc
@@ -53,9 +54,8 @@ COMMITS = 5
 SMALL, LARGE = 250, 2_000
 """Sizes of the two groups whose join phases are compared."""
 LINEAR = 1.25
-"""Limit of the cost of a member of the LARGE group, as a multiple of that of a member of the SMALL
-group: below it, the cost of a group counts as growing linearly.
-"""
+"""Goal: a member of the LARGE group costs at most so many times as much as a member of the SMALL
+group. Then the cost of a group counts as growing linearly with its members."""
 LOAD_GOAL = 0.4
 """Least ratio of records loaded a second to records decoded a second."""
 LOADED = 1_000_000
@@ -65,8 +65,9 @@ LOADED_GROUPS = 1_000
 PARTITIONS = 50
 """Number of partitions for which each group commits offsets."""
 RECORDS_PER_BATCH = 10
+"""Number of records in each batch of the loaded log."""
 BATCHES_PER_CHUNK = 1_000
-"""Most batches that one call of `load_batches` gets."""
+"""Largest number of batches that one call of `load_batches` gets."""
 NOW_US = 1_700_000_000_000_000
 """Time of all requests: the benchmark has no clock for the coordinator."""
 
@@ -166,10 +167,12 @@ def syncing(ids: list[str], generation: int) -> list[RequestEnvelope]:
 
 
 def _request(body: GroupRequest) -> RequestEnvelope:
+    """Return a request as the coordinator's `handle` takes it."""
     return envelope(body)
 
 
 def _join_answer(result: Result) -> JoinGroupResponse:
+    """Return the answer to a JoinGroup. Raises: TypeError if it is another kind of answer."""
     response = result.replies[0].response
     if not isinstance(response, JoinGroupResponse):
         raise TypeError(f"expected an answer to a JoinGroup, not {response}")
@@ -242,12 +245,14 @@ def requests_per_second() -> list[Measurement]:
             unit="requests/s",
             baseline_name="a handler that does nothing",
             ratio=median_ratio(rates[name], baseline_rates[name]),
-            note={
-                "join": "of members of the group; the last request completes the join phase",
-                "commit": "of one offset, its append acknowledged at once",
-            }.get(name, ""),
+            note=note,
         )
-        for name in ("heartbeat", "commit", "join", "sync")
+        for name, note in (
+            ("heartbeat", ""),
+            ("commit", "of one offset, its append acknowledged at once"),
+            ("join", "of members of the group; the last request completes the join phase"),
+            ("sync", ""),
+        )
     ]
 
 
@@ -399,8 +404,8 @@ def memory() -> list[Measurement]:
         return weight(lambda: Core(loads=batches).coordinator), _size(records)
 
     def members(number: int) -> tuple[int, int]:
-        # The size of the records is known only in `stable`. It is stored beside the coordinator, so
-        # that `weight` measures the coordinator alone.
+        # `weight` measures what `stable` returns, which must be the coordinator alone. So `stable`
+        # stores the size of the records in this list.
         written: list[int] = []
 
         def stable() -> GroupCoordinator:
@@ -409,7 +414,8 @@ def memory() -> list[Measurement]:
             written.append(_size(core.appended))
             return core.coordinator
 
-        return weight(stable), written[-1]  # in this order: `stable` fills `written`
+        size = weight(stable)
+        return size, written[-1]
 
     measurements = []
     for name, measure, (small, large) in (
@@ -434,6 +440,7 @@ def memory() -> list[Measurement]:
 
 
 def _size(records: list[Record]) -> int:
+    """Return the bytes of the keys and values of records."""
     return sum(len(record.key or b"") + len(record.value or b"") for record in records)
 
 

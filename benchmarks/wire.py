@@ -37,16 +37,22 @@ from protocol.records.kafka_format import encode_batch
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRDKAFKA = ROOT / "clients" / "librdkafka.py"
-# Goals: the largest times, memory and CPU; the least rates.
 FIRST_COMMIT_S = {"local": 1.5, "ray": 10.0}
+"""Goal: the longest time from the start of `up` to the first commit, for each runtime."""
 MEMORY_MB = 256.0
-ECHO_SHARE = 0.2  # of the bare server's requests a second
+"""Goal: the most memory of `up` with twelve clients."""
+ECHO_SHARE = 0.2
+"""Goal: the least ratio of requests a second to those of the bare server."""
 RECORDS_PER_SECOND = 20_000.0
-OWNING_NOTHING, POLLING = 5.0, 30.0  # per cent of a core
+"""Goal: the least number of records a second."""
+OWNING_NOTHING, POLLING = 5.0, 30.0
+"""Goals: the most CPU, in per cent of a core, while 199 of 200 members own nothing, and while each
+of 200 members polls a partition."""
 REAL_KAFKA_START = "real Kafka 3.9.1, controller and three brokers: 8.5 s"
-# Sizes of the measurements.
 ROUNDS, RAY_ROUNDS = 5, 3
+"""Numbers of measurements of a figure; Ray takes longer to start."""
 REQUESTS, RECORDS, RECORD_BYTES = 2_000, 200_000, 100
+"""Number of requests in a round, number of records, and the size of a record."""
 MEMBERS = 200
 SETTLED_S = 20.0
 """Time after which the group of a new cluster is surely stable."""
@@ -159,13 +165,23 @@ def run() -> tuple[Measurement, ...]:
 
 @contextmanager
 def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]:
-    """Start a cluster; yield its process, its bootstrap servers, and the time of the start."""
+    """Start a cluster; yield its process, its bootstrap servers, and the time of the start.
+
+    Raises: RuntimeError if the process ends before it has printed its bootstrap servers.
+    """
     with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
         began_s = time.perf_counter()
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "coordlab", "up", "--runs", folder, *NO_DELAY),
-                *("--no-analyze", "--no-report", *arguments),
+                sys.executable,
+                "-m",
+                "coordlab",
+                "up",
+                f"--runs={folder}",
+                *NO_DELAY,
+                "--no-analyze",
+                "--no-report",
+                *arguments,
             ],
             cwd=ROOT,
             stdout=subprocess.PIPE,
@@ -173,10 +189,9 @@ def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]
             text=True,
         )
         try:
-            for line in _lines(process):
-                if match := re.search(r"bootstrap servers: (\S+)", line):
-                    break
-            else:
+            matches = (re.search(r"bootstrap servers: (\S+)", line) for line in _lines(process))
+            match = next((found for found in matches if found is not None), None)
+            if match is None:
                 raise RuntimeError(f"`up` printed no bootstrap servers: {process.wait()}")
             _drain(process)
             yield process, match[1], began_s
@@ -223,8 +238,12 @@ def _client(bootstrap: str, command: str, *arguments: str) -> "subprocess.Popen[
     """Start the client program of librdkafka: `command` is `produce` or `consume`."""
     return subprocess.Popen(
         [
-            *(sys.executable, str(LIBRDKAFKA), command, "--bootstrap", bootstrap),
-            *("--topic", "orders", *arguments),
+            sys.executable,
+            str(LIBRDKAFKA),
+            command,
+            f"--bootstrap={bootstrap}",
+            "--topic=orders",
+            *arguments,
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -240,8 +259,11 @@ def _resident_mb(pid: int) -> float:
 
 def _cpu_s(pid: int) -> float:
     """Return the CPU seconds that a process has used so far."""
+    # Fields 1 and 2 of the line are the pid and the name of the process, in brackets. A name can
+    # contain blanks and brackets, so the line is split after the last bracket. So the first of
+    # `fields` is field 3. Field 14 is the CPU time of the process's own code, field 15 that of the
+    # kernel (proc(5)).
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    # `fields` begins after the name of the process, with field 3 of proc(5).
     utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
     ticks_per_second = 100  # Linux's clock tick on all common processors
     return (utime + stime) / ticks_per_second
@@ -320,14 +342,15 @@ def _frame(api: int, version: int, correlation_id: int, body: bytes) -> bytes:
     """Return a request: its size, a head, and `body`.
 
     The head has the API, its version, the correlation id (by which the client finds the answer),
-    and the client's id. In formats, `h` is two bytes and `i` is four.
+    and the client's id. In a format of `struct.pack`, `h` is a number of two bytes, and `i` a
+    number of four bytes.
     """
     head = struct.pack(">hhi", api, version, correlation_id) + _string("bench")
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def _heartbeat(correlation_id: int) -> bytes:
-    """Return a Heartbeat of generation 1. Its last two bytes mean: no group instance id."""
+    """Return a Heartbeat of generation 1. Its last two bytes say: no group instance id."""
     body = _string("payments") + struct.pack(">i", 1) + _string("m" * 50) + b"\xff\xff"
     return _frame(HEARTBEAT, 3, correlation_id, body)
 
@@ -335,7 +358,7 @@ def _heartbeat(correlation_id: int) -> bytes:
 def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
     """Return a Produce with acks -1 (all) and a timeout of 30 s.
 
-    The first two bytes of its body mean: no transactional id.
+    The first two bytes of its body say that it has no transactional id.
     """
     data = struct.pack(">i", partition) + struct.pack(">i", len(batch)) + batch
     topic = struct.pack(">i", 1) + _string("orders") + struct.pack(">i", 1) + data

@@ -1,17 +1,14 @@
 """`diff`: the first event in which two runs differ, played or read from run directories.
 
-Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text or a JSON document.
+The command line names the two runs `one` and `other`; the output calls them A and B. A trace has
+one row for each event of a run. A parting is the place where two traces, or the rows of one node in
+them, begin to differ.
 
-A trace has one row for each event of a run. A seed determines all random choices of a run, also the
-latency of each message. So under two seeds all times differ, and a comparison row by row shows
-nothing. The command then compares stories instead.
-
-- Story: the steps of each node in their order, without times, offsets and ids. A step is an event
-  such as an election or a rebalance. A story begins when the cluster and its groups have started
-  (the steady state).
-- Parting: the place where two traces, or the rows of one node in them, begin to differ.
-- `one` and `other`: the two runs. The output calls them A and B.
-- Claim: the time, the check and the summary of a finding (a violation that a check reports).
+A seed determines all random choices of a run, also the latency of each message. So under two seeds
+all times differ, and a comparison row by row shows nothing. The command then compares the stories
+of the two runs. A story has the steps of each node in their order, without times, offsets and ids.
+A step is an event such as an election or a rebalance. A story begins when the cluster and its
+groups have started (the steady state).
 """
 
 from collections.abc import Iterable, Sequence
@@ -157,8 +154,8 @@ def diff_command(options: DiffOptions) -> int:
         else:
             console.print("no run that passes was found near it: nothing to hold it against")
         return EXIT_UNKNOWN
-    # At least one row from the first difference on is needed. It decides whether the difference
-    # shows a cause (`by_itself`), and the output has its time.
+    # With `--after 0`, one row of each trace is needed nevertheless: the first row that differs. It
+    # decides whether the difference shows a cause (`by_itself`), and the output has its time.
     difference = compare_sides(one, other, before=options.before, after=max(options.after, 1))
     if options.json:
         print_document(console, _document(difference), indented=True)
@@ -264,7 +261,7 @@ def _played(
         plan=plan,
     )
     if played.result is PlayResult.INTERRUPTED:
-        # After a Ctrl-C, `play` only returns this result. The exception also ends the command.
+        # After a Ctrl-C, `play` raises nothing, but returns this result. This ends the command.
         raise KeyboardInterrupt
     claims = (
         (finding.time_us, finding.signature.check, finding.summary) for finding in played.findings
@@ -281,31 +278,36 @@ def _first_claim(claims: Iterable[_Claim]) -> str:
 
 def _document(difference: TraceDifference) -> dict[str, object]:
     """Return the comparison as the JSON document of `--json`."""
-    parts = difference.parts
+    parts, story = difference.parts, difference.story
+    parts_document: dict[str, object] | None = None
+    if parts is not None:
+        parts_document = {
+            "before": _rows(parts.before),
+            "one": _rows(parts.one),
+            "other": _rows(parts.other),
+            "nodes": _nodes(parts.nodes),
+        }
+    story_document: dict[str, object] | None = None
+    if story is not None:
+        story_document = {"before": _rows(story.before), "nodes": _nodes(story.nodes)}
     return {
         "one": _side_document(difference.one),
         "other": _side_document(difference.other),
         "equal": parts is None,
         "rows_alike": len(difference.one.rows) if parts is None else parts.rows_alike,
-        "parts": None
-        if parts is None
-        else {
-            "before": _rows(parts.before),
-            "one": _rows(parts.one),
-            "other": _rows(parts.other),
-            "nodes": _nodes(parts.nodes),
-        },
+        "parts": parts_document,
         "by_itself": difference.by_itself,
-        "story": None
-        if difference.story is None
-        else {"before": _rows(difference.story.before), "nodes": _nodes(difference.story.nodes)},
+        "story": story_document,
     }
 
 
 def _lone_document(one: Side) -> dict[str, object]:
-    """Return the JSON document if there is no second run: it has the keys of `_document`."""
+    """Return the JSON document if there is no second run.
+
+    It has the keys of `_document`. All values but that of `one` are None.
+    """
     keys = ("other", "equal", "rows_alike", "parts", "by_itself", "story")
-    return {"one": _side_document(one), **dict.fromkeys(keys)}
+    return {"one": _side_document(one), **dict.fromkeys(keys, None)}
 
 
 def _side_document(side: Side) -> dict[str, object]:
@@ -313,18 +315,18 @@ def _side_document(side: Side) -> dict[str, object]:
 
 
 def _rows(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | None]:
-    """Return rows as plain data. Most columns of a row are None, and are left out."""
-    return [
-        None
-        if row is None
-        else {
-            name: value for name, value in msgspec.structs.asdict(row).items() if value is not None
-        }
-        for row in rows
-    ]
+    """Return rows as plain data; None stands for a trace that has ended."""
+    return [None if row is None else _filled_columns(row) for row in rows]
+
+
+def _filled_columns(row: TraceRow) -> dict[str, object]:
+    """Return the columns of a row, without those that are None, which are most of them."""
+    columns = msgspec.structs.asdict(row)
+    return {name: value for name, value in columns.items() if value is not None}
 
 
 def _nodes(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
+    """Return the first different rows of each node as plain data."""
     documents: list[dict[str, object]] = []
     for node in nodes:
         one, other = _rows((node.one, node.other))

@@ -76,9 +76,9 @@ EXIT_CODES = (
     "Exit codes: 0 done, 1 the cluster answered with an error or not at all, 130 interrupted, "
     "254 bad arguments or no such cluster, 255 internal error."
 )
-# A name, then perhaps `:` and numbers of partitions. A number has at most nine digits, because a
-# request has 32 bits for it.
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
+"""A name, then perhaps `:` and numbers of partitions. A number has at most nine digits, because a
+request has 32 bits for it."""
 
 
 class TopicParam(click.ParamType[ChosenTopic]):
@@ -96,13 +96,12 @@ class TopicParam(click.ParamType[ChosenTopic]):
         match = _TOPIC.fullmatch(str(value))
         if match is None:
             self.fail(f"expected a topic such as `orders` or `orders:0,1`, got `{value}`")
-        numbers = match[2]
-        return ChosenTopic(
-            topic=match[1],
-            partitions=None
-            if numbers is None
-            else tuple(dict.fromkeys(map(int, numbers.split(",")))),
-        )
+        topic, numbers = match.groups()
+        if numbers is None:
+            return ChosenTopic(topic=topic, partitions=None)
+        # `dict.fromkeys` drops a number that is given twice, and keeps the order.
+        partitions = tuple(dict.fromkeys(int(number) for number in numbers.split(",")))
+        return ChosenTopic(topic=topic, partitions=partitions)
 
 
 _WHERE = (
@@ -183,7 +182,7 @@ def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
             return EXIT_REFUSED
 
     decorated = as_one(Where, "where")(print_failure)
-    # In reverse order: the option that is added last comes first in the help.
+    # The option that is added last comes first in the help, so the options are added in reverse.
     for option in reversed(_WHERE):
         decorated = option(decorated)
     return decorated
@@ -296,10 +295,10 @@ def describe_command(
     why: bool,
 ) -> int:
     """Describe groups: their offsets and lag, their members, or their coordinator and state."""
-    # Both or neither of the two were given.
+    # An error: both --group and --all-groups were given, or neither.
     if all_groups == bool(groups):
         raise click.UsageError("name groups with --group, or all of them with --all-groups")
-    if offsets + members + state > 1:
+    if [offsets, members, state].count(True) > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
     if verbose and not members:
         raise click.UsageError("--verbose needs --members")
@@ -310,7 +309,8 @@ def describe_command(
         if all_groups:
             listed = await list_groups(admin)
             names, failures = [group.group for group in listed.groups], listed.failures
-        with_offsets = not (members or state)  # `offsets` is also the default
+        # Without --members and --state, offsets are shown, whether --offsets is given or not.
+        with_offsets = not (members or state)
         return await describe_groups(admin, names, with_offsets=with_offsets), failures
 
     asked = where.ask(question, follows=why)
@@ -336,6 +336,7 @@ def describe_command(
 def _print_described(
     console: Console, groups: Sequence[GroupFacts], *, members: bool, verbose: bool
 ) -> None:
+    """Print the members or the offsets of each group, or why it could not be described."""
     for group in groups:
         if group.error is not None:
             print_group_errors(console, [group])
@@ -438,17 +439,21 @@ def reset_offsets_command(
 
     An offset outside of the log is replaced by the nearer end of the log.
     """
-    # Both or neither of the two were given.
+    # An error: both --topic and --all-topics were given, or neither.
     if all_topics == bool(topics):
         raise click.UsageError("name topics with --topic, or all of them with --all-topics")
-    # One target for each option that was given.
-    targets: list[ResetTarget] = [
-        *([ToEarliest()] if to_earliest else []),
-        *([ToLatest()] if to_latest else []),
-        *([ToCurrent()] if to_current else []),
-        *([] if to_offset is None else [ToOffset(offset=to_offset)]),
-        *([] if shift_by is None else [ShiftBy(records=shift_by)]),
-    ]
+    # `targets` has a target for each option that was given. There must be exactly one.
+    targets: list[ResetTarget] = []
+    if to_earliest:
+        targets.append(ToEarliest())
+    if to_latest:
+        targets.append(ToLatest())
+    if to_current:
+        targets.append(ToCurrent())
+    if to_offset is not None:
+        targets.append(ToOffset(offset=to_offset))
+    if shift_by is not None:
+        targets.append(ShiftBy(records=shift_by))
     if len(targets) != 1:
         raise click.UsageError(
             "say where to, once: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by"
