@@ -59,7 +59,7 @@ class BrokerControl:
         """Register a broker's incarnation (its life since a start), and fence it.
 
         The broker epoch is the offset of the registration's record. A new incarnation is refused
-        while the session of the registered incarnation runs, since the registered one may be alive.
+        while the session of the registered incarnation runs, since that incarnation may be alive.
         If the registered incarnation asks again, because the first answer was lost, it gets its
         epoch again.
         """
@@ -222,7 +222,8 @@ class BrokerControl:
                     partition,
                     decision,
                     tuple(member for member in partition.isr if member != removed_id),
-                    # The image has the broker as active until the records are replayed: exclude it.
+                    # The image has the broker as active until the records are replayed, so it is
+                    # excluded here.
                     lambda replica: replica != removed_id and self._image.is_active(replica),
                 )
 
@@ -241,7 +242,8 @@ class BrokerControl:
                     partition,
                     decision,
                     partition.isr,
-                    # The image has the broker as fenced until the record is replayed: include it.
+                    # The image has the broker as fenced until the record is replayed, so it is
+                    # included here.
                     lambda replica: replica == unfenced_id or self._image.is_active(replica),
                 )
         decision.reason = "broker unfenced"

@@ -137,9 +137,8 @@ class BrokerLiveness:
     def lowest_active_offset(self) -> int | None:
         """Return the lowest metadata offset that an active broker has reported.
 
-        Returns None without active brokers.
-
-        An active broker is unfenced and not in a controlled shutdown.
+        An active broker is unfenced and not in a controlled shutdown. Returns None if there is no
+        active broker.
         """
         return min(
             (
@@ -197,7 +196,8 @@ class BrokerLiveness:
                 if not has_leaderships() and self._all_have_learnt(session):
                     following = BrokerControlState.SHUTDOWN_NOW
             case BrokerControlState.SHUTDOWN_NOW:
-                # Cannot be the current state: SHUTDOWN_NOW fences the broker.
+                # This is never the state before a heartbeat, because SHUTDOWN_NOW fences the
+                # broker.
                 pass
         return current, following
 

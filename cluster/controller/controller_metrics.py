@@ -1,10 +1,11 @@
 """Metrics of Kafka's controller, under Kafka's names, sampled into the trace.
 
 A meter counts events that the controller traces; a gauge reads the image (the present metadata) at
-each sample. LeaderElectionRateAndTimeMs counts brokers that were fenced or unfenced (lost or got
-back the right to lead), whether or not a leader changed. Kafka's ZooKeeper controller counts in
-this way; its KRaft controller has no such metric. The times of elections are missing, because a
-decision takes no time here. The names and their meaning are in docs/kafka (BEHAVIOUR 8.3).
+each sample. A broker that is fenced loses the right to lead, and gets it back when it is unfenced.
+LeaderElectionRateAndTimeMs counts these two events, whether or not a leader changed. Kafka's
+ZooKeeper controller counts in this way; its KRaft controller has no such metric. The times of
+elections are missing, because a decision takes no time here. The names and their meaning are in
+docs/kafka (BEHAVIOUR 8.3).
 Source: Kafka `QuorumControllerMetrics`, `ControllerMetadataMetrics`; `ControllerState.BrokerChange`
 of the ZooKeeper controller.
 """

@@ -237,7 +237,7 @@ class ControllerCore:
         self._write(Decision(None, records=records, reason="topic created"), result)
 
     def _balance_leaders(self, result: Result) -> None:
-        """Elect the preferred leader of each partition that has another leader, if it may lead."""
+        """Make the preferred replica of each partition its leader, if this replica may lead."""
         decision = Decision(None, reason=PREFERRED_LEADER)
         for name, partition in self.image.partitions():
             record = elect_preferred_leader(

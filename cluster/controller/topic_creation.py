@@ -9,8 +9,8 @@ spreads the replicas of a topic. Here the topics of the spec are created togethe
 drawn. All numbers below count from 0:
 - For a topic of the spec, the replicas of partition p begin at the p-th broker.
 - For a topic of CreateTopics, they begin at the (t + p)-th active broker. Here t is the number of
-  topics that exist, plus the number of topics that precede this topic in the request (including
-  refused ones).
+  topics that exist, plus the number of topics that precede this topic in the request. Refused
+  topics are included.
 """
 
 from collections.abc import Sequence
@@ -56,8 +56,8 @@ def create_missing_topics(
 ) -> list[MetadataRecord]:
     """Return the records that create those topics of the spec that have never existed.
 
-    `topics` and `brokers` are those of the spec. Returns no records while one of these brokers is
-    not active, because a new partition starts with its whole assignment in the ISR. A deleted topic
+    `topics` and `brokers` are the spec's. Returns no records while one of these brokers is not
+    active, because a new partition starts with its whole assignment in the ISR. A deleted topic
     is not created again.
     """
     missing = [
@@ -212,7 +212,7 @@ def _assigned_by_hand(image: MetadataImage, topic: CreatableTopic) -> list[tuple
             raise _invalid_assignment(
                 f"Found multiple manual partition assignments for partition {index}"
             )
-        # All partitions must have as many replicas as the first one that the request names.
+        # All partitions must have as many replicas as the first partition in the request.
         _check_replicas(image, index, replicas, next(iter(by_index.values()), None))
         by_index[index] = replicas
     if sorted(by_index) != list(range(len(by_index))):

@@ -1,8 +1,13 @@
 """The Host of a node, and the connections that the node opens and accepts.
 
-Reading order: `host` (the interface), `incoming_request`, `frames`, `connection_purposes`,
-`client_connection`, `connections` (all connections of a host, in any runtime), `base_host` (one
-incarnation in any runtime: links, pause, end), `message_trace` (trace columns of a message),
-`keyed_timers`, `unanswered` (the invariant that each request gets an answer), `randomness` (one
-random stream per purpose).
+Reading order:
+1. `host` is the interface. `incoming_request` is a request as a server's handler gets it.
+2. `frames` are the messages between nodes, `connection_purposes` the uses of connections.
+   `client_connection` is the client's end of one connection, `connections` has all connections of a
+   host.
+3. `base_host` has the part of a Host that is equal in every runtime. It uses `message_trace` (the
+   columns of a message in the trace) and `randomness` (one random stream per purpose).
+4. `keyed_timers` and `unanswered` help nodes: the second has the invariant that each request gets
+an
+   answer.
 """

@@ -77,7 +77,8 @@ class Endpoint:
     `deliver` for each frame that arrives and `peer_lost` when a peer's process is gone. It takes
     frames through `send_frame`, keeps their order per destination, and may drop frames to a node
     that cannot be reached.
-    The endpoint uses the host's name, incarnation, clock, `after`, `create_future` and `trace`.
+    Of its host, the endpoint uses only the name, incarnation, clock, `after`, `create_future` and
+    `trace`.
     """
 
     def __init__(self, host: Host, send_frame: Callable[[Frame], None]) -> None:
@@ -88,7 +89,8 @@ class Endpoint:
         self.before_request: Callable[[AnyRequest], None] | None = None
         """Gets each request before the handler does; None: no call."""
         # The incarnation in the high bits makes the ids of different incarnations distinct. So a
-        # late frame for an earlier incarnation finds no connection, instead of a wrong one.
+        # late frame for an earlier incarnation finds no connection, and never a connection of this
+        # incarnation.
         self._next_connection_id = host.incarnation << _INCARNATION_SHIFT
         self._next_correlation_id = 0
         self._next_request_id = 0

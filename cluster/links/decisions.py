@@ -1,9 +1,10 @@
 """Verdicts of the current link rules on one frame, at the sender's or the receiver's end.
 
-A link rule is the effect of a fault on messages. This module decides which frames (messages between
-two nodes) a rule selects, by nodes, purpose (use of the connection, such as heartbeats) and API. It
-also decides what the effect of the rule means for the sender and for the receiver. The result is a
-verdict, which `gate` carries out. There are four effects:
+A link rule is the effect of a fault on messages. A frame is a message between two nodes. The
+purpose of a connection is its use, such as heartbeats. This module decides which frames a rule
+selects, by their nodes, purpose and API. It also decides what the effect of the rule means for the
+sender and for the receiver. The result is a verdict, which `gate` carries out. There are four
+effects:
 - Cut holds frames, and drops them if their connection is closed.
 - Clog holds frames.
 - Slow delays frames.
@@ -22,7 +23,7 @@ from protocol.ids import NodeName
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """No rule holds the frame."""
+    """The frame goes on immediately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ VerdictOfWaiting = Pass | Deliver | Hold
 Verdict = VerdictOfWaiting | Lose
 """Verdict on a frame that has just come to the gate."""
 
-# A verdict has no identity, so one object of each kind serves all frames.
+# These verdicts contain nothing about a single frame, so one object of each serves all frames.
 PASS = Pass()
 LOSE = Lose()
 HOLD_CUT = Hold(is_cut=True)
@@ -162,7 +163,7 @@ class Judge:
         rng = self._rngs.get(rule_id)
         if rng is None:
             rng = self._rngs[rule_id] = self._rng_for(rule_id)
-        # A whole number from 0 up to and including `jitter_us`.
+        # The draw is evenly distributed over the whole numbers from 0 to `jitter_us`.
         return slow.delay_us + int(rng.random() * (slow.jitter_us + 1))
 
 

@@ -201,15 +201,17 @@ class _Direction:
                 ready.append((waiting.sequence, end))
         ready.sort()
         for sequence, end in ready:
-            # A frame that was forwarded in this loop may have ended this connection.
+            # A frame that was forwarded in this loop may have ended this connection. Then its other
+            # frames may be gone.
             current_stream = self._streams.get(end)
             if current_stream is not None and current_stream[0].sequence == sequence:
                 self._forward_first(end, current_stream)
 
     def drop_cut_frames(self, end: ConnectionEnd) -> None:
-        """Drop the first frame that a cut held on a closed connection, and all later ones.
+        """Drop the frames of a closed connection, from the first frame that a cut held.
 
-        The later frames are dropped, too, because a TCP stream delivers nothing behind a gap.
+        Later frames that no cut held are dropped, too, because a TCP stream delivers nothing behind
+        a gap.
         """
         stream = self._streams.get(end)
         if stream is None:
@@ -272,7 +274,7 @@ class _Direction:
 class LinkGate:
     """Both directions of one host incarnation's links, under the link rules.
 
-    `transmit` puts a frame on the network, `deliver` gives one to the endpoint; both do nothing
+    `transmit` puts a frame on the network, `deliver` gives a frame to the endpoint. Both do nothing
     once the incarnation is over. `lost` is called with each response that a rule loses. `rng_for`
     returns the random stream of a rule.
     """
@@ -313,7 +315,7 @@ class LinkGate:
         self.is_idle = True
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all rules; those about other nodes are ignored.
+        """Replace all rules; rules about other nodes are ignored.
 
         Frames that are no longer held leave in a later call of the loop, so this method never calls
         the node.
@@ -382,7 +384,8 @@ class LinkGate:
         """Return a close for each accepted connection whose OpenedFrame still waits here.
 
         The client of such a connection ignores the ResetFrame of this process, because it does not
-        know yet that this process accepted the connection. A kernel would reset it, too.
+        know yet that this process accepted the connection. The kernel of a dead process resets such
+        connections, too.
         """
         return tuple(
             CloseFrame(
@@ -401,7 +404,7 @@ class LinkGate:
         """Reset the connection of a response instead of sending it.
 
         Frames that wait on the connection are lost, too. The endpoint is in the middle of its
-        reply, so it learns of the end one turn later.
+        `reply`, so it learns of the end in a later call of the loop.
         """
         if not isinstance(frame, ResponseFrame):
             raise SimulationError(f"only responses are lost, got {type(frame).__name__}")

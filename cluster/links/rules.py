@@ -4,7 +4,8 @@ A rule has an effect, and selects frames (messages between nodes) by three thing
 which they travel, the connection's purpose (its use), and the API. Rules act in the Host (the
 access to the network) of the node that sends a frame. Rules that hold frames act in the receiver's
 Host, too: the frames that were already on their way wait there. The run sends the rules to the
-hosts over the control plane (its own calls, apart from the nodes' network), which no fault touches.
+hosts over the control plane. These are calls of the run itself, which do not go over the nodes'
+network, and which no fault touches.
 A connection is a TCP stream, so a held frame holds back all later frames of its connection.
 """
 

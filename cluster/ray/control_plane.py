@@ -216,7 +216,7 @@ async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -
 async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run coroutines concurrently and return their results; the first error cancels the others.
 
-    Raises: that error itself. (A TaskGroup is not used, because it wraps errors in a group.)
+    Raises: the first error itself. A TaskGroup would wrap it in a group of errors, so none is used.
     """
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:

@@ -105,8 +105,8 @@ def place(
 ) -> dict[str, M]:
     """Return the machine of each process.
 
-    - With a `layout` (the experiment's machines, as names of their nodes): its machine i is
-      `machines[i]`. If there are fewer `machines`, the count begins again with the first one.
+    - A `layout` has the experiment's machines, each as the names of its nodes. Its machine i is
+      `machines[i]`. If there are fewer `machines`, the count begins again with the first machine.
     - Without a layout, processes go to the machines in rotation. Brokers come first, so that two
       brokers share a machine only if there are more brokers than machines.
     Raises: ValueError if there is no machine.

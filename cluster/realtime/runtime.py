@@ -97,9 +97,9 @@ class RealtimeRuntime(Runtime):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
-        A failure of the tool (a node's task dies, or a process that the run did not kill) cancels
-        `main`; its cleanup runs before NodeTaskFailed is raised. This happens at most once in a
-        run.
+        A failure of the tool cancels `main`: a node's task dies, or a process that the run did not
+        kill. The cleanup of `main` runs before NodeTaskFailed is raised. This happens at most once
+        in a run.
         Raises: exceptions of `main`; NodeTaskFailed; KeyboardInterrupt after a Ctrl-C.
         """
         if self._runner is None:

@@ -1,11 +1,15 @@
 """The virtual-time runtime: every node in one process, on a loop whose clock jumps.
 
-Reading order: `loop` (the clock), `loop_timer`, `clock` (a node's view of the clock), `network`
-(links and refusals), `host` (clocks and timers of one incarnation; `cluster.host.base_host` has the
-rest), `lives` (the nodes, from one incarnation to the next), `starts` (random draws of when nodes
-start), `sent_batches`, `created_topics`, `coordinator_checks` and `cleaning_checks` (parts of
-`replica_checks`), `replica_checks` (invariants between nodes, and of answers and logs),
-`controller_checks` (the controller's answers), `metrics_checks`, `runtime`, `tripwires`.
+Reading order:
+1. `loop` has the run's clock, and `loop_timer` a timer of it. `clock` is a node's view of the
+clock.
+2. `network` has the links between nodes. `host` has the clocks and timers of one incarnation (one
+   life of a node); `cluster.host.base_host` has everything else of a Host.
+3. `lives` has the nodes over all their incarnations. `starts` draws the times of their starts.
+4. `replica_checks` has invariants between nodes, and of answers and logs. Its parts are
+   `sent_batches`, `created_topics`, `coordinator_checks` and `cleaning_checks`. `controller_checks`
+   is about the controller's answers, `metrics_checks` about metrics.
+5. `runtime` puts all together. `tripwires` guards a run against real clocks and randomness.
 
 The same code, config, plan and seed give the same trace, byte for byte. No module here may read a
 real clock, draw from an unseeded generator, or iterate over a set.

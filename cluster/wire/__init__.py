@@ -6,8 +6,11 @@ node without a Host: it has a name and connections, and link rules (the effects 
 apply to it. This package turns the client's bytes into frames, and the broker's frames into bytes.
 It may import `protocol`, hosts and links, but no code of brokers.
 
-Reading order: `codec` (messages by version, from `protocol.wire`'s tables), `headers` (request
-headers), `exchange` (one request, and its answer), `connection` (one TCP connection), `limits`
-(numbers and idle times of connections), `client_links` (link rules at a client's end), `listener`
-(all of these, for one incarnation of a broker).
+Reading order:
+1. `codec` has the messages by version, from the tables of `protocol.wire`. `headers` has the
+request
+   headers, `exchange` one request and its answer.
+2. `connection` is one TCP connection. `limits` bounds the number and the idle time of connections.
+3. `client_links` applies link rules at a client's end.
+4. `listener` uses all of these, for one incarnation of a broker.
 """

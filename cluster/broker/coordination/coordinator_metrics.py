@@ -1,8 +1,9 @@
 """Metrics of Kafka's group coordinator, under Kafka's names, sampled into the trace.
 
-Counters count events that the coordinator traces (writes as rows into the run's trace). Gauges are
-read at each sample. A sensor has a count, and samples for rates, averages and maxima, like Kafka's
-Sensor. Load times are NaN until the coordinator has loaded a partition; the trace then has None.
+To trace an event is to write it as a row into the run's trace. Counters count events that the
+coordinator traces. Gauges are read at each sample. A sensor has a count, and samples for rates,
+averages and maxima, like Kafka's Sensor. Load times are NaN until the coordinator has loaded a
+partition; the trace then has None.
 
 A purgatory is Kafka's list of delayed operations. Here, PurgatorySize and NumDelayedOperations are
 both the number of waiting operations. In Kafka PurgatorySize also includes up to 1,000 completed

@@ -4,11 +4,11 @@ The coordinator itself has no clock and no connections. Its Result for an input 
 appends, timers, verifications of transactions and trace rows that the input calls for.
 
 While a Result is carried out, further inputs may arise: a requested append completes, a
-verification ends, or a log moves. A log moves when its end or its high watermark changes (below the
-high watermark, every in-sync replica has the records). Such an input waits in a queue until the
-current Result is carried out. So replies leave in the order in which the coordinator gave them.
-Moves of logs are inputs only for a coordinator that imitates Kafka's Java coordinator
-(`follows_log`).
+verification ends, or a log moves. A log moves when its end or its high watermark changes. (The high
+watermark is the offset below which every in-sync replica has the records.) Such an input waits in a
+queue until the current Result is carried out. So replies leave in the order in which the
+coordinator gave them. Moves of logs are inputs only for a coordinator that imitates Kafka's Java
+coordinator (`follows_log`).
 """
 
 from collections import deque

@@ -1,7 +1,8 @@
 """Fetches that wait for bytes: Kafka's fetch purgatory.
 
 A parked Fetch is kept without an answer. A follower's Fetch waits for the log to grow. A consumer's
-Fetch waits for the high watermark to advance (below it, every in-sync replica has the records).
+Fetch waits for the high watermark to advance, the offset below which every in-sync replica has the
+records.
 Both waits also end when a partition of the Fetch changes its leader, and after max_wait_ms. At each
 of these events the records for the Fetch are read again. The reader gets the answer of the first
 read (`previous`), so that it can skip partitions that have not changed.

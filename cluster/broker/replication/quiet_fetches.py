@@ -155,8 +155,8 @@ class QuietFetches:
             epoch, quiet = followers[replica_id]
 
         # True if this Fetch and the previous Fetch are of the follower's newest incarnation, as far
-        # as this broker knows. (-1 is below every epoch: the follower's registration is not known
-        # yet.)
+        # as this broker knows. If the follower's registration is not known yet, its epoch counts as
+        # -1.
         is_current = (
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )

@@ -5,9 +5,9 @@ several markers, each for several partitions. It is answered when every marker i
 in-sync replicas have it) or has failed in each of its partitions.
 
 Markers in offsets partitions (those of `__consumer_offsets`) also concern the group coordinator,
-which gets them through its task queue. They may have to wait in this queue behind a load (the
-reading of a partition's groups into memory). So, as in Kafka, the group coordinator may learn of
-markers after the request is answered.
+which gets them through its task queue. A load reads the groups of a partition into memory, and the
+markers may have to wait in this queue behind a load. So, as in Kafka, the group coordinator may
+learn of markers after the request is answered.
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
