@@ -84,7 +84,8 @@ class Group:
         self.offsets = GroupOffsets()
         # Soft state: lost when another coordinator takes over.
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
-        # Dicts in place of sets: their order is that of insertion, which a replay repeats.
+        # The next two dicts are used as sets. A dict keeps the order of insertion, which is the
+        # same in a replay of the run.
         self.pending_members: dict[str, None] = {}  # ids sent with MEMBER_ID_REQUIRED, unused yet
         self.pending_sync_members: dict[str, None] = {}  # members that still owe a SyncGroup
         self.supported_protocols: dict[str, int] = {}
@@ -175,6 +176,7 @@ class Group:
             self.static_members[instance] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id
+        # The same key as `delayed.heartbeat_key` builds; `delayed` imports this module.
         member.heartbeat_key = f"heartbeat-{self.group_id}-{member.member_id}"
         self.members[member.member_id] = member
         self._count_protocols(member, 1)

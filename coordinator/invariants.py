@@ -11,7 +11,8 @@ InvariantViolation with the evidence.
 - Pending member id: an id that a client got with MEMBER_ID_REQUIRED and that no member uses yet.
 - Marker: the record that ends a producer's transaction; until then its offsets wait in the group.
 - `timers`: maps the key of each running timer to data, which says what to do when it fires.
-- `appends`: maps the id of each append in flight to data, which says what follows.
+- `appends`: maps the id of each append in flight to data, which says what to do when it has
+  completed.
 """
 
 from collections.abc import Mapping

@@ -135,7 +135,7 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
     )
 
     if was_empty:
-        # This is a new group. It first waits for more members (group.initial.rebalance.delay.ms).
+        # The group had no members. It first waits for more (group.initial.rebalance.delay.ms).
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
     else:

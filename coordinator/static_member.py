@@ -63,8 +63,8 @@ def replace_static_member(
     In every other case a rebalance runs or begins here, and the end of its join phase answers the
     request.
 
-    `parked`: the JoinGroup of the new process. It has named the protocols and the timeouts (in
-    milliseconds).
+    `parked`: the JoinGroup of the new process. The protocols and the timeouts (in milliseconds) are
+    its fields.
     Raises: UnknownServerError if the group is Empty or Dead. Kafka throws an exception there, too.
     """
     # If the member is the leader, `_rename` changes `group.leader_id`. The old leader id is needed
@@ -141,6 +141,7 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
         return  # answered meanwhile: by a rebalance, a removal, or the next replacement
 
     # The member is still in the group, since its removal would have answered the JoinGroup.
+
     # A leader that got the list of members would compute a new assignment, which a Stable group
     # does not store. From v9 on, the answer can tell a leader to skip the assignment. Below v9, the
     # answer therefore hides from the new process that it is the leader: it names the old leader id.

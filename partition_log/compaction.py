@@ -52,10 +52,10 @@ class Compaction:
     """One cleaning of the batches of `log` below `end_offset`.
 
     first_dirty_offset: end of the last cleaning; the batches below it have one record per key.
-    end_offset: at most the log's last stable offset, the start of the first open transaction, which
-        may yet abort.
-    now_ms: milliseconds since the epoch; tombstones and markers with an earlier horizon are
-        removed.
+    end_offset: at most the log's last stable offset. Above it is an open transaction, which may
+        still be aborted.
+    now_ms: the present time, in milliseconds since the epoch. Tombstones and markers whose horizon
+        has passed at this time are removed.
     codecs: decompress and compress the batches.
     """
 
@@ -221,8 +221,8 @@ class Compaction:
             # leader epoch, or for the last epoch of a producer.
             if not (begins_epoch or self._transactions.is_last_of_producer(batch)):
                 return
-            # An earlier cleaning has emptied the batch already, so it stays as it is.
             if batch.record_count == 0:
+                # An earlier cleaning has emptied the batch, so it stays as it is.
                 self._left.append(batch)
                 return
             horizon_ms = NO_HORIZON  # nothing is left that could expire

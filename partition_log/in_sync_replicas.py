@@ -10,8 +10,8 @@ together with the replicas that the proposal adds. This is safe in both cases:
 So a leader that is cut off from the controller cannot commit records alone: it cannot shrink its
 ISR.
 
-- Commit: has a second meaning. A record is committed when the high watermark has risen above it.
-- Caught up: a follower that has lately had all records of its leader (`follower_state`).
+- Committed record: a record below the high watermark. For an ISR, the word has the other meaning.
+- Caught up: of a follower that has lately had all records of its leader (`follower_state`).
 - Eligible broker: a broker that may join an ISR. It is registered with the controller, is not
   fenced (a broker is fenced while it sends no heartbeats), and is not shutting down. Its broker
   epoch is the number of its registration, which each restart increases.
@@ -35,10 +35,13 @@ class InSyncReplicas:
     """The followers of one partition and its ISR, with at most one proposal in flight.
 
     Invariant: `committed` is a subset of `maximal`; both are equal while no proposal is in flight.
-    Attributes, to read only: `committed`, `maximal`, `in_flight` (None: nothing was proposed),
-    `followers` (in assignment order, without the leader), `effective_min_isr`,
-    `epoch_start_offset` (log end when the leader epoch began, -1 on a follower).
-    `effective_min_isr` is min.insync.replicas, but at most the number of replicas.
+
+    Attributes, to read only:
+    - `committed`, `maximal`: the committed ISR and the maximal ISR;
+    - `in_flight`: the proposal that waits for the controller's answer, or None;
+    - `followers`: the followers by broker id, in the order of the assignment;
+    - `effective_min_isr`: min.insync.replicas, but at most the number of replicas;
+    - `epoch_start_offset`: the log end when the leader epoch began, -1 on a follower.
     """
 
     __slots__ = (
@@ -113,7 +116,7 @@ class InSyncReplicas:
             or follower.log_end_offset != self._log.log_end_offset
             or follower.broker_epoch != broker_epoch
             or broker not in self.committed
-            # The broker has registered again since: this Fetch is from before its restart.
+            # The broker has restarted and registered again. This Fetch is from before the restart.
             or self._eligible.get(broker, -1) > broker_epoch
         ):
             return False
@@ -176,6 +179,7 @@ class InSyncReplicas:
         Returns: True if the high watermark moved.
         Source: Kafka Partition.maybeIncrementLeaderHW.
         """
+        # As in Kafka, no record is committed while the ISR is smaller than min.insync.replicas.
         if self.is_under_min:
             return False
         log = self._log
@@ -276,8 +280,8 @@ class InSyncReplicas:
         registered = self._eligible.get(broker)
         if registered is None or follower.broker_epoch is None:
             return False
-        # -1: the last Fetch was of a version without a broker epoch. As in Kafka the follower may
-        # join nevertheless, because its incarnation cannot be checked.
+        # The follower's epoch is -1 if its last Fetch was of a version without a broker epoch. As
+        # in Kafka the follower may join nevertheless, because its incarnation cannot be checked.
         return follower.broker_epoch in (-1, registered)
 
     def _is_caught_up(self, follower: FollowerState, now_us: int) -> bool:

@@ -132,7 +132,7 @@ def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> No
     other has, and batches at the same offset need only have the same leader epoch.
     Source: Kafka's replication protocol, KIP-101 (log matching).
     """
-    # 2**62 bytes stand for no limit.
+    # `read` gets a limit of 2**62 bytes, which no log has.
     ours = {
         batch.base_offset: batch for batch in log.read(log.log_start_offset, 2**62, up_to=up_to)
     }

@@ -8,10 +8,12 @@ checks have the same error.
 The docstring of each check states what must hold. If it does not hold, the check raises
 InvariantViolation with the evidence.
 
-- Tombstone: a record without a value. Marker: the control record that ends a transaction.
+- Tombstone: a record without a value, which deletes its key.
+- Marker: the control record that ends a transaction.
 - Delete horizon: a time that is stored in a batch. A cleaning after this time removes the batch's
   tombstones or marker.
-- A record replaces the earlier records with its key: a cleaning removes these.
+- Replace: a record replaces the earlier records with the same key. A cleaning removes records that
+  are replaced.
 """
 
 from collections.abc import Sequence
@@ -49,19 +51,20 @@ def check_cleaning(
     - The headers of the batches stay. Each producer's last batch with data stays, because a
       restarted replica learns the producer's sequence numbers from it.
 
-    Shape: `before` are all batches of the log. The cleaning replaced the first `length` batches of
-    them by the batches `after`.
-    Units: `now_ms`, since the epoch, is the time of the cleaning. `is_time_exact`: False means that
-    the cleaning began before `now_ms`, at an unknown time. Then tombstones and markers with a
-    horizon are not checked, because they may stay or go.
+    `before`: all batches that the log had. `length`, `after`: the cleaning replaced the first
+    `length` batches by the batches `after`.
+    `now_ms`: the time of the cleaning, in milliseconds since the epoch.
+    `is_time_exact`: False if the cleaning began before `now_ms`, at an unknown time. Then
+    tombstones and markers with a horizon are not checked, because they may stay or be removed.
     Source: KIP-534, Kafka Cleaner, CleanedTransactionMetadata.
     """
     sources = {batch.base_offset: batch for batch in before[:length]}
-    # By the base offset of the batch: its records, each with its own offset.
+    # Base offset of a batch -> its records, each with its own offset.
     records = {offset: records_of(batch, codecs) for offset, batch in sources.items()}
     aborted = _aborted(before)
     # Markers whose transaction has no batch left: only these may expire.
     endings = _ends_without_data(before[:length])
+    # Key -> offset of its last record, since a later record overwrites the entry of its key.
     latest: dict[bytes | None, int] = {}
     for base_offset, batch in sources.items():
         if not batch.is_control and base_offset not in aborted:

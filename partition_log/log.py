@@ -96,7 +96,7 @@ class PartitionLog:
                 )
             self._index(batch)
 
-        self.high_watermark = self.log_start_offset
+        self.high_watermark = self.log_start_offset  # `update_high_watermark` compares with it
         self.update_high_watermark(high_watermark)
         # The recovery point is the beginning of the first batch that is not flushed.
         flushed_length = storage.flushed_length
@@ -268,7 +268,7 @@ class PartitionLog:
             self.storage.truncate(length)
             del self._base_offsets[length:]
             self.log_end_offset = Offset(new_end)
-            # The truncation may remove committed records (after an unclean election). The high
+            # After an unclean election the truncation may remove committed records. The high
             # watermark then falls with the log end, to keep the class's invariant.
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
@@ -293,7 +293,8 @@ class PartitionLog:
         """
         if not batches or batches[0].base_offset != self._base_offsets[0]:
             raise SimulationError(f"{self.topic_partition}: a cleaning moved the log's beginning")
-        # The end of the replaced batches, from `_base_offsets` as it is before the replacement.
+        # The end of the replaced batches. The records below it are flushed after the replacement.
+        # It is read here, because the replacement changes `_base_offsets`.
         end = (
             Offset(self._base_offsets[length])
             if length < len(self._base_offsets)

@@ -182,11 +182,12 @@ class Partition:
     # -- metadata --
 
     def update_eligible_brokers(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
-        """Set the brokers that may join an ISR (unfenced, not shutting down), with broker epochs.
+        """Set the brokers that may join an ISR, with their broker epochs.
 
-        To be called after each metadata delta that changes a broker. The mapping itself is kept,
-        not a copy. A fenced broker sends the controller no heartbeats; a broker epoch is the number
-        of its registration, which a restart increases.
+        These are the brokers that are not fenced and not shutting down. A fenced broker sends the
+        controller no heartbeats. A broker epoch is the number of a broker's registration, which a
+        restart increases. To be called after each change of a broker in the metadata. The mapping
+        itself is kept, not a copy.
         """
         self._in_sync.update_eligible(eligible)
 
@@ -314,8 +315,8 @@ class Partition:
         `records` is non-empty; `required_acks` is -1 (all), 0 or 1; `verification_guard`
         comes from `log.producers.begin_verification`; `compression` is the id of one of `codecs`.
         Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS, if the ISR is too small for acks=all;
-        MESSAGE_TOO_LARGE; for a transactional batch also INVALID_PRODUCER_EPOCH and
-        INVALID_TXN_STATE.
+        MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE, if the batch is larger than the settings
+        permit; for a transactional batch also INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
         Source: Kafka Partition.appendRecordsToLeader.
         """
         error = self._check_append(required_acks)

@@ -41,7 +41,7 @@ class TransactionIndex:
         False if its transaction was aborted, None if its transaction is open.
         """
         if not batch.is_transactional or batch.is_control:
-            return True
+            return True  # the batch has no records of a transaction
         # The producer's first marker after the batch ended the batch's transaction.
         offsets, commits = self._ends.get(batch.producer_id, ((), ()))
         end = bisect_right(offsets, batch.base_offset)

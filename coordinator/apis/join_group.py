@@ -280,9 +280,9 @@ def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: s
         supported_protocols=request.protocols,
         is_new=True,
     )
-    # A member that joins during the initial delay of a new group extends the delay. The delay runs
-    # in PreparingRebalance, before the first generation. For the first member the group is still
-    # Empty here: its JoinGroup begins the delay.
+    # A member that joins during the initial delay of a new group extends the delay. A group in
+    # PreparingRebalance without a generation so far is in this delay. For the first member the
+    # group is still Empty here: its JoinGroup begins the delay.
     if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
         group.new_member_added = True
     group.add(member, join.park())

@@ -116,6 +116,7 @@ def end_transaction(
             is_epoch_fence=is_epoch_fence,
             request_id=request_id,
             api_version=api_version,
+            # The only request that waits for an abort by the coordinator is an InitProducerId.
             is_init=request_id is not None and not is_from_client,
         ),
     )
