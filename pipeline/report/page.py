@@ -1,7 +1,8 @@
 """One HTML page from sections. It contains style, scripts, Vega and data, so it works offline.
 
-Vega is the JavaScript library that draws the charts. A pick is a choice above a chart; the payload
-of a chart is its Vega specification with its data.
+Vega is the JavaScript library that draws the charts. The payload of a chart is its Vega
+specification with its data. A pick is a list above a chart, from which the reader chooses what the
+chart shows.
 """
 
 import json
@@ -18,7 +19,7 @@ from pipeline.report.rendering import render_template, text_of
 from pipeline.report.sections.headline import Headline
 
 _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
-"""The page's own scripts; in this order they are one JavaScript module."""
+"""Files of the page's own script. They are parts of one JavaScript module, in this order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +77,12 @@ def render(page: Page) -> str:
 
 
 def _single_parts(part: Part) -> tuple[Part, ...]:
-    """Return the parts that a Beside puts side by side; of any other part, a tuple of itself."""
+    """Return the parts that a Beside puts side by side. Any other part is returned alone."""
     return part.parts if isinstance(part, Beside) else (part,)
 
 
 def _time(page: Page) -> dict[str, Any]:
+    """Return what the script needs for the time axis: its end, and the faults on its overview."""
     return {"end": page.end_s, "faults": [_time_mark(mark) for mark in page.marks]}
 
 

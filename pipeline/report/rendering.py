@@ -1,8 +1,9 @@
-"""Rendering of the Jinja2 templates: the sentences are in the templates, the facts in Python.
+"""Renders the Jinja2 templates, which hold the sentences of the page; the facts come from Python.
 
 A template has one macro for each sentence or block of the page. All templates share the macros of
-`words.j2`. Autoescape is on: Jinja2 escapes each text from a run that a template prints. A lane is
-a chart on the page's time axis.
+`words.j2`. Jinja2 escapes each text from a run that a template prints, because `autoescape` is on.
+A lane is a chart on the page's time axis. A block is markup that stands on lines of its own, such
+as a paragraph or a table.
 """
 
 import re
@@ -24,18 +25,20 @@ from pipeline.summary.story import as_title, coordinator_with_epoch, counted, mo
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 """A number and its unit. A line must not break at the space between them."""
 _SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
-"""The middle of a span of time: from the unit of its beginning to the number of its end."""
+"""The part of `1.000 s to 2.500 s` from the first unit to the second number, with a space that does
+not break before the unit.
+"""
 _CODE = re.compile(r"`([^`<]+)`")
 """A part between backticks."""
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
-"""The beginning of markup that is a block already."""
+"""The beginning of markup that is a block already, so that it needs no paragraph around it."""
 FAULTS, COORDINATORS = "lane-faults", "lane-coordinators"
 OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "lane-rebalances"
-"""Ids of the lanes to which sentences have links."""
+"""Ids of the lanes to which links in sentences lead."""
 
 
 def render_line(template: str, macro: str, *facts: object, **more: object) -> Markup:
-    """Return a macro's text about the facts as one line, with numbers and units kept together.
+    """Return a macro's text about the facts as one line, without breaks between numbers and units.
 
     `template` is the name of a file without `.j2`, and `macro` the name of a macro in it; `facts`
     and `more` are the macro's arguments.
@@ -45,7 +48,7 @@ def render_line(template: str, macro: str, *facts: object, **more: object) -> Ma
 
 
 def render_block(template: str, macro: str, *facts: object, **more: object) -> Markup:
-    """Return a macro's text with its line breaks, for commands and files."""
+    """Return a macro's text with its line breaks, which matter in commands and files."""
     text: Markup = getattr(_module(template), macro)(*facts, **more)
     return text.strip()
 
@@ -81,6 +84,7 @@ def sentence(text: str) -> str:
     If it begins with a name such as `broker-0`, the name keeps its lower case.
     """
     first_word = text.split(" ", 1)[0]
+    # A name such as `broker-0` has a hyphen. A word that has a capital letter already is kept, too.
     is_name = not first_word.islower() or "-" in first_word
     begun = text if is_name else as_title(text)
     return begun if begun.endswith(".") else f"{begun}."
@@ -110,7 +114,7 @@ def at_moment(time_us: int, lane: str = FAULTS) -> Markup:
 
 
 def between(from_us: int, to_us: int | None, end_us: int, lane: str = FAULTS) -> Markup:
-    """Return `from 64.081 s to 93.212 s` as a link; `to_us` None means: to the run's end."""
+    """Return `from 64.081 s to 93.212 s` as a link; if `to_us` is None, up to the run's end."""
     until = "the end of the run" if to_us is None else moment_text(to_us)
     text = f"from {moment_text(from_us)} to {until}"
     return moment_link(from_us, end_us if to_us is None else to_us, lane=lane, text=text)
@@ -138,7 +142,8 @@ def cell_text(value: Cell) -> str:
     """Return a cell's text, or a dash if it has none, because an empty cell looks like a defect."""
     if value is None or value == "":
         return "–"
-    if isinstance(value, bool):  # before int, because bool is a subclass of int
+    # bool comes before int, because it is a subclass of int.
+    if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
@@ -168,7 +173,8 @@ def _environment() -> jinja2.Environment:
     # Tests and filters of the templates: `part is chart`, `value | cell`.
     parts = {"chart": Chart, "table": TextTable, "paragraph": Paragraph, "beside": Beside}
     for name, part in parts.items():
-        # The default value binds `part` to the class of this pass of the loop.
+        # A function in a loop sees later values of the loop's variables. The default value of
+        # `part` keeps the class of this pass.
         environment.tests[name] = lambda value, part=part: isinstance(value, part)
     environment.filters |= {
         "block": _as_block,

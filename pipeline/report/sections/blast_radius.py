@@ -1,8 +1,8 @@
 """The section `blast-radius`: the nodes, groups and partitions that each fault concerned.
 
 The section also lists the errors that commits met after each fault. An offsets partition is a
-partition of `__consumer_offsets`: the broker that leads it coordinates its groups. `FaultRows` has
-the rows about one fault:
+partition of `__consumer_offsets`; the broker that leads it coordinates the groups in it. A
+`FaultRows` holds the rows about one fault from three tables:
 
 - `broker`: rows of the table `broker_phases`, about offsets partitions that moved;
 - `client`: rows of `client_phases`, about members;
@@ -27,16 +27,22 @@ MAX_IN_FULL = 6
 """Up to this number of faults, each has tables of its own. If there are more, one table has a row
 for each fault."""
 MAX_LINES = 300
-"""Most rows of the table that has one row for each fault."""
+"""Maximum number of rows of the table that has one row for each fault."""
 MAX_ROWS = 100
-"""Most groups, and most partitions, listed for one fault; the run's tables have all."""
+"""Maximum number of groups, and of partitions, that are listed for one fault. The run's tables have
+all of them.
+"""
 ACKNOWLEDGED = "NONE"
 """The `error` of a successful commit in the table `commits`."""
 KEPT, GROUPS = "kept id and generation", "groups in it"
-"""Headings. KEPT: number of members that kept their member id and generation (the number of the
-group's rebalance). GROUPS: the groups of an offsets partition."""
+"""Headings of columns. The column KEPT has the number of members that kept their member id and
+generation (the number of the group's rebalance). The column GROUPS has the groups of an offsets
+partition.
+"""
 MARKED_UNKNOWN = "coordinator unknown"
-"""Heading of the number of members that marked their coordinator unknown after the fault."""
+"""Heading of the column with the number of members that marked their coordinator unknown after the
+fault.
+"""
 _LEAD = (
     "Of a broker, the groups that it coordinated and the partitions that it led; "
     "of a member, its group and what it owned; of a leadership, its partition and the groups in it."
@@ -83,11 +89,13 @@ def blast_radius_section(run: ReportInput) -> Section | None:
 def _radius(
     run: ReportInput, rows: FaultRows, errors: Sequence[CommitErrors], *, committed: bool
 ) -> Radius:
-    """Return what a fault hit, and the errors that commits then met.
+    """Return what a fault hit, whom it concerned, and the errors that commits met after it.
 
-    `committed` is True if the run has any commit, successful or not.
+    `errors` are the errors of commits after this fault. `committed` is True if the run has any
+    commit, successful or not.
     """
     name = rows.fault.fault
+    # The journal of the run has an entry for each fault, and the table `faults` a row.
     fact = next((entry for entry in run.facts.faults if entry.fault_id == name), None)
     fault_row = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
     if errors:
@@ -143,12 +151,14 @@ def _groups_table(rows: FaultRows) -> TextTable:
     gaps = _gaps(rows, "member", "group")
 
     def of_all(group: str, count: int) -> str:
+        """Return how many of the group's members a count is about."""
         return f"{count:,} of {len(members[group]):,}"
 
     def causes(group: str) -> str:
         counts = Counter(row["noticed_by"] for row in members[group] if row["noticed_by"])
         return ", ".join(f"{cause} {count:,}" for cause, count in counts.most_common())
 
+    # The rows of this table are the names of groups, from which each column computes its cell.
     columns = (
         Column(str, "group"),
         Column(lambda group: _leaders(moved[group]) if group in moved else "stayed", "coordinator"),
@@ -183,7 +193,7 @@ def _leaders(moved: Row) -> str:
 def _gaps(rows: FaultRows, kind: str, column: str) -> dict[str, list[int | None]]:
     """Return the gaps of the subjects of one kind, grouped by the values of `column`.
 
-    A gap is None if it did not end before the run did.
+    A gap is None if it did not end before the run's end.
     """
     gaps: dict[str, list[int | None]] = {}
     for row in rows.gap:
@@ -193,7 +203,7 @@ def _gaps(rows: FaultRows, kind: str, column: str) -> dict[str, list[int | None]
 
 
 def _longest(gaps: Sequence[int | None]) -> str | None:
-    """Return the longest gap as text; `never again` if any of them did not end."""
+    """Return the longest gap as text; `never again` if one of the gaps did not end."""
     ended = [gap for gap in gaps if gap is not None]
     if len(ended) < len(gaps):
         return "never again"
@@ -227,6 +237,7 @@ def _partitions_table(
     shown = in_number_order({*partitions, *moved})
     return text_table(
         columns,
+        # A partition that did not move has a row with its name only.
         [moved.get(name, {"partition": name}) for name in shown[:MAX_ROWS]],
         caption=_more(
             "Of offsets partitions that moved: who leads them now, and what the new coordinator "
@@ -239,7 +250,8 @@ def _partitions_table(
 
 def _errors_after(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
     """Return the errors that commits met after each fault, the most frequent first."""
-    numbers: dict[str, Counter[str]] = {}  # by fault
+    numbers: dict[str, Counter[str]] = {}  # by fault: the number of commits with each error
+    # By fault and error: the group and node of each member that met the error.
     members: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for row in commits:
         if row["fault"] is None or row["error"] == ACKNOWLEDGED:
@@ -260,7 +272,7 @@ def _lines(
     fault_rows: Mapping[str, Row],
     errors: Mapping[str, Sequence[CommitErrors]],
 ) -> TextTable:
-    """Return a table of many faults, a row for each."""
+    """Return the table with one row for each fault, for a run with many faults."""
 
     def names(rows: FaultRows, column: str) -> Sequence[str]:
         cell: Sequence[str] = fault_rows.get(rows.fault.fault, {}).get(column) or ()

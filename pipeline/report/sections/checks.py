@@ -1,4 +1,4 @@
-"""The section `checks`: promise, judged cases and outcome of each check.
+"""The section `checks`: what each check verifies, how many cases it judged, and its outcome.
 
 A check judges whether a run kept one promise of Kafka's. A checker is the code of a check; it reads
 the run's trace, the recorded events of the run.
@@ -19,7 +19,7 @@ _TONES = {
     CheckOutcome.INCONCLUSIVE: "warn",
     CheckOutcome.NOTHING_SEEN: "plain",
 }
-"""Tone of each outcome: its colour on the page."""
+"""The tone of each outcome, which decides its colour on the page."""
 _ORDER = (
     CheckOutcome.VIOLATED,
     CheckOutcome.INCONCLUSIVE,

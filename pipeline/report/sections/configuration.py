@@ -14,7 +14,7 @@ from pipeline.report.report_input import ReportInput
 from pipeline.summary.story import counted
 
 _KAFKAS = ".config"
-"""End of the name of a section with Kafka's own settings, such as `groups.readers.config`."""
+"""Last part of the name of a section with Kafka's own settings, such as `groups.readers.config`."""
 _LATE = ".late_members["
 """Part of the name of a section about members that join later than the others of their group."""
 _COLUMNS = (
@@ -40,7 +40,8 @@ def configuration_section(run: ReportInput) -> Section | None:
         # A setting of the experiment that has no default says what the experiment is.
         if not _is_kafkas(setting) and (setting.differs or not setting.default)
     ]
-    # The identity of a setting (`id`) serves as its key.
+    # The remaining settings are those that are in neither list. A setting is recognised as the same
+    # object, by its `id`.
     listed = {id(setting) for setting in (*of_kafka, *of_experiment)}
     rest = [setting for setting in settings if id(setting) not in listed]
     return Section(
@@ -56,7 +57,7 @@ def _parts(
     of_experiment: Sequence[SettingFact],
     rest: Sequence[SettingFact],
 ) -> Iterator[Part]:
-    """Yield a table for each origin of settings; the table of default values is folded."""
+    """Yield a table for each of the three lists; the table of the remaining settings is folded."""
     if of_kafka:
         yield text_table(_COLUMNS, of_kafka, caption="Other than Kafka's defaults")
     else:

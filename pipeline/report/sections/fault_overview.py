@@ -1,7 +1,12 @@
-"""All faults of a run in one table and one picture, by the longest values after each fault.
+"""One table and one picture in which the reader compares all faults of a run.
 
-A strip is one row of the picture: one measure, with a dot for each fault. `bound_us` is the largest
-difference between the clocks of the run's machines: a length below it is not known exactly.
+A measure is one quantity, such as the time in which a member notices the fault. After one fault it
+has a value for each member, partition or group. The table and the picture show only the greatest of
+these values. A strip is one row of the picture. It is about one measure, and has a dot for each
+fault.
+
+`bound_us` is the largest difference between the clocks of the run's machines. A length below it is
+not known exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,18 +19,22 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""Measures by which the faults are compared: the first phase of a failover on brokers (detect) and
-on members (notice), and two times without service. A failover moves a coordinator to another
-broker."""
+"""The measures by which the faults are compared. A failover moves a coordinator to another broker.
+Its first phase on the brokers is `detect`, and on the members `notice`. The two other measures are
+times without service.
+"""
 _MIN_FOR_CHART = 4
-"""Least number of faults for a picture; fewer are only compared in the table."""
+"""Minimum number of faults for a picture. Fewer faults are compared only in the table."""
 MAX_FAULTS = 500
-"""Most faults in the list; the first ones are listed, and the run's tables have all."""
+"""Maximum number of faults in the table. If there are more, it has the first ones; the tables in
+the run's directory have all of them.
+"""
 
 
 def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
     """Yield a picture if there are at least _MIN_FOR_CHART faults, then a table of all faults."""
     table = _table(faults)
+    # A measure without any value has no strip.
     strips = [strip for name in MEASURES if (strip := _strip(name, faults)).values]
     if len(faults) < _MIN_FOR_CHART or not strips:
         yield table
@@ -62,16 +71,21 @@ def _table(faults: Sequence[FaultSummary]) -> TextTable:
 
 
 def _kept(fault: FaultSummary) -> str | None:
+    """Return how many members kept their id and generation; None if the fault affected no group."""
     return f"{fault.members_kept} of {fault.members}" if fault.members else None
 
 
 def _longest(name: str, fault: FaultSummary) -> str | None:
+    """Return the greatest value of a measure after a fault as text; None if it has no subjects."""
     figures = fault.distribution(name)
     return None if figures is None else figures.longest_text
 
 
 def _strip(name: str, faults: Sequence[FaultSummary]) -> Strip:
-    """Return the strip of one measure: a dot for each fault, at its longest value."""
+    """Return the strip of one measure: a dot for each fault, at the greatest value after it.
+
+    A fault without a value has no dot; the strip's note counts such faults.
+    """
     measured = [(fault.fault, fault.distribution(name)) for fault in faults]
     values = [
         (fault, figures.maximum)

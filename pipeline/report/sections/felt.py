@@ -2,14 +2,14 @@
 
 The effects are of three kinds:
 
-- waits: a stored record waits until the group processes it; waits below one second do not count.
-- times without an owner: no member was assigned the partition.
+- waits: a stored record waits until the group processes it. Waits below one second do not count.
+- times without an owner: the partition was assigned to no member.
 - lag: the number of records that wait.
 
 A figure is disturbed if it covers a time in which a machine was away by accident, not by a fault of
-the experiment. MARK (a sign such as an asterisk) follows a disturbed figure and points to
-footnotes. The steady state is the state in which all groups, members and partitions are complete.
-A rollout replaces a group's members one after another; it is also called a deploy.
+the experiment. MARK (a sign such as an asterisk) follows a disturbed figure, and a footnote
+explains it. The steady state is the state in which all groups have all their members and
+partitions. A rollout replaces a group's members one after another; it is also called a deploy.
 
 Texts are rendered by macros of the template `words.j2`: `items` is a list, `plain` a paragraph.
 """
@@ -35,9 +35,11 @@ from pipeline.summary.story import (
 )
 
 MAX_GROUPS = 40
-"""Most groups that have a sentence."""
+"""Maximum number of groups that have a sentence."""
 MAX_PARTITIONS = 300
-"""Most partitions in the table: those with the longest times without an owner and waits."""
+"""Maximum number of partitions in the table. Those with the longest times without an owner and
+waits are chosen.
+"""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 """Headings of the figures in `story.felt_rows`."""
 # The text under the section's title.
@@ -91,12 +93,16 @@ def _in_all(felt: Felt) -> Part:
 
 
 def _cell_under(heading: str, row: tuple[str, dict[str, str]]) -> str:
+    """Return a cell of a row of `felt_rows`."""
     _, cells = row
     return cells[heading]
 
 
 def _worst_first(row: Row) -> tuple[int, int, str, str]:
-    """Return the key that sorts partitions by the sum of their waits and times without an owner."""
+    """Return a sort key. Partitions with the longest waits and times without an owner come first.
+
+    The two times are added up. The largest lag decides between equal sums.
+    """
     # `unowned_us` is null for a partition that never had an owner. It counts as 0.
     felt_us = (row["unowned_us"] or 0) + row["waited_us"]
     return -felt_us, -row["lag_peak"], row["group"], row["partition"]
@@ -133,6 +139,7 @@ def _cell(measure: FeltMeasure, row: Row) -> Cell:
 def _peak(row: Row) -> str | None:
     """Return a link to the moment of the largest lag; None if there is no such moment.
 
-    There is none if the lag never exceeded the usual lag: the largest one before the first fault.
+    The usual lag is the largest lag before the first fault. If the lag never exceeded it, there is
+    no such moment.
     """
     return None if row["lag_peak_us"] is None else moment_link(row["lag_peak_us"])

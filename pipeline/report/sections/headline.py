@@ -1,7 +1,8 @@
 """The first screen of a run's report: verdict, four figures, and answers to six questions.
 
 A promise is a property of Kafka that a check judges by the trace. A caveat is a remark on a run
-that kept all promises: a time with two owners or none, or records processed again.
+that kept all promises. It says that a partition had two owners or none for a while, or that records
+were processed again.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,8 @@ class Headline:
     - `kicker`: small line above the title, with the run's id.
     - `answers`: questions, each with the paragraphs of its answer.
     - `notices`: sentences on problems of the run itself.
-    - `more_reasons`: those reasons for an unknown verdict that have no room in a notice; folded.
+    - `more_reasons`: the reasons for an unknown verdict that have no room in a notice. They are
+      shown when the reader unfolds them.
     - `facts`: pairs of a name and a value.
     """
 
@@ -46,10 +48,11 @@ class Headline:
 
 
 MAX_REASONS = 3
-"""Most reasons for an unknown verdict in the notice; the others are folded."""
+"""Maximum number of reasons for an unknown verdict in the notice. The other reasons are folded."""
 _OVERRIDE = "--var"
 """The option of the command line that sets a value other than the one in the experiment's file."""
-# For each verdict or status, the word on the screen and its tone. `failed`: coordlab itself failed.
+# For each verdict, and for each status of a run that did not complete, the word on the screen and
+# its tone. The status of a run is `failed` if coordlab itself failed.
 _WORD_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
     Verdict.PASS: ("PASS", "good"),
     Verdict.VIOLATED: ("VIOLATED", "bad"),
@@ -67,7 +70,8 @@ def headline(run: ReportInput) -> Headline:
     """Return the first screen of a run's report."""
     facts = run.facts
     verdict, tone = verdict_of(facts)
-    trusted = facts.status != "failed"  # after a failure of the tool, times say nothing of Kafka
+    # After a failure of the tool itself, times say nothing about Kafka.
+    trusted = facts.status != "failed"
     answers = (
         ("What broke?", what_broke(run)),
         ("For whom?", for_whom(run)),
@@ -91,10 +95,15 @@ def headline(run: ReportInput) -> Headline:
 
 
 def _expected(run: ReportInput) -> Markup:
-    """Return the author's expectation, the measured figures, and a note on overridden values."""
+    """Return what the author of the experiment expected, and what the run measured.
+
+    A note follows if values of the experiment were overridden on the command line.
+    """
     facts = run.facts
     if not facts.expect:
         return Markup("")
+    # Only times can be compared with an expectation. The run's length is a time, too, but no
+    # result.
     measured = [
         f"{figure.value} {figure.unit} {figure.label}"
         for figure in four_figures(run)
@@ -168,6 +177,7 @@ def _notices(run: ReportInput) -> Iterator[str]:
 
 
 def _facts(run: ReportInput) -> Iterator[tuple[str, str]]:
+    """Yield the facts of the run for the first screen, as pairs of a name and a value."""
     manifest = run.facts.manifest
     yield "runtime", manifest.runtime
     yield "seed", str(manifest.seed)
@@ -176,6 +186,7 @@ def _facts(run: ReportInput) -> Iterator[tuple[str, str]]:
         yield "time scale", f"{manifest.time_scale:g} times real time"
     if manifest.clock_error_us:
         yield "clocks apart", f"at most {duration_text(manifest.clock_error_us)}"
+    # The manifest has `2026-01-02T03:04:05.678+00:00`; the screen shows `2026-01-02 03:04:05 UTC`.
     yield (
         "started",
         manifest.started_at.replace("T", " ").removesuffix("+00:00").split(".")[0] + " UTC",

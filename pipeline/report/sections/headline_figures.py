@@ -4,10 +4,10 @@ The words of this module:
 
 - Felt effect: an effect that the clients of the cluster noticed, such as a commit gap.
 - Commit gap: the time from one acknowledged commit of a member to its next one.
-- Disturbed figure: a machine of the Ray cluster was away by accident in the figure's time: it was
-  lost or did not answer, although no fault was planned for it.
-- Measure: a time after a fault, for each of the fault's subjects: members, partitions or groups.
-  The worst fault of a measure is the fault after which that time was longest.
+- Disturbed figure: a figure in whose time a machine of the Ray cluster was away by accident. The
+  machine was lost or did not answer, although no fault was planned for it.
+- Measure: a length of time after a fault. It has a value for each subject of the fault (a member, a
+  partition or a group). The worst fault of a measure is the one with the greatest value.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,11 +32,13 @@ from results_schema.results import CheckOutcome
 
 Tone = Literal["good", "bad", "warn", "plain"]
 NUMBER = 4
-"""Number of figures on the screen."""
+"""The number of figures on the first screen."""
 RUN_LENGTH = "of the run's clock"
-"""Label of the run's length."""
+"""Label of the figure for the run's length."""
 _LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""Kind of subject -> what a subject still lacked when the run ended, if its gap had not ended."""
+"""For each kind of subject, what the subject still lacked when the run ended, if its gap had not
+ended.
+"""
 _DISTURBED = "a machine was away by accident then"
 """The note of a figure that proves nothing about Kafka, because the accident may be its cause. A
 notice on the same screen explains the accident."""
@@ -70,7 +72,8 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _findings(run)
     yield from _hits(run)
     yield from _owners(run)
-    pair = longest_coordinators(run.summary)  # the two that served at once for the longest time
+    # The two coordinators that served the same groups at once for the longest time.
+    pair = longest_coordinators(run.summary)
     old_served = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
     if pair is not None and old_served:
         yield _coordinators(pair)
@@ -86,7 +89,7 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
 
 
 def _findings(run: ReportInput) -> Iterator[Figure]:
-    """Count the findings against promises; nothing if every promise was kept."""
+    """Yield the number of violations that checks found; nothing if every promise was kept."""
     broken = [check for check in run.facts.checks if check.outcome is CheckOutcome.VIOLATED]
     if broken:
         findings = sum(check.findings_total for check in broken)
@@ -100,7 +103,7 @@ def _findings(run: ReportInput) -> Iterator[Figure]:
 
 
 def _hits(run: ReportInput) -> Iterator[Figure]:
-    """Yield the number of faults that hit, unless all faults did.
+    """Yield the number of faults that hit a node, unless all faults did.
 
     A run in which a fault hit nothing did not test everything in its plan.
     """
@@ -119,7 +122,7 @@ def _hits(run: ReportInput) -> Iterator[Figure]:
 
 
 def _owners(run: ReportInput) -> Iterator[Figure]:
-    """Show the longest time with two owners; nothing if there was none."""
+    """Yield the longest time with two owners; nothing if there was no such time."""
     owners = longest_owners(run.summary)
     if owners is not None:
         yield _duration(
@@ -132,7 +135,7 @@ def _owners(run: ReportInput) -> Iterator[Figure]:
 
 
 def _coordinators(pair: Coordinators) -> Figure:
-    """Show a time with two coordinators."""
+    """Return the figure of a time with two coordinators."""
     return _duration(
         pair.to_us - pair.from_us,
         label="two coordinators at once",
@@ -143,17 +146,21 @@ def _coordinators(pair: Coordinators) -> Figure:
 
 
 def _gaps(run: ReportInput) -> Iterator[Figure]:
-    """Yield the longest gap of a member or partition, then a group's time without service."""
+    """Yield the longest gap of a member or partition, then the longest one of a group.
+
+    A group's gap is the time in which no coordinator served it.
+    """
     commits = ("commit gap", "longest time without an acknowledged commit", "member")
     processing = ("processing gap", "longest time a partition was not consumed", "partition")
-    # A move of a coordinator interrupts commits, other faults interrupt processing.
+    # A fault that moves a coordinator interrupts commits. Other faults interrupt the processing.
     moved = any(fault.partitions_moved for fault in run.summary.faults)
     by_importance = (commits, processing) if moved else (processing, commits)
     for measure, label, subject in by_importance:
         worst = find_worst(run.summary, measure)
         if worst is not None:
             yield _gap(worst, label, subject, run)
-            break  # one gap is enough; the second measure replaces a first one without values
+            # One gap is enough. The second measure is needed only if the first one has no values.
+            break
     # A group that kept its coordinator has a time of 0 without a coordinator.
     service = find_worst(run.summary, "no coordinator")
     if service is not None and service.longest_us:
@@ -172,7 +179,7 @@ def _longest_of_groups(number: int, run: ReportInput) -> str:
 
 
 def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
-    """Show the worst gap of a subject; if no gap has ended, show how many still last."""
+    """Return the figure of the worst gap; if no gap has ended, of the number of gaps that last."""
     # `missing` in the distribution counts the subjects whose gap has not ended.
     spread = worst.distribution
     subjects = counted(spread.samples + spread.missing, subject)
@@ -201,7 +208,7 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
 
 
 def _rebalances(run: ReportInput) -> Figure:
-    """Count the rebalances after the faults; the run has at least one fault."""
+    """Return the figure of the number of rebalances after the faults of the run."""
     faults = run.summary.faults
     after = "after the fault" if len(faults) == 1 else "after the faults"
     reasons = _reasons(faults)
@@ -219,7 +226,7 @@ def _rebalances(run: ReportInput) -> Figure:
 
 
 def _processed_again(run: ReportInput) -> Iterator[Figure]:
-    """Count the records that were processed again; nothing if there were none."""
+    """Yield the number of records that were processed again; nothing if there were none."""
     again = sum(group.repeated for group in run.summary.processing)
     if again:
         records = sum(group.records for group in run.summary.processing)

@@ -1,4 +1,4 @@
-"""The section `phases`: for each fault both chains of phases, and the times without service.
+"""The section `phases`: the phases of the failover after each fault, and the times without service.
 
 A chain is a series of phases that begins with the fault. The broker chain of an offsets partition
 ends when the partition's new coordinator is active. The client chain of a member ends with the
@@ -49,7 +49,9 @@ MAX_IN_FULL = 3
 """Up to this number of faults, each has charts of its own. More faults share the charts, which show
 the fault that the reader picks."""
 MAX_PICKED = 60
-"""Most faults that the reader can pick, to keep the page small; `_pickable` chooses them."""
+"""Maximum number of faults that the reader can pick, so that the page stays small. `_pickable`
+chooses them.
+"""
 TITLES: dict[Chain, str] = {chain: as_title(text) for chain, text in CHAIN_HEADINGS.items()}
 _ABOUT: dict[Chain, str] = {
     "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
@@ -100,14 +102,17 @@ def phases_section(run: ReportInput) -> Section | None:
 
 
 def _all_strips(rows: FaultRows) -> list[Strip]:
+    """Return the strips of all chains after one fault."""
     return [strip for chain in CHAINS for strip in rows.strips(chain)]
 
 
 def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
-    """Yield the parts about one fault: words, the order of phases, both chains, the gaps."""
+    """Yield the parts about one fault.
+
+    First come sentences, then charts: the order of the phases, both chains, and the gaps.
+    """
     fault = rows.fault
 
-    # In words.
     yield Paragraph(html=render_line("words", "fault_heading", fault))
     chains = (
         broker_sentence(fault, rows.broker, settings),
@@ -116,7 +121,6 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
     )
     yield Paragraph(html=render_line("chains", "told", *chains))
 
-    # As pictures.
     data = order_rows(rows)
     if data:
         yield Chart(
@@ -161,14 +165,17 @@ def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
     A row is the name of a measure and its cells in the order of HEADER, as on the terminal.
     """
     rows = fault.rows(chain)
-    # Cell 0 of a row is the measure's name, which HEADER lacks: so its cells count from 1.
+    # Cell 0 of a row is the measure's name. The cells of HEADER follow, so they count from 1.
     filled = [index for index, _ in enumerate(HEADER, 1) if any(row[index] for row in rows)]
     columns = [number(itemgetter(index), HEADER[index - 1]) for index in filled]
     return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")
 
 
 def _pickable(faults: Sequence[FaultRows]) -> list[FaultRows]:
-    """Return the faults that can be picked, in time order: those with the longest gaps."""
+    """Return the faults that the reader can pick, in time order.
+
+    If there are more than MAX_PICKED, those with the longest gaps are chosen.
+    """
 
     def longest_us(rows: FaultRows) -> int:
         gaps = [
@@ -187,7 +194,8 @@ def _pickable(faults: Sequence[FaultRows]) -> list[FaultRows]:
 def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
     """Yield charts that show one fault at a time, which the reader picks."""
     axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
-    names = {rows.fault.fault: _option(rows.fault) for rows in faults}  # fault -> text to pick
+    # The text by which the reader picks each fault.
+    names = {rows.fault.fault: _option(rows.fault) for rows in faults}
     pair = [_picked_chart(faults, names, chain, axis) for chain in ("broker", "client")]
     shown = tuple(chart for chart in pair if chart is not None)
     if shown:

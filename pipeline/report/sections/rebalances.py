@@ -1,9 +1,10 @@
 """The section `rebalances`: the cause, length and removed members of each rebalance.
 
-In a rebalance, the members of a group rejoin and get new partitions. After each fault, each kind of
-rebalance (group, coordinator and reason) has a line. A table lists the rebalances one by one. If
-there are many, the table is folded, and the lines have the details. A strip is one row of the
-picture: the lengths of the rebalances of one reason, as dots.
+In a rebalance, the members of a group rejoin and get new partitions. Rebalances after one fault are
+of the same kind if they have the same group, coordinator and reason. Each kind has a line. A table
+lists the rebalances one by one. If there are many, the table is folded, and the lines have the
+details. A picture shows the lengths of the rebalances. A strip is one row of the picture. It is
+about one reason, and has a dot for each rebalance.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,11 +28,11 @@ MAX_ONE_BY_ONE = 12
 table is folded, and the lines also have the details.
 """
 MAX_LISTED = 300
-"""Most rebalances in the table: the first ones."""
+"""Maximum number of rebalances in the table. If there are more, it has the first ones."""
 MAX_FAULTS = 40
-"""Most faults whose rebalances have a line: the first ones."""
+"""Maximum number of faults whose rebalances have a line. If there are more, the first ones have."""
 _MIN_FOR_CHART = 8
-"""Least number of rebalances for a picture of their lengths."""
+"""Minimum number of rebalances for a picture of their lengths."""
 _LEAD = (
     "A rebalance begins when the coordinator asks its members to join again, and ends when the log "
     "has their new assignment. The reason is the coordinator's; in quotes, what the member said."
@@ -67,7 +68,8 @@ def rebalances_section(run: ReportInput) -> Section | None:
 def _lines(fault: FaultSummary, *, grouped: bool) -> Iterator[str | None]:
     """Yield a line for each kind of rebalance after a fault, then one on the members that stayed.
 
-    If `grouped`, the lines have all particulars; otherwise the table has them.
+    If `grouped` is True, the lines have all details. Otherwise they have only the first one,
+    because the open table has the others.
     """
     for rebalances in fault.rebalances:
         statement = rebalances_statement(rebalances, fault)
@@ -97,7 +99,10 @@ def _chart(rows: Sequence[Row]) -> Chart | None:
 
 
 def _strip(reason: str, rows: Sequence[Row]) -> Strip:
-    """Return the strip of the rebalances of one reason: a dot for the length of each."""
+    """Return the strip of the rebalances of one reason: a dot for each, at its length.
+
+    A rebalance without an end has no dot; the strip's note counts such rebalances.
+    """
     lengths = sorted(row["length_us"] for row in rows if row["length_us"] is not None)
     without = len(rows) - len(lengths)
     return Strip(
@@ -126,11 +131,13 @@ def _table(rows: Sequence[Row]) -> TextTable:
 
 
 def _began(row: Row) -> str:
+    """Return the beginning of a rebalance, as a link to its time in the lanes."""
     text = moment_text(row["started_us"])
     return moment_link(row["started_us"], row["stable_us"], lane=REBALANCES, text=text)
 
 
 def _reason(row: Row) -> str:
+    """Return the coordinator's reason, the member that caused it, and what the member said."""
     quoted = f', "{row["client_reason"]}"' if row["client_reason"] else ""
     return f"{row['reason']}{' of ' + row['consumer'] if row['consumer'] else ''}{quoted}"
 
@@ -141,7 +148,7 @@ def _generations(row: Row) -> str:
 
 
 def _removed(row: Row) -> str | None:
-    """Return the removed members and the causes of their removal; None without any."""
+    """Return the removed members and the causes of their removal; None if none was removed."""
     if not row["removed"]:
         return None
     return f"{listed(row['removed'])} ({listed(row['removed_because'])})"

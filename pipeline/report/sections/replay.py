@@ -1,4 +1,8 @@
-"""The section `replay`: the command, seed, versions and experiment file that repeat the run."""
+"""The section `replay`: what a reader needs to repeat the run.
+
+This is the command, the seed, the versions of the software, and the experiment file. A runtime is
+the platform of a run: virtual time (a simulated clock), one process in real time (`local`), or Ray.
+"""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -13,14 +17,15 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""For each runtime: another one on which the page also shows how to repeat the run, and a phrase
-about it.
+"""The page also shows how to repeat the run on another runtime. For each runtime, this is the name
+of the other one, with words about it.
 """
 _NO_DIGEST = "none was computed"
+"""Text in place of the digest (the checksum) of the trace."""
 
 
 def replay_section(run: ReportInput) -> Section:
-    """Return the section."""
+    """Return the section, which every report has."""
     return Section(
         id="replay",
         title="Run it again",
@@ -44,8 +49,10 @@ def _exactness(runtime: str) -> str:
 
 
 def _parts(facts: RunFacts) -> Iterator[Part]:
+    """Yield the commands, the facts that identify the run, its experiment file and its links."""
     manifest = facts.manifest
     yield Paragraph(html=render_block("replay", "command", manifest.replay))
+    # The other command is the same with another runtime.
     other_runtime = _OTHER_RUNTIMES.get(manifest.runtime)
     own_option = f"--runtime {manifest.runtime}"
     if other_runtime is not None and own_option in manifest.replay:
@@ -57,8 +64,8 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
     if facts.experiment_yaml:
         yield Paragraph(html=render_block("replay", "file", manifest, facts.experiment_yaml))
     if facts.links:
-        # The links come from the experiment's file, and a link of the scheme `javascript` would
-        # run code.
+        # The links come from the experiment's file, which somebody else can have written. A link of
+        # the scheme `javascript` would run code on the page.
         safe = [
             (name, url) for name, url in facts.links if urlsplit(url).scheme in {"http", "https"}
         ]

@@ -1,8 +1,9 @@
-"""The section `two-at-once`: times with two coordinators of a group or owners of a partition.
+"""The section `two-at-once`: times with two coordinators of a group, or two owners of a partition.
 
 An episode is a time in which two sets of members owned the same partitions. Each set got its
 partitions from one coordinator in one leader epoch (the number of its leadership). The first owners
-are the set that had the partitions already.
+are the members that had the partitions first; the second owners got them while the first owners
+still believed that they owned them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +26,11 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
 MAX_EPISODES = 6
-"""Most pairs of coordinators, and most episodes with two owners; the run's tables have all."""
+"""Maximum number of pairs of coordinators, and of episodes with two owners, that the section has.
+The run's tables have all of them.
+"""
 MAX_PARTITIONS = 200
-"""Most partitions listed for one episode."""
+"""Maximum number of rows in the table of one episode."""
 _LEAD = (
     "Kafka does not promise one coordinator or one owner at every moment: it fences what is "
     "written, by leader epoch and generation. This section says when there were two, and "
@@ -40,7 +43,7 @@ _CAPTION = (
 
 
 def two_at_once_section(run: ReportInput) -> Section | None:
-    """Return the section; None if nothing had two owners or coordinators at the same time."""
+    """Return the section; None if there were never two owners or two coordinators at once."""
     measured = episodes(run.tables.rows("ownership_overlaps"))
     # An overlap that is shorter than the clocks' error does not count, because the clocks alone can
     # cause it.
@@ -58,7 +61,7 @@ def two_at_once_section(run: ReportInput) -> Section | None:
 
 
 def _owner_parts(run: ReportInput, certain: Sequence[Episode]) -> Iterator[Part]:
-    """Yield a sentence, the reasons and a table for each episode of two owners."""
+    """Yield a sentence, the reasons and a table for each episode with two owners."""
     tables = _tables(run)
     for episode in certain[:MAX_EPISODES]:
         served_together = bool(served_at_once(episode, tables))
@@ -91,9 +94,12 @@ def _tables(run: ReportInput) -> OverlapTables:
 
 def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
     """Return the table of an episode's overlaps, by partition and time."""
+    # Partitions are sorted by their numbers: topic-2 comes before topic-10.
     names = in_number_order({row["partition"] for row in episode.rows})
     order = {name: index for index, name in enumerate(names)}
     rows = sorted(episode.rows, key=lambda row: (order[row["partition"]], row["from_us"]))
+    # The names in the table lack the beginning that all of them share. A note in the caption has
+    # it.
     prefix = common_prefix((*episode.members("first"), *episode.members("second")))
     more = len(rows) - MAX_PARTITIONS
     more_text = f" {counted(more, 'more row')}: table ownership_overlaps." if more > 0 else ""

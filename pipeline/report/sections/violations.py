@@ -19,13 +19,18 @@ from results_schema.evidence_text import describe_event
 from results_schema.results import CheckReport, Finding
 
 MAX_STEPS = 12
-"""Most rows of evidence of a finding that are unfolded."""
+"""Maximum number of rows of evidence that an unfolded finding shows at once."""
 MAX_OPEN = 2
-"""Most findings of a check that are unfolded; the others show only their summary line."""
+"""Maximum number of findings of a check that are unfolded. The page shows only the summary line of
+the other findings.
+"""
 _GUARDS = "cluster.guards"
+"""Section of an experiment's settings that has the guards."""
 _OFFSETS_TOPIC = "__consumer_offsets"
 _MEMBER_ID = re.compile(r"((\S+-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-"""A member id: the client's id and a UUID."""
+"""A member id, which is the client's id and a UUID. The first group of the pattern is the whole id;
+the second one is its short form, which ends after the first part of the UUID.
+"""
 _LANES = {
     "lane-faults": ("fault_", "node_", "broker_", "run_stage"),
     "lane-groups": ("group_", "rebalance_", "generation_", "assignment_", "member_"),
@@ -102,8 +107,8 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
 
 def _evidence_row(step: TraceRow) -> EvidenceRow:
     """Return a row of the trace as text, with the member ids in it set apart."""
-    # `split` returns text, id, short id, text, id and so on, and ends with a text: the two empty
-    # texts complete the last triple.
+    # `split` returns a text, an id and its short form, again and again, and at the end a text. Two
+    # empty texts complete the last triple.
     parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
     pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
     return EvidenceRow(time_us=step.time_us, node=step.node, lane=lane_of(step), pieces=pieces)

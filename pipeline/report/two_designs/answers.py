@@ -1,8 +1,8 @@
-"""Figures of both designs side by side: those that the coordinator changed, and the others.
+"""Compares the figures of groups of both designs: which figures did the coordinator change?
 
 The two designs are a group on ZooKeeper and a group with a coordinator. A side is one group of one
-run. A change is a moment at which members join or a fault hits; a `Cost` holds what one change cost
-one side. A plan is an assignment that a member or coordinator computes.
+run. A change is a moment at which members join or a fault hits. A `Cost` holds what one change cost
+one side. A plan is an assignment that a member or a coordinator computes.
 
 A figure counts as changed if its two values differ by a factor of FACTOR or more. The list is
 complete, whichever design a figure favours; only figures that are 0 in both designs are left out.
@@ -22,13 +22,14 @@ from pipeline.summary.figures import length_text
 FACTOR = 2
 """A figure counts as changed if its two values differ by this factor or more."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
-# Errors by which a coordinator refuses a commit because of the state of the member or the group.
 _REFUSALS = (
     "UNKNOWN_MEMBER_ID",
     "ILLEGAL_GENERATION",
     "REBALANCE_IN_PROGRESS",
     "FENCED_INSTANCE_ID",
 )
+"""Errors with which a coordinator refuses a commit because of the state of the member or the group.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,8 @@ class ComparedFigure:
     @property
     def is_changed(self) -> bool:
         """True if the values differ by FACTOR or more."""
-        # If one value is 0, the other one differs. A figure that is 0 in both designs is left out.
+        # If one value is 0, the condition is true. If both were 0, it would be true, too, but
+        # `answers` leaves out such figures.
         low, high = sorted(self.values)
         return high >= FACTOR * low
 
@@ -153,7 +155,8 @@ def _figure(
         [value(cost) for cost in costs if cost.change.kind == kind and cost.side.design == design]
         for design in _DESIGNS
     ]
-    if all(values_by_design):  # an empty list: this design met no such change
+    # A list is empty if the design met no such change.
+    if all(values_by_design):
         old, new = (median(values) for values in values_by_design)
         yield ComparedFigure(name=name, values=(old, new), is_time=is_time)
 
@@ -178,10 +181,12 @@ def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
 
 
 def _failed(side: GroupSide) -> int:
-    """Return the number of failed attempts; with a coordinator, of rebalances without a generation.
+    """Return the number of failed attempts, or, with a coordinator, of failed rebalances.
 
-    Both count from the steady state on (the state with all groups, members and partitions
-    complete).
+    A rebalance has failed if it led to no stable generation.
+
+    Both count only after the steady state, in which all groups have all their members and
+    partitions.
     """
     if side.design == "zookeeper":
         return sum(

@@ -28,16 +28,18 @@ STEP_US = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How often members did what a change caused; None if the group's design has no such action."""
+    """Numbers of the actions that a change caused. None: the group's design has no such action."""
 
     plans: int
     """Assignments that were computed."""
     views: int
-    """Different views from which assignments were computed; with a coordinator, generations."""
+    """Different views from which assignments were computed. With a coordinator: generations."""
     failed: int
-    """Attempts with a conflict or an exception; rebalances without a stable generation."""
+    """Attempts with a conflict or an exception. With a coordinator: rebalances without a stable
+    generation.
+    """
     notifications: int | None = None
-    """Events of ZooKeeper's watches; `reads` and `writes` are the requests to it."""
+    """Events of ZooKeeper's watches. `reads` and `writes` are the requests to ZooKeeper."""
     reads: int | None = None
     writes: int | None = None
     requests: int | None = None
@@ -52,11 +54,11 @@ class Counts:
 class Cost:
     """The cost of one change, up to the group's next change.
 
-    - `settled_us`: time from the change to the end of the last attempt or rebalance, when the group
-      is settled; None if none ended.
-    - `unowned_us`: time without an owner, summed over partitions. It counts until the group is
-      settled; if it never is, until the group's next change.
-    - `longest_unowned_us`: the longest of these times, of one partition.
+    - `settled_us`: time from the change until the group is settled, which is the end of its last
+      attempt or rebalance; None if no attempt or rebalance ended.
+    - `unowned_us`: time without an owner until the group is settled, added up over the partitions.
+      If the group never is settled, the time counts until its next change.
+    - `longest_unowned_us`: the longest time without an owner of one partition.
     - `given_up`: number of partitions that living members gave up.
     """
 
@@ -70,7 +72,7 @@ class Cost:
 
     @property
     def asked(self) -> int:
-        """Requests of any kind that the change caused."""
+        """Number of all requests that the change caused, to ZooKeeper or to the coordinator."""
         counts = self.counts
         return (counts.reads or 0) + (counts.writes or 0) + (counts.requests or 0)
 
@@ -85,7 +87,7 @@ def _cost(side: GroupSide, change: GroupChange) -> Cost:
     on_zookeeper = side.design == "zookeeper"
     rounds = _attempts(side, change) if on_zookeeper else _rebalances(side, change)
     ends_us = [row["ended_us" if on_zookeeper else "stable_us"] for row in rounds]
-    # Without ends that are unknown, or later than the next change.
+    # `covers` is False for an end that is unknown (None), or later than the next change.
     ends_in_time_us = [end_us for end_us in ends_us if change.covers(end_us)]
     settled_us = max(ends_in_time_us, default=None)
     until_us = change.until_us if settled_us is None else settled_us
@@ -151,8 +153,8 @@ def _rebalances(side: GroupSide, change: GroupChange) -> list[Row]:
 def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
     """Return the number of requests of a change, from rows that count them in steps of STEP_US.
 
-    Within a step, requests before the change cannot be told from those after it, so the change's
-    own step counts as a whole.
+    A row does not tell which requests of its step came before the change. So all requests of the
+    step in which the change came count.
     """
     from_us, until_us = (at_us - at_us % STEP_US for at_us in (change.at_us, change.until_us))
     return sum(row["requests"] for row in rows if from_us <= row["from_us"] < until_us)

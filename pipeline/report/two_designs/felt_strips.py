@@ -1,7 +1,8 @@
-"""The picture of the times that partitions felt: for each group, a dot for each partition.
+"""The picture of the felt times of partitions, with a dot for each partition of each group.
 
-A time is felt if users of the group notice it. The reader picks one of three times: without an
-owner, without processing, or with two owners. A strip is the row of dots of one group.
+A time is felt if users of the group notice it. There are three felt times of a partition: without
+an owner, without processing although records wait, and with two owners. The reader picks one of
+them. A strip is the row of dots of one group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,23 +12,25 @@ from pipeline.report.charts.strips import Strip, axis_over, distribution_of, str
 from pipeline.report.two_designs.sides import GroupSide
 
 _PICKED = "felt"
+"""Name of the chart's parameter, and of a column of its data: the felt time that the reader picked.
+"""
 _MEASURES = {
     "without an owner": "unowned_us",
     "no processing despite records": "waited_us",
     "with two owners": "",
 }
-"""Column of `felt_partitions` for each choice. "" means that the time is computed from the table
-`ownership_overlaps`.
+"""The felt times, each with its column in the table `felt_partitions`. The column "" stands for a
+time that is computed from the table `ownership_overlaps`.
 """
 MAX_SIDES = 16
-"""Most sides (groups of one run) in the picture."""
+"""Maximum number of sides (groups of one run) in the picture."""
 
 
 def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
     """Return the picture; None if no group owned a partition."""
     shown = sides[:MAX_SIDES]
     every_strip = {name: list(_strips(shown, column)) for name, column in _MEASURES.items()}
-    # A time that no partition has cannot be picked, because its picture would be empty.
+    # A felt time without any value cannot be picked, because its picture would be empty.
     strips = {
         name: of_measure
         for name, of_measure in every_strip.items()

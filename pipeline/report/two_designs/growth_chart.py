@@ -1,8 +1,10 @@
-"""The picture of a change's cost as the group grows: quadratic on ZooKeeper, linear otherwise.
+"""The picture that shows how the cost of a change grows with the group.
 
-A change is the join or the death of one member. Both axes are logarithmic. Dots are changes in the
-runs. Rings are measurements of Kafka 1.1.1. Dashed lines are laws: formulas that give the number of
-reads from the sizes of the group and the cluster (`measured`).
+A change is the join or the death of one member; its cost is a number of requests or notifications.
+On ZooKeeper the cost grows with the square of the number of members, with a coordinator linearly.
+Both axes are logarithmic. Dots are changes in the runs. Rings are measurements of Kafka 1.1.1.
+Dashed lines are laws: formulas that give the number of reads from the sizes of the group and the
+cluster (`measured`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,11 +33,17 @@ _PICKED = "change"
 """Name of the picture's parameter, and of a column of its data: the change that the reader
 picked."""
 _OPTIONS: dict[ChangeKind, str] = {"join": "one member joins", "death": "one member dies"}
+"""The kinds of change that the picture shows, each with the text by which the reader picks it."""
 _COLOURS = dict(zip(SERIES_NAMES, (SERIES[1], SERIES[0], SERIES[2], SERIES[3]), strict=True))
+"""The colour of each series. The reads, which the laws are about, have the first colour."""
 _TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
+"""Numbers of members at which the axis has ticks."""
 _HEIGHT = 380
+"""Height of the picture in pixels."""
 _WIDE = 520
-"""In a picture of at least this width in pixels, laws have names, and the legend has one line."""
+"""A picture of at least this width in pixels has room for the names of the laws, and for a legend
+in one line.
+"""
 _NAMED_AT = 12
 """Number of members at which the name of a law is drawn, because the lines of the laws are apart
 there."""
@@ -46,8 +54,11 @@ _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
 """Alignment of the names of the first two laws, and their distance from the line in pixels. The
 first name is to the right of its line and below it, the second to the left and above."""
 _LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
+"""The name of a law, in Vega's language; empty in a picture that is not wide."""
 _MAX_POINTS = 40
-"""Most points of the line of one law."""
+"""The distance of the points on the line of a law, in members, is the size of the largest group
+divided by this number, but at least 1.
+"""
 
 
 def growth_chart(costs: Sequence[Cost]) -> Chart | None:
@@ -90,7 +101,7 @@ def counts_of(cost: Cost) -> dict[str, int]:
 
 
 def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
-    """Yield the data about one kind of change: measurements, this run's dots, laws."""
+    """Yield the data about one kind of change: measurements, the runs' dots, and laws."""
     option = _OPTIONS[kind]
     for series, counts in MEASURED[kind].items():
         for members, count in counts.items():
@@ -107,7 +118,8 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
     # The lines of the laws reach to the largest group, and at least to 32 members. The first law is
     # that of the measurements: one topic and 64 partitions.
     most = max([32, *(cost.change.members for cost in costs)])
-    # The keys of a dict: each law once, in the order of its first use.
+    # The groups can have the same size, so `fromkeys` keeps each size once, in the order of its
+    # first use. Each size has a law.
     laws = dict.fromkeys([(1, MEASURED_BROKERS, 64), *(_size(cost) for cost in costs)])
     law = reads_of_join if kind == "join" else reads_of_death
     for number, size in enumerate(laws):
@@ -121,7 +133,10 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
 
 
 def _size(cost: Cost) -> tuple[int, int, int]:
-    """Return topics, brokers and partitions of a cost's group."""
+    """Return the numbers of topics, brokers and partitions of a cost's group.
+
+    They are the arguments of a law after the number of members.
+    """
     config = cost.side.facts.manifest.config
     definition = config["groups"][cost.side.group]
     topics = config.get("topics", {})

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from pipeline.report.two_designs.sides import ChangeKind
 
 SERIES_NAMES = ("ZooKeeper writes", "ZooKeeper reads", "coordinator requests", "notifications")
-"""Names of the series, in the order of their counts at two members, the largest first."""
+"""Names of the series of counts. In a group of two members that one member joins, the first series
+has the largest count and the last one the smallest.
+"""
 WRITES, READS, REQUESTS, NOTIFICATIONS = SERIES_NAMES
 
 MEASURED: Mapping[ChangeKind, Mapping[str, Mapping[int, int]]] = {
@@ -29,18 +31,26 @@ MEASURED: Mapping[ChangeKind, Mapping[str, Mapping[int, int]]] = {
         REQUESTS: {2: 3, 4: 9, 8: 21, 32: 93},
     },
 }
-"""Kind of change -> series -> number of members (including the one that joins or dies) -> count."""
+"""The measured counts, by kind of change, then by series, then by the number of members. The
+members include the one that joins or dies.
+"""
 MEASURED_BROKERS = 1
 """Number of brokers of the measurements."""
 
 
 def reads_of_join(members: int, topics: int, brokers: int, partitions: int) -> int:
-    """Return the reads of an undisturbed join: C(C + T + 3B + 9) + P, and 1 + T for its start."""
+    """Return the number of reads of a join without failed attempts: C(C + T + 3B + 9) + P + 1 + T.
+
+    The last two terms are the reads with which the new member starts.
+    """
     reads_per_member = members + topics + 3 * brokers + 9
     return members * reads_per_member + partitions + 1 + topics
 
 
 def reads_of_death(members: int, topics: int, brokers: int, partitions: int) -> int:
-    """Return the reads of the C - 1 members that stay, each with one attempt that succeeds."""
+    """Return the number of reads of a death: of the C - 1 members that stay.
+
+    Each of them makes one attempt, which succeeds.
+    """
     staying = members - 1
     return staying * (staying + topics + 3 * brokers + 9) + partitions

@@ -1,4 +1,4 @@
-"""Lanes of the plans: the plans that members computed around a change, and the views behind them.
+"""Charts of the plans that members computed after a change, and of the views behind the plans.
 
 The two designs are groups that coordinate themselves on ZooKeeper, and groups with a coordinator on
 a broker. A change is an event that makes a group compute plans, such as a join. A `Cost` is one
@@ -7,9 +7,10 @@ costs, the first is of the group on ZooKeeper.
 
 A plan is an assignment of partitions to members; a view is the set of members from which a plan was
 computed. In an attempt, a member reads a view, computes a plan and claims its partitions. A
-generation is the number of a group's rebalance. Each member has a lane:
+generation is the number of a group's rebalance. A lane is a row of the chart with the marks of one
+member:
 
-- A light bar is a time in which the member read nothing.
+- A light bar is a time in which the member owned no partition, and so read nothing.
 - On ZooKeeper, a bar is an attempt. The disc on it is its view, with the number of members in it.
 - With a coordinator, a disc is an assignment, with the number of members of its generation.
 - Discs of the same colour have the same view, or the same generation.
@@ -38,16 +39,20 @@ from pipeline.report.two_designs.costs import FAILED, Cost
 from pipeline.summary.story import counted
 
 _PICKED = "change"
+"""Name of the charts' parameter, and of a column of their data: the change that the reader picked.
+"""
 _ROW_HEIGHT = 20
+"""Height of a lane in pixels."""
 _NAMES_WIDTH = 84
-"""Pixels to the left of the lanes, for the names of members."""
+"""Width in pixels of the space to the left of the lanes, for the names of members."""
 MAX_LANES = 24
-"""Most members that have a lane; `_shown_members` chooses them."""
+"""Maximum number of members that have a lane. `_shown_members` chooses them."""
 MAX_CHANGES = 12
-"""Most changes that the reader can pick."""
+"""Maximum number of changes that the reader can pick."""
 _BEFORE_S, _AFTER_S = 0.4, 1.0
 """Seconds of the axis before the change, and after the end of its last attempt or rebalance."""
 _SECOND = 1_000_000
+"""One second in microseconds."""
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
 """Colours of attempts by their outcome."""
 _MAX_TABLE_ROWS = 200
@@ -61,7 +66,7 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
 
     Two changes correspond if they have the same kind, and the same place among the changes of this
     kind in their groups: both are the second join, for example. If several changes correspond to
-    one, a change in the same run is preferred, then a change of a group of the same size.
+    one change, a change in the same run is preferred, then a change of a group of the same size.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
     with_coordinator = [cost for cost in costs if cost.side.design == "coordinator"]
@@ -95,9 +100,11 @@ def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     shown = sorted(pairs, key=lambda pair: -pair[0].change.members)[:MAX_CHANGES]
     if not shown:
         return []
+    # The text by which the reader picks each change.
     options = _options(shown)
     pick = Pick(param=_PICKED, label="change", options=tuple(options))
-    # For each change, the end of the axis in seconds. It is the same in both charts.
+    # For each change, the end of the axis in seconds, which is in the mark `span`. It is the same
+    # in both charts, so the marks of the first one suffice.
     ends = {
         option: row["to"]
         for option, pair in zip(options, shown, strict=True)
@@ -144,7 +151,11 @@ _ABOUT = {
 
 
 def _options(pairs: Sequence[CostPair]) -> list[str]:
-    """Return a different name for each pair: its change, and more if labels are equal."""
+    """Return a different name for each pair.
+
+    The name is the label of the change. If two labels are equal, the size of the group follows, or
+    its title, or the title and the time.
+    """
     labels = [first.change.label for first, _ in pairs]
     if len(set(labels)) == len(labels):
         return labels
@@ -181,7 +192,8 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
 
     for index, consumer in enumerate(members):
         lane = index * _ROW_HEIGHT + _ROW_HEIGHT / 2
-        common = {"lane": lane, "top": lane - 7, "bottom": lane + 7}  # a bar is 14 pixels high
+        # A bar is 14 pixels high: 7 above and 7 below the middle of the lane.
+        common = {"lane": lane, "top": lane - 7, "bottom": lane + 7}
         rows.append({**common, "mark": "name", "text": consumer.removeprefix("consumer-")})
         for row in (*_empty_bars(cost, consumer), *marks):
             if row["consumer"] != consumer:
@@ -250,7 +262,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
         for row in cost.side.rows("ownership")
         if row["consumer"] == consumer
     )
-    # None: the member has not owned a partition yet in the present life of its process.
+    # Until when the member has owned partitions; None if it has owned none yet in the present life
+    # of its process.
     owned_until_us: int | None = None
     for from_us, to_us, ended_by in spans:
         if owned_until_us is not None and from_us > owned_until_us:
@@ -270,8 +283,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
 
 def _attempt_marks(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
-    # Sorted by the time of the view, because views get their colours in this order. An attempt
-    # without a view needs no colour, and is sorted by its start.
+    # Views get their colours in the order of these rows, so the rows are sorted by the time of the
+    # view. An attempt without a view needs no colour, and is sorted by its start.
     rows = sorted(
         (
             row
@@ -352,7 +365,7 @@ def _assignment_marks(cost: Cost) -> list[Row]:
 
 
 def _table(pairs: Sequence[CostPair]) -> TextTable:
-    """Return the table of the attempts in the lanes of the groups on ZooKeeper."""
+    """Return the table of the attempts after the changes, in the groups on ZooKeeper."""
     rows = [
         row
         for first, _ in pairs
@@ -384,8 +397,8 @@ def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin
 
     `ends` has, for each change that the reader can pick, the end of the axis in seconds.
     """
-    # The axis has a fixed end, because data without any visible mark would have no extent. It is
-    # 1 s if `ends` lacks the picked change.
+    # The end of the axis is given, because data without any visible mark would have no extent. It
+    # is 1 s if `ends` lacks the picked change. `_PICKED` in the expression is the reader's pick.
     end_s = alt.ExprRef(f"({json.dumps(ends)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)

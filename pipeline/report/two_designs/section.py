@@ -1,8 +1,8 @@
 """The sections that compare groups on ZooKeeper with groups that have a coordinator.
 
-A side is one group of one run. Felt times are those in which a partition had no owner, no
-processing, or two owners. A change is a moment at which the members of a group change, or a fault
-hits; a cost is what one change cost one side.
+A side is one group of one run. Felt times are times that users of the group notice: a partition had
+no owner, nobody processed its records, or it had two owners. A change is a moment at which the
+members of a group change, or a fault hits. A `Cost` holds what one change cost one side.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,10 @@ def designs_section(run: ReportInput) -> Section | None:
 def _felt(
     chart: Part | None, compared: Sequence[ComparedFigure], size: int | None
 ) -> Section | None:
-    """Return the section about figures that differ between the designs, and those that do not."""
+    """Return the section about the felt times, and about figures that differ or do not differ.
+
+    `size` is the size of the compared groups; None if the designs have no size in common.
+    """
     parts: list[Part] = [] if chart is None else [chart]
     changed = [figure for figure in compared if figure.is_changed]
     alike = [figure for figure in compared if not figure.is_changed]
@@ -139,14 +142,14 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
 
 
 def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
-    """Return blocks of costs: a phone shows each block as a table.
+    """Divide the costs into blocks. On a phone, the page shows each block as a table of its own.
 
-    Two neighbours in `costs` are a block if they are of the same change, of different designs, and
-    of groups of the same size. Any other cost is a block of its own.
+    Two neighbours in `costs` are a block if they are about the same change in groups of the same
+    size but of different designs. Any other cost is a block of its own.
     """
     blocks: list[list[Cost]] = []
     for cost in costs:
-        # A block of two is full. On a phone it is a table with two columns.
+        # A block has at most two costs, because on a phone there is room for two columns.
         before = blocks[-1][0] if blocks and len(blocks[-1]) == 1 else None
         if (
             before is not None

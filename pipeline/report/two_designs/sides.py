@@ -1,10 +1,10 @@
-"""A side: one group of one run, its design, and its changes.
+"""The sides of a comparison. A side is one group of one run, with its design and its changes.
 
-The design says how members share the partitions: by themselves on ZooKeeper, or by a coordinator. A
-change is a moment that concerns the group: members join, or a fault begins or ends. The window of a
-change ends at the next change of the group, or with the run. Changes count from the steady state
-on, in which every group is stable with all its first members. Times are microseconds of the run's
-clock.
+The design says how members share the partitions: by themselves with the help of ZooKeeper, or by a
+coordinator. A change is a moment at which members of the group join, or at which a fault begins or
+ends. The window of a change lasts until the next change of the group, or until the run's end.
+Changes count from the steady state on. In this state every group is stable with all its first
+members. Times are microseconds on the run's clock.
 """
 
 import re
@@ -19,11 +19,12 @@ from pipeline.summary.story import counted
 
 Design = Literal["zookeeper", "coordinator"]
 ChangeKind = Literal["join", "death", "return", "other"]
-"""`join`, `death` and `return` concern one member. `other` concerns several members at the same
-time, or is another fault.
+"""In a `join`, `death` or `return`, one member joins, dies or comes back. Any other change is
+`other`: several members join, die or come back at the same time, or another fault begins or ends.
 """
 
 _DURATION = re.compile(r"(\d+)(us|ms|s|m|h)")
+"""A duration in an experiment's file, such as `30s`."""
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _ENDS_MEMBERS = ("crash", "node_loss", "power_loss", "shutdown")
 """Kinds of faults that end the processes of the members that they hit, until the fault is
@@ -50,7 +51,7 @@ class GroupChange:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSide:
-    """One group of one run; `title` distinguishes it from the other sides of its design."""
+    """One group of one run. `title` distinguishes it from the other groups of the same design."""
 
     title: str
     group: str
@@ -65,7 +66,7 @@ class GroupSide:
 
     @property
     def heading(self) -> str:
-        """Name of the side, which distinguishes it from those of the other design, too."""
+        """Name of the side, which distinguishes it from all other sides of both designs."""
         return f"{self.title} {self.design_name}"
 
     @cached_property
@@ -80,7 +81,7 @@ class GroupSide:
 
     @cached_property
     def steady_us(self) -> int:
-        """Moment of the steady state; the run's beginning if it never came."""
+        """Moment at which the run became steady; its beginning (0) if it never became steady."""
         return max([0, *(row["steady_us"] or 0 for row in self.tables.rows("runs"))])
 
     def rows(self, table: str) -> list[Row]:
@@ -103,9 +104,9 @@ class GroupSide:
         members = int(self._definition.get("members", 0))
         changes = []
         for (at_us, kind, label, growth), until_us in zip(moments, ends, strict=True):
-            # `growth` is positive for members that join or return, negative for members that die.
-            # A member that joins counts in this change. A member that dies counts in this change,
-            # too, but not in the next one.
+            # `growth` is the number of members that join or come back, or minus the number of
+            # members that die. The size of the group in a change includes both sorts of members, so
+            # members that die are subtracted only after the change.
             members += max(growth, 0)
             changes.append(
                 GroupChange(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)
@@ -153,7 +154,10 @@ class GroupSide:
 def sides_of(
     runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]
 ) -> tuple[GroupSide, ...]:
-    """Return the groups of all runs; () if none is on ZooKeeper. `titles` are names of the runs."""
+    """Return the groups of all runs as sides; () if no group is on ZooKeeper.
+
+    `titles` has the name of each run.
+    """
     groups = [
         (facts, tables, title, group, definition)
         for (facts, tables), title in zip(runs, titles, strict=True)
@@ -164,7 +168,8 @@ def sides_of(
     names = [group for *_, group, _ in groups]
     with_sizes = [f"{group} of {_size(definition)}" for *_, group, definition in groups]
     with_titles = [f"{group} ({title})" for _, _, title, group, _ in groups]
-    # Use the shortest titles that are all different.
+    # A side needs a title that no other side has: the group's name if all are different, else the
+    # name with the size if these are different, else the name with the run.
     different = (texts for texts in (names, with_sizes) if len(set(texts)) == len(texts))
     chosen = next(different, with_titles)
     return tuple(
