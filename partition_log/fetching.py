@@ -27,10 +27,10 @@ def find_divergence(
 
     Returns:
     - the diverging epoch, if the logs differ;
-    - None if they agree, or if the request names no epoch (the fetcher's log is empty, or the
-      fetcher is a consumer that does not check);
-    - OFFSET_OUT_OF_RANGE if the leader does not know the epoch, or the offset is before the log
-      start.
+    - None if they agree, or if the request names no epoch. A follower with an empty log names no
+      epoch, and neither does a consumer that does not check for divergence;
+    - OFFSET_OUT_OF_RANGE if the leader does not know the epoch, or if the request's offset is
+      before the log start.
     """
     if request.last_fetched_epoch == NO_LEADER_EPOCH:
         return None

@@ -35,8 +35,9 @@ class FollowerState:
     """State of one follower on its leader.
 
     Units: times are microseconds on the leader's clock.
-    Attributes, to read only: `log_end_offset` (-1 before its first fetch), `broker_epoch` (of its
-    last fetch, None before the first).
+    Attributes, to read only:
+    - `log_end_offset`: the follower's log end in its last fetch, -1 before its first fetch;
+    - `broker_epoch`: the broker epoch in its last fetch, None before its first fetch.
     """
 
     __slots__ = (
@@ -70,8 +71,8 @@ class FollowerState:
         Source: Kafka Replica.resetReplicaState.
         """
         self.count_alone()
-        # Members of the ISR get a full lag time before they can be removed: the new leader has no
-        # fetch of theirs yet.
+        # The new leader has got no fetch of its followers yet. Counting as caught up now, members
+        # of the ISR stay in the ISR for the full lag time.
         caught_up_us = now_us if is_in_isr else NEVER_US
         self._last_caught_up_time_us = caught_up_us
         # A leader that is elected again in the next epoch keeps the log end that the follower had:

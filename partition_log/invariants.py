@@ -149,7 +149,7 @@ def last_records(
 def _check_offsets(log: PartitionLog) -> None:
     """High watermark and recovery point are within the log.
 
-    With flush.messages, fewer records than this number are unflushed.
+    If flush.messages is set, fewer than flush.messages records are not flushed.
     """
     start, end = log.log_start_offset, log.log_end_offset
     if not 0 <= start <= log.high_watermark <= end:
@@ -179,6 +179,7 @@ def _check_batches(log: PartitionLog) -> None:
         batch = log.storage.batch(index)
         offset = batch.base_offset
         in_order = offset >= next_offset if log.is_compacted else offset == next_offset
+        # `storage.base_offset` does not read the batch, so it is compared with the batch here.
         if not in_order or log.storage.base_offset(index) != offset:
             raise InvariantViolation(
                 "contiguous log",
@@ -235,8 +236,8 @@ def _check_epochs(log: PartitionLog) -> None:
 def check_producers(log: PartitionLog) -> None:
     """A log's state of each producer follows from its batches.
 
-    - The producer's epoch is that of its last batch.
-    - The remembered batches are the last ones with records in this epoch, oldest first.
+    - The producer's epoch is the epoch of its last batch.
+    - The remembered batches are the last batches with records in this epoch, oldest first.
 
     The state may lack a producer that has batches: the producer has expired. A cleaning may remove
     batches and markers that the state remembers. So the check of a compacted log is weaker. The
@@ -257,9 +258,10 @@ def check_producers(log: PartitionLog) -> None:
             holds = all(last < log.log_end_offset for _, last in known) and log_epoch <= epoch
             if holds and log_epoch == epoch:
                 left = [span for span, *_ in log_batches[-BATCHES_TO_RETAIN:]]
-                # If a cleaning has removed remembered batches, `left` also has batches that are too
-                # old to be remembered. Only the batches from `oldest` on are compared. If the state
-                # remembers no batch (`known` is empty), the log must have none either.
+                # `left` has the last batches in the log. If a cleaning has removed remembered
+                # batches, `left` also has batches that are too old to be remembered. The others,
+                # from `oldest` on, must be the remembered batches that the log still has. If the
+                # state remembers no batch (`known` is empty), the log must have none either.
                 oldest = min((first for first, _ in known), default=-1)
                 holds = [span for span in left if span[0] >= oldest] == [
                     span for span in known if span in left

@@ -1,7 +1,7 @@
 """Records above the high watermark of a partition, and the answers that wait for them.
 
 The high watermark is the offset below which every in-sync replica has the records: they are
-committed. This module is used only with switches of the Java coordinator. There an answer waits
+committed. This module is used only with switches of the Java coordinator. With them an answer waits
 until every record that its request could see is committed. If an OffsetCommit waits too long, its
 client gets an error. The commit is then called late: its record is in the log, and it still becomes
 the committed offset once the high watermark passes it. The broker reports the end of the log and
@@ -74,7 +74,8 @@ class WrittenCommit:
 class AboveHighWatermark:
     """Answers and late commits of one partition that wait for the high watermark.
 
-    Invariant: `held` is sorted by the offset that each answer waits for.
+    Invariant: `held` is sorted by the offset that each answer waits for. The order of a dict is
+    that of insertion, and the log's end offset never falls while this broker leads.
     """
 
     __slots__ = ("_held_count", "_late", "held", "position")

@@ -42,7 +42,8 @@ class Transition:
 class TransactionMetadata:
     """One transactional id.
 
-    Invariant: `pending_state` is set while a step or markers are being written, else None.
+    Invariant: `pending_state` is the state to which the pending step leads, None without a pending
+    step. While markers are being written, the completion of the transaction is pending.
     Units: timestamps and timeouts in milliseconds.
     """
 
@@ -85,10 +86,10 @@ class TransactionMetadata:
         self.txn_start_timestamp_ms = txn_start_timestamp_ms
         self.txn_last_update_timestamp_ms = txn_last_update_timestamp_ms
         # Soft state: lost when another coordinator takes over.
-        self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the last rise
+        self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the present one, if known
         self.last_producer_id: int = NO_PRODUCER_ID  # the id before the producer got a new one
         self.pending_state: TransactionState | None = None
-        # The append of a fencing epoch failed: the next fence uses the same epoch again.
+        # True if the append of a fencing epoch has failed. The next fence uses this epoch again.
         self.has_failed_epoch_fence = False
 
     @property
