@@ -56,6 +56,7 @@ def elect_leaders(
             for topic, partitions in image.topics.items()
         )
     results = []
+    # The inner generator gives names to the two parts of each ElectLeadersTopic.
     for topic, indexes in ((named.topic, named.partitions) for named in topics):
         answers = []
         for index in dict.fromkeys(indexes):  # an index named twice gets one answer

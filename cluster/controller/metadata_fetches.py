@@ -91,7 +91,8 @@ class MetadataFetches:
 
 def _metadata_position(request: FetchRequest) -> FetchPartition | None:
     """Return the requested position in the metadata log, None if other partitions are requested."""
-    # A broker's Fetch of the metadata log names this one partition.
+    # A broker's Fetch of the metadata log names only this partition. The patterns `(topic,)` and
+    # `(position,)` match a tuple with exactly one item.
     match request.topics:
         case (topic,) if topic.topic == METADATA_PARTITION.topic:
             match topic.partitions:

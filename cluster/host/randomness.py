@@ -13,7 +13,7 @@ def stream(seed: int, *labels: str | int) -> random.Random:
 
     Two different sequences of labels give independent streams: ("a", "bc") is not ("ab", "c").
     """
-    digest = blake2b(digest_size=16)
+    digest = blake2b(digest_size=16)  # 16 bytes are far more than needed to tell streams apart
     for part in (seed, *labels):
         # The type and the length come before the text, so that different sequences of labels have
         # different encodings. hash() and repr() are not used, because they may differ between

@@ -201,7 +201,7 @@ def check_reachable(address: str) -> None:
     connect = retry(
         retry=retry_if_exception_type(OSError),
         stop=stop_after_attempt(REACH_ATTEMPTS),
-        wait=wait_exponential(multiplier=0.2),
+        wait=wait_exponential(multiplier=0.2),  # begins at 0.2 s, and doubles
         reraise=True,
     )(socket.create_connection)
     connect((host, int(port)), timeout=REACH_TIMEOUT_S).close()

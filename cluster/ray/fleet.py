@@ -198,7 +198,7 @@ class Fleet:
         # another machine (`choose_machine`).
         retrying = AsyncRetrying(
             stop=stop_after_attempt(START_ATTEMPTS),
-            wait=wait_exponential(multiplier=0.2, max=2.0),
+            wait=wait_exponential(multiplier=0.2, max=2.0),  # begins at 0.2 s, and doubles
             retry=retry_if_exception_type((ActorGone, TimeoutError)),
             reraise=True,
         )

@@ -35,6 +35,7 @@ class TraceDigest:
         self._next_us = FIRST_STEP_US
         self._marks: list[str] = []
         """The marks of the trail so far, one for each step."""
+        # Digests of 16 bytes of different traces are equal so rarely that it does not matter.
         self._hash = blake2b(digest_size=16)
         self._chunk: list[TraceRow] = []
         """Rows that are not hashed yet."""

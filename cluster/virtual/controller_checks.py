@@ -72,6 +72,8 @@ class ControllerChecks:
             case BrokerHeartbeatRequest(want_shut_down=True):
                 broker_id = BrokerId(request.broker_id)
                 broker = node.image.brokers.get(broker_id)
+                # The heartbeat of an unregistered broker is answered with an error, and not
+                # checked.
                 self._was_fenced = broker is None or broker.fenced
                 self._led_before = any(_led_by(broker_id, node.image))
             case ElectLeadersRequest():

@@ -37,7 +37,8 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 MAX_EVENTS_PER_INSTANT = 1_000_000
-"""Limit of events at one instant. A callback that reschedules itself for now would never end."""
+"""Limit of events at one instant. Without it, a run whose callbacks schedule each other for the
+same instant would never end."""
 NEVER = 2**62
 """A count of events that no run reaches, so that no check is ever due."""
 COMPACT_ABOVE = 1_000
@@ -158,7 +159,9 @@ class VirtualLoop(_LoopInterface):
                 self._compact()
 
     def check_every(self, events: int, check: Callable[[], object]) -> None:
-        """Call `check` between two callbacks, whenever about `events` more callbacks have run.
+        """Call `check` each time that `events` more callbacks have run, or a little later.
+
+        The callbacks that are ready run as one round, and the check waits for the end of the round.
 
         The call does not count as an event. An exception from `check` leaves `run_*`.
         """
@@ -190,6 +193,7 @@ class VirtualLoop(_LoopInterface):
         for handle, args in self._ready:
             if args is None and isinstance(handle, LoopHandle) and handle._context is context:
                 if not handle._cancelled:
+                    # A new handle, because `cancel` below clears the arguments of this handle.
                     arguments = tuple(handle._args)
                     taken.append(LoopHandle(handle._callback, arguments, context, self.current_us))
                 # The entry stays in the queue, cancelled, because `_turn` has already counted the

@@ -62,6 +62,8 @@ class Link:
     def __init__(self, model: LinkModel, rng: random.Random, *, cross_rack: bool) -> None:
         self._base_us = model.base_us + (model.cross_rack_us if cross_rack else 0)
         self._jitter_us = model.jitter_us
+        # `tail_one_in` is 0 if no frame is slow. Then `tail` in `draw_arrival_us` is always 0, as
+        # for a slow frame, so nothing may be added for it.
         self._tail_us = model.tail_us if model.tail_one_in > 0 else 0
         self._tail_one_in = model.tail_one_in
         self._random = rng.random

@@ -98,6 +98,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._checks_invariants = invariants_every is not None
         """True until the first violation: further checks would only repeat it."""
         self._checks_answers = invariants_every is not None
+        """True if each answer is checked before it leaves, also after a violation."""
         self._replica_checks = ReplicaChecks(self._lives, spec)
         self._controller_checks = ControllerChecks(self._lives)
         self._metrics_checks = MetricsChecks()
@@ -238,7 +239,11 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._checks_invariants = True
 
     def _check_what_is_due(self) -> None:
-        """Compare the nodes; if it is due, also make them check themselves."""
+        """Compare the nodes; if it is due, also make them check themselves.
+
+        The loop calls this regularly, and earlier after `check_soon`. Then the nodes' own checks
+        are usually not due.
+        """
         if self.events_run >= self._nodes_due_at:
             self._nodes_due_at = self.events_run + self._invariants_every
             self._check_invariants_once()

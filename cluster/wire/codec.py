@@ -76,7 +76,7 @@ Writer = Callable[[bytearray, Any], None]
 
 _FORMATS = {8: struct.Struct(">b"), 16: struct.Struct(">h"), 32: struct.Struct(">i")}
 _FORMATS[64] = struct.Struct(">q")
-"""The format of an integer, by its number of bits: signed and big-endian."""
+"""The format of an integer by its number of bits. Integers are signed and big-endian."""
 
 
 def _int_reader(bits: int) -> Reader:
@@ -307,7 +307,10 @@ def _struct_in(annotation: object) -> type[msgspec.Struct]:
 
 
 def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
-    """Return a writer of a field's value. With `plain`, structures are dicts instead of Structs."""
+    """Return a writer of a field's value. With `plain`, structures are dicts instead of Structs.
+
+    `item` writes one value. If the field is an array, it writes each item.
+    """
     match field.kind:
         case Kind.INT:
             item = _int_writer(field.bits)

@@ -102,7 +102,7 @@ class Exchange:
         elif isinstance(response, OffsetFetchResponse):
             response = self._with_error_in_partitions(response)
         out = bytearray(SIZE_BYTES)  # the size is known, and written, at the end
-        out += self.header.correlation_id.to_bytes(4, "big", signed=True)
+        out += self.header.correlation_id.to_bytes(4, "big", signed=True)  # an int32
         encode_response(self.api, self.answer_version, response, out)
         out[:SIZE_BYTES] = (len(out) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
         return bytes(out)

@@ -39,7 +39,10 @@ BROKER_SETTING_OF: dict[str, str] = {
     "flush_messages": "log_flush_interval_messages",
     "flush_ms": "log_flush_interval_ms",
 }
-"""Field of TopicConfig: field of BrokerConfig that is in force if the topic sets no value."""
+"""For a field of TopicConfig: the field of BrokerConfig that is in force if the topic sets no
+value.
+
+Topic settings that are missing here have only a default."""
 
 
 def describe_configs(

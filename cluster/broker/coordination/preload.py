@@ -64,8 +64,8 @@ def preloaded_batches(
 ) -> tuple[RecordBatch, ...]:
     """Return the batches of `spec`: its groups commit in turn, with rising offsets.
 
-    The result is cached, because in virtual time several brokers of one process need these
-    immutable batches.
+    The results of the last calls are cached, because in virtual time several brokers of one process
+    need these immutable batches. They are large, so only a few results are kept.
     """
     keys = _keys(spec, num_partitions)
     batches = []
