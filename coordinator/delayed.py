@@ -2,7 +2,7 @@
 
 A timer has a key: `join-<group>`, `sync-<group>` or `heartbeat-<group>-<member>`. Setting a timer
 whose key is in use replaces the earlier timer. `timer_handlers` says what happens when a timer
-fires. Kafka keeps the same operations in two purgatories, its lists of delayed operations.
+fires. Kafka has a delayed operation in place of each timer.
 
 - Turn: the handling of one input; timers and trace rows go through it.
 - Generation: the number of a group's rebalance; a rebalance gives the members new partitions.
@@ -87,7 +87,7 @@ def clear_sync(turn: Turn, group: Group) -> None:
 
 
 def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> None:
-    """Restart the member's session because `request` of the member was received, and trace it."""
+    """Restart the member's session, and trace this; `request` is the API of its new request."""
     # The checkers need these rows: an expiry is legal only if the member's last row is older than
     # its session timeout.
     turn.trace(

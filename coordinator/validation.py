@@ -38,8 +38,9 @@ def check_group_status(
 
 def check_current_member(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
     """Check that the member is in the group, under the instance id that its request names."""
-    # The instance id first: a replaced static member must get FENCED_INSTANCE_ID, which ends its
-    # process, and not UNKNOWN_MEMBER_ID, after which it would join again and fence its successor.
+    # The instance id is checked first. A static member that was replaced must get
+    # FENCED_INSTANCE_ID, which ends its process. After UNKNOWN_MEMBER_ID it would join again, and
+    # fence its successor.
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:

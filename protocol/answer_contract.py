@@ -146,6 +146,7 @@ def check_answer(request: AnyRequest, response: AnyResponse) -> None:
         _check_names(request, response, *paths)
     check = _CHECKS.get(type(request))
     if check is not None:
+        # The first problem is raised; the others are not computed.
         for problem in check(request, response):
             raise _violation(request, response, problem)
 

@@ -26,8 +26,8 @@ class FaultOutcome(StrEnum):
 class LinkEnds(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """The two ends of the affected links (connections between nodes), as names of nodes.
 
-    `from_` and `to` are two sets of nodes. The fault affects each link between a node of `from_`
-    and a node of `to`. A node that is in both sets has no link with itself.
+    Each end is a set of nodes. The fault affects each link between a node of `from_` and a node of
+    `to`. A node that is in both sets has no link with itself.
     """
 
     from_: tuple[str, ...]

@@ -1,9 +1,9 @@
 """OffsetCommit (8), v2 to v9: a member, a simple consumer or an admin tool stores offsets.
 
-A commit stores an offset for each partition: the position from which the group continues to read. A
-member's commit is checked only for its generation (the number of the group's rebalance). The
-coordinator does not check that the member owns the partition, and accepts an offset below the
-committed one. v2 to v4 may carry a retention time.
+A commit stores an offset for each partition: the position from which the group continues to read.
+The coordinator checks that the request's member is in the group, and that its generation (the
+number of the group's rebalance) is the current one. It does not check that the member owns the
+partition, and accepts an offset below the committed offset. v2 to v4 may carry a retention time.
 
 By default, as in Kafka's Scala coordinator, memory changes when the append is acknowledged; a
 failed append changes nothing. With the switch `commits_apply_on_append`, as in Kafka's Java
@@ -63,7 +63,8 @@ def handle_offset_commit(
 
     `shard`: the group's shard, or the error why it is not served here.
     """
-    # Kafka's API layer answers such a request without the coordinator (BEHAVIOUR 2.0).
+    # Kafka's API layer answers a request without partitions, and the coordinator does not see it
+    # (BEHAVIOUR 2.0).
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, OffsetCommitResponse())
         return

@@ -54,7 +54,8 @@ def handle_sync_group(
 
     `shard`: the group's shard, or the error why it is not served here.
     """
-    # Kafka's API layer checks this, before the coordinator sees the request (BEHAVIOUR 2.0).
+    # Kafka's API layer makes this check before the coordinator sees the request (BEHAVIOUR 2.0). So
+    # it comes before the check of `shard`.
     if api_version >= MANDATORY_PROTOCOL_VERSION and (
         request.protocol_type is None or request.protocol_name is None
     ):

@@ -59,7 +59,8 @@ def handle_txn_offset_commit(
 
     `shard`: the group's shard, or the error with which the request is refused.
     """
-    # Kafka's API layer answers such a request without the coordinator (BEHAVIOUR 2.0).
+    # Kafka's API layer answers a request without partitions, and the coordinator does not see it
+    # (BEHAVIOUR 2.0).
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, TxnOffsetCommitResponse())
         return

@@ -26,8 +26,8 @@ MAGIC = 2
 """The version of the format. Magic 0 and 1 are older formats, which clients no longer use."""
 _OVERHEAD = struct.Struct(">qi")
 """Base offset and batch length; the length counts the bytes after these two fields."""
-# The fields in the order of the module's docstring. `>` is big-endian; b, h, i and q are signed
-# integers of 1, 2, 4 and 8 bytes, I an unsigned one of 4.
+# All fields of the header, in the order of the module's docstring. `>` means big-endian. b, h, i
+# and q are signed integers of 1, 2, 4 and 8 bytes; I is an unsigned integer of 4 bytes.
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CHECKED = struct.Struct(">hiqqqhii")
 """The part of the header that the CRC covers."""
