@@ -305,7 +305,7 @@ class Endpoint:
         """Return every node with which this node has, or is opening, a connection."""
         names = [server.peer for server in self._servers.values()]
         names += [client.peer for client in self._clients.values()]
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys(names))  # each name once
 
     def close_all(self) -> None:
         """End every connection as an orderly stop does: both ends see Disconnected."""

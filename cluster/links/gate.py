@@ -230,7 +230,7 @@ class _Direction:
 
     def peers(self) -> tuple[NodeName, ...]:
         """Return every node for which a frame waits here."""
-        return tuple(dict.fromkeys(end.peer for end in self._streams))
+        return tuple(dict.fromkeys(end.peer for end in self._streams))  # each name once
 
     def first_waiting_frames(self) -> tuple[Frame, ...]:
         """Return the first waiting frame of each stream."""

@@ -38,6 +38,7 @@ class LinkReset:
             peers.extend(self.destinations)
         if node in self.destinations:
             peers.extend(self.sources)
+        # A node may be a source and a destination, so `peers` may have a name twice.
         return tuple(peer for peer in dict.fromkeys(peers) if peer != node)
 
 

@@ -285,6 +285,7 @@ class ProcessHandle(_ActorHandle):
         cls, process_id: str, settings: RunSettings, machine: Machine, *, bind_address: str
     ) -> "ProcessHandle":
         """Start a node process on `machine`; `listen` waits until it is up."""
+        # With options, `ray.remote` returns a decorator, which makes an actor class.
         actor = ray.remote(**_ACTOR_OPTIONS)(_NodeActor)
         return cls(
             actor.options(scheduling_strategy=_on(machine)).remote(

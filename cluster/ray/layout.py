@@ -85,6 +85,7 @@ def _shares_by_machine(
 
     No share has clients of two machines. An experiment without machines counts as one machine.
     """
+    # The number of each node's machine in the experiment.
     machine_of = {name: index for index, names in enumerate(cluster.machines) for name in names}
     shares_by_machine: dict[int, list[list[NodeSpec]]] = {}
     for spec in members:
@@ -114,6 +115,7 @@ def place(
     if not machines:
         raise ValueError("no machine to put nodes on")
     if layout:
+        # The number of each node's machine in the layout.
         machine_of = {name: index for index, names in enumerate(layout) for name in names}
         # All nodes of a process are on one machine (`_shares_by_machine`), so the first one
         # decides.

@@ -342,6 +342,7 @@ class NodeProcess:
             sock,
             loop=self._loop,
             flush=self._flush_traces,
+            # Only rules that slow frames down draw numbers.
             rng_for=lambda client, rule_id: stream(seed, "slow", rule_id, client, incarnation),
         )
         listener.set_rules(self._rules)

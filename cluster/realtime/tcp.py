@@ -328,6 +328,7 @@ class _OutgoingLink(asyncio.Protocol):
     async def _dial(self) -> None:
         """Open the TCP connection; a failure ends the link."""
         try:
+            # asyncio asks for the connection's protocol, which is this object.
             await self._loop.create_connection(lambda: self, self.address.host, self.address.port)
         except OSError:
             self._ended = True

@@ -119,7 +119,7 @@ class FileLogStorage(LogStorage):
         if length < len(self._batches):
             self._cut(self._positions[length])
             del self._batches[length:]
-            del self._positions[length + 1 :]
+            del self._positions[length + 1 :]  # `+ 1` keeps the position of the new end
             self._flushed_length = min(self._flushed_length, length)
             self._synced_length = length  # `_cut` has synced the whole file
 

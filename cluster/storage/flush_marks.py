@@ -97,6 +97,7 @@ def _read_newest_mark(path: Path) -> tuple[int, int, int]:
     content = path.read_bytes() if path.exists() else b""
     newest = _NO_MARK
     for slot in _SLOTS:
+        # The first slice begins at the slot, the second one takes the slot's bytes from it.
         stored = content[slot * _SLOT_DISTANCE :][:_SLOT_BYTES]
         body = stored[: _BODY.size]
         # A slot that was never written has zeros. They are no mark: the CRC of zeros is not 0.

@@ -107,6 +107,7 @@ class ParquetTraceWriter:
 
 def rows_to_table(rows: Sequence[TraceRow]) -> pa.Table:
     """Return `rows` as an Arrow table of TRACE_SCHEMA."""
+    # Each row becomes a tuple of its fields, and `zip` turns rows into columns.
     columns: Iterable[Sequence[object]] = zip(*map(msgspec.structs.astuple, rows), strict=True)
     if not rows:  # then `zip` yields no column at all
         columns = [() for _ in TRACE_SCHEMA]

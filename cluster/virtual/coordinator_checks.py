@@ -164,6 +164,7 @@ def check_metadata(
     Source: Kafka GroupMetadataManager.validateOffsetMetadataLength.
     """
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    # Metadata that is None counts as empty.
     lengths = {
         (topic.name, entry.partition_index): _utf16_units(entry.committed_metadata or "")
         for topic in request.topics

@@ -81,6 +81,7 @@ class MetricsChecks:
             case TraceKind.LOAD_STARTED:
                 # As in Kafka, a load's duration includes its wait for earlier loads.
                 waited_us = _detail_of(row)["wait_us"]
+                # Rows of loads always have a partition; `or ""` is only for mypy.
                 life.loads_begun[row.partition or ""] = row.node_time_us - waited_us
             case TraceKind.LOAD_COMPLETED:
                 scheduled_us = life.loads_begun.pop(row.partition or "")

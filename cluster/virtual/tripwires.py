@@ -45,7 +45,8 @@ _TIMES = (
     *("process_time", "process_time_ns", "thread_time", "thread_time_ns"),
     *("localtime", "gmtime", "ctime", "asctime", "sleep"),
 )
-"""Functions of `time` that read a real clock or wait for it."""
+"""Functions of `time` that read a real clock or wait for it. The stars join three groups of
+names."""
 _SECRETS = ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits", "choice")
 """Functions of `secrets` that draw from the kernel's entropy."""
 

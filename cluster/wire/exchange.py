@@ -160,6 +160,7 @@ class Exchange:
         group = response.groups[0]  # requests of v0 and v1 name exactly one group
         if group.error_code is ErrorCode.NONE or not isinstance(self.body, OffsetFetchRequest):
             return response
+        # `topics` is None if all topics are requested. This is possible only in later versions.
         topics = tuple(
             OffsetFetchResponseTopics(
                 name=topic.name,

@@ -111,6 +111,7 @@ class TransactionCoordination:
             self.carry_out(new_input())
 
     def _append_completed(self, completed: AppendCompleted) -> None:
+        # The input may wait in the queue. Its time is read only when it is passed on.
         self._feed(lambda: self.coordinator.append_completed(completed, self._host.wall_us()))
 
     def _markers_answered(self, markers: SendMarkers, errors: Errors) -> None:
