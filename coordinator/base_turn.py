@@ -1,15 +1,15 @@
-"""A turn, the handling of one input: the time of the input, and the Result under construction.
+"""BaseTurn: what the handlers of one input share, that is, the time and the Result that they build.
 
 An input is a request, a fired timer or a completed append. The host, which is the broker that runs
 the coordinator, calls the coordinator once for each input. The coordinator returns a Result: the
 replies, appends, timers and trace rows that the host has to carry out.
 
-A coordinator keeps no callbacks. If the handling of an input starts a timer or an append, its
-continuation is stored here as data: `InFlight` maps the timer's key, or the append's id, to a value
-that says what to do when the timer fires or the append completes.
+The handling of one input is called a turn. A coordinator keeps no callbacks. If a turn starts a
+timer or an append, its continuation is stored as data: `InFlight` maps the timer's key, or the
+append's id, to a value that says what to do when the timer fires or the append completes.
 
-The group coordinator and the transaction coordinator both build on these two classes. Each supplies
-its own types of continuations (`_Timer`, `_Pending`) and its own Result.
+The group coordinator and the transaction coordinator each have a subclass of BaseTurn, with their
+own types of continuations (`_Timer`, `_Pending`) and their own Result.
 """
 
 from typing import Generic, TypeVar

@@ -48,8 +48,8 @@ class DelayedJoin:
 class InitialDelayedJoin:
     """Completes the first join phase of an Empty group, never before its delay is over.
 
-    If a new member joins during a delay, another delay follows. All delays together take at most
-    the rebalance timeout. `delay_ms`: length of the running delay. `remaining_ms`: the time that is
+    If a new member joins during a delay, another delay follows, as long as the rebalance timeout
+    leaves time for it. `delay_ms`: length of the running delay. `remaining_ms`: the time that is
     left for further delays.
     """
 

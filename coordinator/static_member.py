@@ -177,8 +177,8 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     group, member = append.group, append.member
     if member.awaiting_join is not append.parked:
         return
-    # `_rename` answers a parked JoinGroup with FENCED_INSTANCE_ID. This JoinGroup shall get `error`
-    # instead, so `update_member` first removes it from the member (`parked=None`).
+    # `_rename` answers a parked JoinGroup with FENCED_INSTANCE_ID. This JoinGroup must be answered
+    # with `error` instead, so `update_member` first removes it from the member (`parked=None`).
     group.update_member(
         member,
         member.supported_protocols,

@@ -146,6 +146,7 @@ class Segments:
 
     def _is_full(self, active: _Segment, size: int, timestamp_ms: int) -> bool:
         """Return True if a batch of this size and timestamp must begin the next segment."""
+        # The batch would make the segment larger than segment.bytes. Kafka writes it this way, too.
         if active.size_in_bytes > self._segment_bytes - size:
             return True
         first_ms = active.first_timestamp_ms

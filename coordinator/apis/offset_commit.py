@@ -1,9 +1,10 @@
 """OffsetCommit (8), v2 to v9: a member, a simple consumer or an admin tool stores offsets.
 
 A commit stores an offset for each partition: the position from which the group continues to read.
-The coordinator checks that the request's member is in the group, and that its generation (the
-number of the group's rebalance) is the current one. It does not check that the member owns the
-partition, and accepts an offset below the committed offset. v2 to v4 may carry a retention time.
+If the request names a member, the coordinator checks that the member is in the group, and that its
+generation (the number of the group's rebalance) is the current one. It does not check that the
+member owns the partition, and accepts an offset below the committed offset. v2 to v4 may carry a
+retention time.
 
 By default, as in Kafka's Scala coordinator, memory changes when the append is acknowledged; a
 failed append changes nothing. With the switch `commits_apply_on_append`, as in Kafka's Java

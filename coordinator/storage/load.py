@@ -146,9 +146,10 @@ class Load:
     def _read_transactional(self, batch: RecordBatch) -> None:
         """Keep the records of a transaction, or end the transaction if the batch is its marker.
 
-        A commit in a transaction has the position of its own record in the log, not that of the
-        marker. Example: (1) a transaction commits an offset; (2) a commit outside the transaction
-        follows; (3) the marker follows. The commit of step 2 is the newer one, and wins.
+        The position of a commit in a transaction is the position of its own record in the log, not
+        the position of the marker. For example, a commit outside the transaction may follow the
+        record and precede the marker. It is then newer than the commit in the transaction, and
+        stays.
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})
@@ -164,7 +165,7 @@ class Load:
 
         marker = decode_marker(batch)
         if marker is None:
-            return  # a control batch of another kind
+            return  # the control batch has no marker, so it ends no transaction
         pending = self._transactional.pop(batch.producer_id, {})
         if marker.is_commit:
             for key, written in pending.items():
@@ -203,7 +204,7 @@ def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
     # Neither key must be decoded for this.
     if key is None or len(key) < 2:
         raise CorruptRecord(f"record without key in batch {base_offset}")
-    # The first byte is the high byte of the version. Not 0: the version is 256 or more.
+    # The first byte is the high byte of the version. If it is not 0, the version is 256 or more.
     if key[0] or key[1] > OFFSET_COMMIT_KEY_VERSION:
         return None
     return key if key[1] == OFFSET_COMMIT_KEY_VERSION else _OFFSET_KEY_PREFIX + key[2:]

@@ -173,7 +173,7 @@ class GroupOffsets:
 
         Does nothing if the offset was deleted meanwhile.
         """
-        # `write_failed` removes the offset from the written ones. Nothing has failed here.
+        # No write has failed here. `write_failed` is called because it removes the written offset.
         value = self.write_failed(partition, append_id)
         if value is None:
             return

@@ -163,8 +163,8 @@ def _verify(
     partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
     """Return an error for each partition, NONE if it is part of the transaction."""
-    # In `_check` a pending step is an error, here it is not. The broker's log checks the batch once
-    # more when it is appended.
+    # In `_check` a pending step is an error. Here it need not be one, because the broker's log
+    # checks the batch once more when it is appended.
     found = _find(turn, asked.transactional_id)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)
