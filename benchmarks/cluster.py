@@ -210,6 +210,7 @@ class Started:
         self._process.wait()
 
     def _read(self) -> Iterator[str]:
+        """Yield the lines of the output, and keep them. Raises: CaseFailed after CASE_S seconds."""
         if self._process.stdout is None:
             return  # for the type checker: `__init__` makes a pipe
         for line in self._process.stdout:

@@ -84,7 +84,12 @@ def commit(root: Path = ROOT) -> str:
         ).stdout.strip()
         changed = subprocess.run(
             [
-                *("git", "status", "--porcelain", "--untracked-files=no", "--", "."),
+                "git",
+                "status",
+                "--porcelain",
+                "--untracked-files=no",
+                "--",
+                ".",
                 *(f":(exclude){page}" for page in PAGES),
             ],
             cwd=root,

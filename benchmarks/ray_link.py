@@ -180,6 +180,7 @@ class LinkEnd:
 
 
 async def _median_seconds(call: Callable[[], Awaitable[object]]) -> float:
+    """Make SEQUENTIAL_REQUESTS calls, one after the other; return the median time of a call."""
     samples = []
     for _ in range(SEQUENTIAL_REQUESTS):
         started = time.perf_counter()

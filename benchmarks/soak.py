@@ -51,7 +51,13 @@ def run_module(module: str) -> tuple[bool, str]:
     done = subprocess.run(
         [
             sys.executable,
-            *("-m", "pytest", "-m", "soak", "-s", "-q", "--timeout=3600"),
+            "-m",
+            "pytest",
+            "-m",
+            "soak",
+            "-s",
+            "-q",
+            "--timeout=3600",
             f"tests/soak/test_{module}.py",
         ],
         cwd=ROOT,

@@ -53,6 +53,7 @@ def bare_heap() -> float:
             raise RuntimeError("a timer fired that should have been cancelled")
 
     def send(client: int) -> None:
+        """Send a request, and set its timeout (step 1)."""
         nonlocal sequence, events
         events += 1
         timeout = [False]
@@ -63,6 +64,7 @@ def bare_heap() -> float:
         heappush(heap, (arrival_us, sequence, serve, (client, timeout)))
 
     def serve(client: int, timeout: list[bool]) -> None:
+        """Restart the client's session timer, and answer (step 2)."""
         nonlocal sequence, events
         events += 1
         sessions[client][0] = True
@@ -74,6 +76,7 @@ def bare_heap() -> float:
         heappush(heap, (arrival_us, sequence, answered, (client, timeout)))
 
     def answered(client: int, timeout: list[bool]) -> None:
+        """Cancel the request timeout, and plan the next request (step 3)."""
         nonlocal sequence, events
         events += 1
         timeout[0] = True

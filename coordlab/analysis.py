@@ -56,8 +56,8 @@ def java_notice(run: Path) -> str | None:
 def salvage(past: PastRun, console: Console) -> None:
     """Collect the rows that the nodes of a run have written, if its driver was killed.
 
-    Print the number of rows. Nothing happens if the run is complete, or if the rows have been
-    collected before.
+    Print the number of rows. If the run is complete, nothing happens. Rows that have been collected
+    before are not collected again.
     """
     if not past.incomplete:
         return

@@ -1,11 +1,12 @@
 """Every setting of a run's experiment with its default, as the report lists them.
 
-There are three kinds of sections:
+The settings are listed in sections. The name of a section tells its kind:
 
-- A name that ends in `.config`: Kafka's settings, with Kafka's defaults.
-- A name that begins with `lab`: settings that Kafka does not have, such as the latency of the
-  virtual network or the longest time of a stage.
-- All others: the parts of the experiment, and `cluster.guards`, which switches off rules of Kafka.
+- A section whose name ends in `.config` has Kafka's settings, with Kafka's defaults.
+- A section whose name begins with `lab` has settings that Kafka does not have, such as the latency
+  of the virtual network or the longest time of a stage.
+- All other sections are parts of the experiment, such as a group. `cluster.guards` is one of them;
+  it switches off rules of Kafka.
 
 The functions work on the plain data (dicts, lists, numbers, texts) in a run's manifest, so they can
 also read runs of other versions of coordlab. A setting that only the run's version knows is listed
@@ -84,6 +85,7 @@ def _without_unused(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_on_zookeeper(group: object) -> bool:
+    """Return whether the members of a group use ZooKeeper's servers instead of a coordinator."""
     return isinstance(group, Mapping) and group.get("coordination") == "zookeeper"
 
 
@@ -104,8 +106,8 @@ def _settings(
     - `section`: the section's path in the file; "" for the whole file.
     """
     fields = {} if struct is None else {field.key: field for field in fields_of(struct)}
-    # (Values, struct, path) of each section below this one. They come after the section's own
-    # values, so that the settings of one section follow each other in the report.
+    # The values, the struct and the path of each section below this one. These sections come after
+    # the section's own values, so that the settings of one section follow each other in the report.
     below: list[tuple[Mapping[str, Any], type[msgspec.Struct] | None, str]] = []
     for name, value in values.items():
         field = fields.get(name)
@@ -124,13 +126,14 @@ def _settings(
         elif inner is None or value not in ((), [], None):
             # The value is a plain value. A key for sections (`inner` is their struct) has no plain
             # value: if it has no section, its value is None or an empty list, and is left out.
+            default = None
+            if field is not None and not field.required:
+                default = setting_text(msgspec.to_builtins(field.default))
             yield SettingFact(
                 section=_listed_in(section, name),
                 name=name,
                 value=_with_from_steady(struct, name, setting_text(value)),
-                default=None
-                if field is None or field.required
-                else setting_text(msgspec.to_builtins(field.default)),
+                default=default,
             )
     for nested, inner, path in below:
         is_late = inner is LateMembersDefinition

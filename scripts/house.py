@@ -39,8 +39,20 @@ CRASH_PATH = Path(__file__).with_name("crash_path.txt")
 The first carries out the plan of a run; the last one crashes a broker on Ray."""
 _TEXT_METHODS = frozenset(
     {
-        *("startswith", "endswith", "removeprefix", "removesuffix", "contains", "rlike", "like"),
-        *("search", "match", "fullmatch", "regexp_extract", "partition", "split", "sub"),
+        "startswith",
+        "endswith",
+        "removeprefix",
+        "removesuffix",
+        "contains",
+        "rlike",
+        "like",
+        "search",
+        "match",
+        "fullmatch",
+        "regexp_extract",
+        "partition",
+        "split",
+        "sub",
     }
 )
 """Methods that look into a text, of Python's str and re, and of Spark's columns."""

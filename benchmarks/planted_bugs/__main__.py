@@ -47,10 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         return
     seeds = parsed.seeds or SEEDS
-    spaces = {
-        name: load_space(name)
-        for name in dict.fromkeys(parsed.space or bug.space for bug in known.values())
-    }
+    # Each space is loaded once, although several bugs have the same space.
+    space_names = {parsed.space or bug.space for bug in known.values()}
+    spaces = {name: load_space(name) for name in sorted(space_names)}
     hunts = []
     # If no bug is named, all of BUGS are searched for. A bug of OPERATION_BUGS is searched for only
     # if it is named. The results of OPERATION_BUGS are recorded only if exactly these are named.
@@ -102,6 +101,7 @@ def _search_absent(space: str, seeds: int, progress: Path) -> None:
 
 
 def _print_progress(absence: Absence) -> None:
+    """Print a line on the results so far, after every _PRINT_EVERY seeds."""
     if absence.seeds % _PRINT_EVERY == 0:
         print(
             f"{absence.seeds} seeds of {absence.space}: {len(absence.shown)} show a bug, "

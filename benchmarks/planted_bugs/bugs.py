@@ -1,7 +1,8 @@
 """The bugs: each changes one behaviour of the real code, in this process, while it is planted.
 
-A function below plants the bug that has the function's name. `BUGS`, at the end, says of each bug
-what it changes and which rule it breaks ("BEHAVIOUR 5.5" is a section of docs/kafka/BEHAVIOUR.md).
+A function below plants the bug that has the function's name. Its docstring says what the code does
+while the bug is planted. `BUGS`, at the end, also says which rule each bug breaks ("BEHAVIOUR 5.5"
+is a section of docs/kafka/BEHAVIOUR.md).
 Most functions wrap the real method, and change only an argument or a result of it. A patched name
 must exist: `patch.object` raises AttributeError otherwise. Ray's workers are other processes, in
 which the bug would not be planted, so `hunt` plays all runs in one process.
@@ -55,6 +56,7 @@ from protocol.records.metadata import PartitionChangeRecord
 
 
 def _unload_without_epoch(stack: ExitStack) -> None:
+    """Carry out an unload with any leader epoch, also an older one."""
     unload = GroupCoordinator.unload
 
     def unload_always(
@@ -71,6 +73,8 @@ def _unload_without_epoch(stack: ExitStack) -> None:
 
 
 def _reply_before_high_watermark(stack: ExitStack) -> None:
+    """Answer a commit or an assignment as soon as the leader's own log has it."""
+
     def do_not_wait(
         self: CoordinatorAppends,
         append: Append,
@@ -85,6 +89,8 @@ def _reply_before_high_watermark(stack: ExitStack) -> None:
 
 
 def _commit_of_any_generation(stack: ExitStack) -> None:
+    """Accept an OffsetCommit of any generation."""
+
     def check_but_the_generation(
         group: Group,
         *,
@@ -107,11 +113,14 @@ def _commit_of_any_generation(stack: ExitStack) -> None:
 
 
 def _timer_survives_unload(stack: ExitStack) -> None:
+    """Let session timers survive an unload, and expire members after the next load.
+
+    1. After the unload has cancelled all timers, the bug sets the session timers again. They get
+       other keys, because a later load sets timers with the old keys.
+    2. When such an old timer fires, the bug applies it to the group that was loaded again.
+    """
     timer_fired = GroupCoordinator.timer_fired
 
-    # 1. After the unload has cancelled all timers, the bug sets the session timers again. They get
-    #    other keys, because a later load sets timers with the old keys.
-    # 2. When such an old timer fires, the bug applies it to the group that was loaded again.
     def cancel_but_sessions(turn: Turn, group: Group) -> None:
         cancel_all(turn, group)
         for member in group.members.values():
@@ -131,6 +140,8 @@ def _timer_survives_unload(stack: ExitStack) -> None:
 
 
 def _load_drops_tombstones(stack: ExitStack) -> None:
+    """Skip records without a value in a load."""
+
     def fields_with_values(
         batch: RecordBatch, codecs: Codecs = NO_CODECS
     ) -> list[tuple[bytes | None, bytes | None, int]]:
@@ -144,6 +155,7 @@ def _load_drops_tombstones(stack: ExitStack) -> None:
 
 
 def _follower_keeps_its_tail(stack: ExitStack) -> None:
+    """Name no epoch in a follower's fetch. Its leader cannot find where the logs diverge."""
     fetch_position = Partition.fetch_position
 
     def ask_without_epoch(self: Partition, partition_max_bytes: int) -> FetchPartition:
@@ -154,6 +166,8 @@ def _follower_keeps_its_tail(stack: ExitStack) -> None:
 
 
 def _high_watermark_by_majority(stack: ExitStack) -> None:
+    """Let the high watermark follow the log end that a majority of the replicas has reached."""
+
     def increment(self: InSyncReplicas, now_us: int) -> bool:
         del now_us
         if self.is_under_min:
@@ -173,6 +187,8 @@ def _high_watermark_by_majority(stack: ExitStack) -> None:
 
 
 def _unclean_election(stack: ExitStack) -> None:
+    """Elect any living replica as the leader of a partition whose ISR is dead."""
+
     def change_uncleanly(
         name: TopicPartition,
         partition: PartitionRegistration,
@@ -196,6 +212,7 @@ def _unclean_election(stack: ExitStack) -> None:
 
 
 def _unfence_elects_nobody(stack: ExitStack) -> None:
+    """Elect no leader for leaderless partitions when a broker comes back."""
     unfence = BrokerControl._unfence
 
     def unfence_only(
@@ -218,6 +235,7 @@ def _do_nothing(*arguments: object) -> None:
 
 
 def _keeps_lost_partitions(stack: ExitStack) -> None:
+    """Let a member that the coordinator has removed join again without giving up its partitions."""
     release_partitions = ConsumerCoordinator.release_partitions
 
     async def give_up_what_may_be_committed(self: ConsumerCoordinator) -> None:
@@ -233,6 +251,7 @@ def _keeps_lost_partitions(stack: ExitStack) -> None:
 
 
 def _never_asks_again(stack: ExitStack) -> None:
+    """After a member has lost a coordinator, never repeat a FindCoordinator that failed."""
     answered = CoordinatorDiscovery._answered
 
     def keep_a_failure(
@@ -253,6 +272,7 @@ def _never_asks_again(stack: ExitStack) -> None:
 
 
 def _commits_what_was_fetched(stack: ExitStack) -> None:
+    """Let a commit cover fetched records that poll has not returned yet."""
     keep = Fetcher._keep
 
     def keep_and_move_on(

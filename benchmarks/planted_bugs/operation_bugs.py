@@ -30,6 +30,7 @@ SPACE = "operations"
 
 
 def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
+    """Let the last commit of a closing consumer cover records that poll has not returned."""
     close = GroupConsumer.close
 
     async def close_ahead(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
@@ -46,6 +47,7 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 
 
 def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
+    """Count the last commit of a closing consumer as acknowledged when it failed."""
     close, failed = GroupConsumer.close, OffsetCommits._fail
     # Keys: the identities of objects. The values keep the objects alive, so that no other object
     # gets the identity of one of them.
@@ -77,6 +79,10 @@ def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
 
 
 def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
+    """Let a successor begin after the records that its closed predecessor had fetched.
+
+    If the committed offset is later than that, the successor begins at the committed offset.
+    """
     close, set_position = GroupConsumer.close, Positions._set
     # For each run (its loop is the key): the positions after the records that closed members had
     # fetched. A successor has the node name of its predecessor, by which it finds these positions.

@@ -1,7 +1,8 @@
 """The bugs of the ZooKeeper ensemble and of the consumer on it, for the space `zookeeper`.
 
-A function below plants the bug that has the function's name; `ZOOKEEPER_BUGS`, at the end,
-describes each bug. Rules such as ZK-20 are in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A function below plants the bug that has the function's name. Its docstring says what the code does
+while the bug is planted. `ZOOKEEPER_BUGS`, at the end, also says which rule each bug breaks; rules
+such as ZK-20 are in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 The ensemble is ZooKeeper's servers, which store a tree of znodes. A session is a client's lasting
 connection to the ensemble; an ephemeral znode ends with the session that created it. A watch asks a
@@ -43,6 +44,7 @@ _LATE_US = 20_000
 
 
 def _watch_lost_at_reconnection(stack: ExitStack) -> None:
+    """Do not set a client's watches again when it has reconnected."""
     connect_answered = ZooKeeperHandle._connect_answered
 
     def forget_watches(
@@ -59,6 +61,7 @@ def _watch_lost_at_reconnection(stack: ExitStack) -> None:
 
 
 def _ephemeral_survives(stack: ExitStack) -> None:
+    """Leave the youngest ephemeral znode of a session at the end of the session."""
     end_session = ZnodeTree.end_session
 
     def keep_the_last(self: ZnodeTree, session_id: SessionId, zxid: Zxid) -> tuple[Change, ...]:
@@ -73,6 +76,7 @@ def _ephemeral_survives(stack: ExitStack) -> None:
 
 
 def _server_takes_anyone_up(stack: ExitStack) -> None:
+    """Let a server continue every session that it knows, without asking the leader."""
     connect = ClientRequests._connect
 
     def take_up_what_is_known(
@@ -96,6 +100,7 @@ def _server_takes_anyone_up(stack: ExitStack) -> None:
 
 
 def _event_behind_answers(stack: ExitStack) -> None:
+    """Send events late, after answers that show their changes."""
     carry_out_one = ZooKeeperNode._carry_out_one
 
     def send_events_late(self: ZooKeeperNode, output: Output) -> None:
@@ -111,6 +116,7 @@ def _event_behind_answers(stack: ExitStack) -> None:
 
 
 def _claims_before_release(stack: ExitStack) -> None:
+    """Let an attempt claim its new share before it releases the old one."""
     claim = Rebalancer._claim
     kept: dict[Rebalancer, tuple[TopicPartition, ...]] = {}
 
@@ -132,6 +138,7 @@ def _claims_before_release(stack: ExitStack) -> None:
 
 
 def _retry_without_reading(stack: ExitStack) -> None:
+    """Let the second attempt of a rebalance use the members that the first one has read."""
     attempt_once, read_view = Rebalancer._attempt, Rebalancer._read_view
     views: dict[Rebalancer, GroupView] = {}
 
@@ -151,6 +158,7 @@ def _retry_without_reading(stack: ExitStack) -> None:
 
 
 def _commits_after_expiry(stack: ExitStack) -> None:
+    """Commit offsets of a consumer's former partitions after its session has expired."""
     reset_state, commit = Rebalancer.reset_state, Rebalancer.commit
     # Offsets of records that were consumed when the session expired. The next commit includes them.
     forgotten: dict[Rebalancer, dict[TopicPartition, int]] = {}

@@ -169,14 +169,12 @@ def _record_line(record: SightRecord) -> str:
     head = record.head
     not_pass = ", ".join(map(str, head.sound_not_pass))
     unfinished = "" if head.seeds >= SEEDS else f", **unfinished** of {SEEDS}"
+    sound_runs = "Every sound run passed."
+    if not_pass:
+        sound_runs = f"Sound runs that were no PASS: seeds {not_pass}."
     return (
         f"* **{head.name}**: commit {head.commit}, {head.seeds} seeds{unfinished}, "
-        f"{head.cpu_s / 3_600:.1f} h of CPU; {head.machine}. "
-        + (
-            f"Sound runs that were no PASS: seeds {not_pass}."
-            if not_pass
-            else "Every sound run passed."
-        )
+        f"{head.cpu_s / 3_600:.1f} h of CPU; {head.machine}. {sound_runs}"
     )
 
 
@@ -209,6 +207,7 @@ def _scores(
 
 
 def _killed_text(score: Score) -> str:
+    """Return how many of the mutants that unit tests kill and seeds reach are found, as a cell."""
     if score.killed_reached is None or score.killed_found is None:
         return "not run"
     percent = _percent(score.killed_found, score.killed_reached)
@@ -216,6 +215,7 @@ def _killed_text(score: Score) -> str:
 
 
 def _seconds(cpu_s: float | None) -> str:
+    """Return a CPU time as a cell; "-" for None."""
     if cpu_s is None:
         return "-"
     return f"{cpu_s:.2f} s" if cpu_s < 1 else f"{cpu_s:.1f} s"
@@ -316,6 +316,7 @@ def _by_tests(mutant_id: str, killed: Killed) -> str:
 
 
 def _sentence(mutant_id: str, sentences: Mapping[str, Sentence]) -> str:
+    """Return the sentence about a mutant, as a cell; "" if it has none."""
     sentence = sentences.get(mutant_id)
     if sentence is None:
         return ""

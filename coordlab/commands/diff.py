@@ -180,7 +180,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side | None]:
     if _is_run(options.one):
         raise click.UsageError("--against-passing plays schedules: name a file or a seed")
     schedule = named_schedule(options.one, options.space)
-    failed, side = _played(schedule.name, schedule)
+    failed, one = _played(schedule.name, schedule)
     if failed.result is PlayResult.PASS:
         raise click.UsageError(f"{schedule.name} passes itself: there is nothing to explain")
     # On standard error, because with --json standard output has only the document.
@@ -191,7 +191,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side | None]:
         trying=lambda how: errors.print(f"trying {how}", highlight=False),
     )
     if neighbour is None:
-        return side, None
+        return one, None
     # `change` is a phrase such as `network seed 7` or `without crash-1`. The second would give
     # "with without".
     _, other = _played(
@@ -200,7 +200,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side | None]:
         seed=neighbour.seed,
         plan=neighbour.plan,
     )
-    return side, other
+    return one, other
 
 
 def _side(word: str, options: DiffOptions) -> Side:
@@ -213,7 +213,8 @@ def _side(word: str, options: DiffOptions) -> Side:
         if options.messages:
             raise click.UsageError("--messages: only run directories hold messages")
         schedule = named_schedule(word, options.space)
-        return _played(schedule.name, schedule)[1]
+        _run, side = _played(schedule.name, schedule)
+        return side
     past = find_run(Path(word), options.runs)
     path = past.events / EVENTS_FILE
     if not path.exists():
@@ -272,8 +273,12 @@ def _played(
 
 def _first_claim(claims: Iterable[_Claim]) -> str:
     """Return the earliest claim as a line; "" if there are no claims."""
-    lines = (f"{clock(time_us)} {check}: {summary}" for time_us, check, summary in sorted(claims))
-    return next(lines, "")
+    # A claim begins with its time, so the smallest claim is the earliest.
+    first = min(claims, default=None)
+    if first is None:
+        return ""
+    time_us, check, summary = first
+    return f"{clock(time_us)} {check}: {summary}"
 
 
 def _document(difference: TraceDifference) -> dict[str, object]:

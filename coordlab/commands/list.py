@@ -224,6 +224,7 @@ def print_listing(
 
 
 def _document(experiments: Sequence[ListedExperiment], past: PastRuns) -> dict[str, object]:
+    """Return the document that `--json` prints."""
     return {
         "experiments": [
             {
@@ -241,6 +242,7 @@ def _document(experiments: Sequence[ListedExperiment], past: PastRuns) -> dict[s
 
 
 def _experiments_table(experiments: Sequence[ListedExperiment]) -> Table:
+    """Return a table with the question of each experiment, or why its file cannot be read."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("experiment", style="bold", no_wrap=True)
     table.add_column("question")
@@ -280,11 +282,13 @@ def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
 def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
     """Return one cell for each of _COLUMNS; `runs` are the runs of one entry."""
     verdicts = _counted([run.verdict or "-" for run in runs], _VERDICT_STYLES, "dim")
+    if any(run.caveats for run in runs):
+        verdicts.append(f" {_CAVEAT}")
     return (
         Text(runs[0].runtime),  # the same for all seeds
         Text(seed_ranges(run.seed for run in runs)),
         _counted([run.status for run in runs], _STATUS_STYLES, "yellow"),
-        verdicts.append(f" {_CAVEAT}" if any(run.caveats for run in runs) else ""),
+        verdicts,
         Text(_gaps([run.commit_gap_us for run in runs if run.commit_gap_us is not None])),
     )
 

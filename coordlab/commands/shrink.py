@@ -256,9 +256,11 @@ def finding_to_keep(
 
     `check`: only findings of this check count; None: of any check.
     """
-    # Without a stamp the line is "", which equals the line of no finding.
-    stamped_line = "" if stamp is None else stamp.finding or ""
-    # The line of a finding is "CHECK: summary".
+    # The line of a finding is "CHECK: summary". Without a stamp, or if the stamp names no finding,
+    # `stamped_line` is "", which equals the line of no finding.
+    stamped_line = ""
+    if stamp is not None and stamp.finding is not None:
+        stamped_line = stamp.finding
     stamped_check = stamped_line.partition(":")[0]
     candidates = [
         finding for finding in played.findings if check in {None, finding.signature.check}
@@ -284,10 +286,14 @@ def _not_shrunk(
     stopped: bool,
 ) -> int:
     """Print why there is nothing to shrink; return the exit code."""
-    of = "" if options.check is None else f" of {options.check}"
-    text = f"no violation{of} in {origin}, so there is nothing to shrink: {played_text(played)}"
     if stopped:
         text = "interrupted before anything was shrunk"
+    else:
+        of_check = "" if options.check is None else f" of {options.check}"
+        text = (
+            f"no violation{of_check} in {origin}, so there is nothing to shrink: "
+            f"{played_text(played)}"
+        )
     if options.json:
         print_document(console, _Document(origin=origin, said=text), indented=True)
     else:

@@ -196,14 +196,15 @@ def broker_words(status: ClusterStatus) -> dict[int, str]:
     """Return a word for the state of each broker: the state of its node, or `down` or `fenced`.
 
     A fenced broker runs, but the controller, which manages the cluster, does not regard it as
-    alive.
+    alive. A paused or stopping broker is soon fenced too; it keeps the word for the state of its
+    node, because this word says why.
     """
     words = {}
     for broker_id in sorted({*status.brokers_fenced, *status.brokers_alive}):
+        # A broker without a known state counts as up.
         word = str(status.nodes.get(broker_name(broker_id), NodeState.UP))
         if not status.brokers_alive.get(broker_id, False):
             word = "down"
-        # A paused or stopping broker is soon fenced, too. Its word stays, because it says why.
         elif word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
             word = "fenced"
         words[int(broker_id)] = word
@@ -211,6 +212,7 @@ def broker_words(status: ClusterStatus) -> dict[int, str]:
 
 
 def _broker_style(word: str) -> str:
+    """Return the colour of a broker's word; "" for the terminal's own colour."""
     return {"up": "", "down": "red"}.get(word, "yellow")
 
 
@@ -302,9 +304,7 @@ def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
 
 def _group_table(rows: Sequence[_Row], width: int) -> Table:
     """Return the table of groups, for a terminal that is not narrow."""
-    table = Table(
-        box=None, pad_edge=False, header_style="dim", padding=(0, 2 if width >= _WIDE else 1, 0, 0)
-    )
+    table = _empty_table(width)
     table.add_column("group", overflow="fold")
     table.add_column("state", no_wrap=True)
     for heading in ("generation", "members"):
@@ -325,6 +325,12 @@ def _group_table(rows: Sequence[_Row], width: int) -> Table:
             "\n".join(members_see),
         )
     return table
+
+
+def _empty_table(width: int) -> Table:
+    """Return a table without columns, whose columns will stand one or two spaces apart."""
+    space = 2 if width >= _WIDE else 1
+    return Table(box=None, pad_edge=False, header_style="dim", padding=(0, space, 0, 0))
 
 
 def _group_lines(row: _Row) -> Text:
@@ -388,9 +394,7 @@ def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
 
 def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Table:
     """Return the table of faults, for a terminal that is not narrow."""
-    table = Table(
-        box=None, pad_edge=False, header_style="dim", padding=(0, 2 if width >= _WIDE else 1, 0, 0)
-    )
+    table = _empty_table(width)
     table.add_column("fault", no_wrap=True)
     for heading in ("target", "hit", "outcome"):
         table.add_column(heading, overflow="fold")

@@ -29,8 +29,9 @@ from coordlab.views.run_view import (
 from results_schema.journal import FaultOutcome, JournalEntry
 
 _MAX_FINDINGS = 3
+"""Limit of the findings. Only the latest are shown."""
 _MAX_REFUSED = 3
-"""Limits of the findings and of the refused clients. Only the latest are shown."""
+"""Limit of the refused clients. Only the latest are shown."""
 _MAX_PAST_FAULTS = 3
 """Limit of the faults that are over. Only the latest are shown."""
 
@@ -102,9 +103,9 @@ class StandingLines:
         entry counts as `up`, so that the first progress has no line for a broker that is up."""
         self._groups: dict[str, str] = {}
         """Text of each group in the last progress."""
-        self._refused: dict[str, None] = {}
-        """Connections that a broker closed because it did not understand their bytes: texts with
-        the broker and the reason. An ordered set: only the keys matter."""
+        self._refused: set[str] = set()
+        """Texts that were yielded on connections that a broker closed because it did not understand
+        their bytes."""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""
@@ -118,14 +119,15 @@ class StandingLines:
             self._brokers[broker_id] = word
         for refused in progress.status.refused_clients:
             if refused not in self._refused:
-                self._refused[refused] = None
+                self._refused.add(refused)
                 yield timed(progress.time_us, f"{refused}; the connection was closed")
         # A group has a text for each broker that coordinates it. For a short time these can be two.
         groups = {
             group_id: "; ".join(map(_group_text, coordinators))
             for group_id, coordinators in progress.status.groups.items()
         }
-        for group_id in sorted({**self._groups, **groups}):
+        # The groups of the last progress and of this one.
+        for group_id in sorted({*self._groups, *groups}):
             text = groups.get(group_id, "no coordinator has it")
             if self._groups.get(group_id) != text:
                 yield timed(progress.time_us, f"group {group_id}: {text}")

@@ -258,6 +258,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
     planned fault) in that time, which disturbs the figure.
     """
     rows = fault.rows(chain)
+    # A text such as ", per member" for each measure that is distributed over subjects.
     subjects = {
         measure.name: f", {_SUBJECTS[measure.subject_kind]}"
         for measure, _ in fault.measures
@@ -276,7 +277,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
     for name, *cells in rows:
         # The kind of subject is inserted between the name and its MARK.
         measure = name.removesuffix(MARK)
-        mark = name.removeprefix(measure)
+        mark = MARK if name.endswith(MARK) else ""
         label = f"{measure}{subjects.get(measure, '')}{mark}"
         table.add_row(label, *(cells[place] for place in shown_places))
     return Group(Text(heading, style="underline"), table)
@@ -374,13 +375,13 @@ def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
     If there are many faults, print only the outcomes of the first _MAX_FAULTS_LISTED and of later
     ones that failed. The other faults are counted.
     """
-    # The number of failed faults needs a limit too, because perhaps every fault fails.
-    limit = 2 * _MAX_FAULTS_LISTED
-    shown = [
+    candidates = [
         fault
         for place, fault in enumerate(faults)
         if place < _MAX_FAULTS_LISTED or fault.outcome is FaultOutcome.FAILED
-    ][:limit]
+    ]
+    # Perhaps every fault has failed, so the number of these needs a limit too.
+    shown = candidates[: 2 * _MAX_FAULTS_LISTED]
     for fault in shown:
         _print_fault(console, fault)
     hidden = len(faults) - len(shown)
@@ -411,7 +412,7 @@ def _outcome_text(fault: JournalEntry) -> str:
         case FaultOutcome.FAILED:
             return f"failed at {clock_seconds(fault.fired_at_us)}: {fault.error}"
         case FaultOutcome.HIT:
-            # The process of the node; a node in virtual time has none.
+            # A node in virtual time has no process.
             pid = "" if fault.pid is None else f" (pid {fault.pid})"
             healed = ""
             if fault.healed_at_us is not None:

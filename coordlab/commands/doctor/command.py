@@ -368,6 +368,7 @@ def print_examination(console: Console, checks: Sequence[HealthCheck]) -> None:
 
 
 def _mark(check: HealthCheck) -> Text:
+    """Return the word at the beginning of a check's row."""
     if not check.ok:
         return Text("missing", style="bold red")
     return Text("note", style="yellow") if check.advice else Text("ok", style="green")

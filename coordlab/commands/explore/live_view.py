@@ -147,6 +147,7 @@ def _most_frequent(tally: Tally) -> list[FindingGroup]:
 
 
 def _group_line(group: FindingGroup) -> Text:
+    """Return a line on a finding: its runs, the seed of its example, and what is violated."""
     return Text.assemble(
         (f"{group.name}", "bold red"),
         f"  {counted(len(group.seeds), 'run')}, e.g. seed {group.example.seed}: "
@@ -173,6 +174,7 @@ def _ending(stop: Stop) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """Return a length of time as text, such as `2 min 05 s`."""
     if seconds < _MINUTE_S:
         return f"{seconds:.0f} s"
     minutes, rest_s = divmod(round(seconds), _MINUTE_S)

@@ -72,6 +72,7 @@ def print_exploration(
 def _print_verdict(
     console: Console, manifest: ExplorationManifest, results: ExplorationResults
 ) -> None:
+    """Print the verdict, the number of runs, and why the search ended."""
     # The verdict is about the completed runs. There is one even if the search itself broke off.
     word = results.verdict.value.upper()
     if results.outcome is RunOutcome.INTERRUPTED:

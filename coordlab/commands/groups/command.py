@@ -261,7 +261,7 @@ def list_groups_command(
         asked,
         {"groups": listed.groups, "failures": listed.failures},
         lambda console: print_list(console, listed),
-        groups=tuple(dict.fromkeys(names)),
+        groups=tuple(dict.fromkeys(names)),  # each name once
         complete=not listed.failures,
     )
 

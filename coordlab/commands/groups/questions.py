@@ -116,6 +116,7 @@ async def describe_groups(
 
 async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[DeletedGroup, ...]:
     """Delete groups; a group with members stays, and its outcome names these members."""
+    # `dict.fromkeys` drops a group that the command line names twice, and keeps the order.
     outcomes = await admin.delete_groups(tuple(dict.fromkeys(groups)))
     held = [
         group
@@ -256,6 +257,7 @@ async def _chosen(
     admin: AdminClient, topics: Sequence[ChosenTopic]
 ) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, str]]:
     """Return the chosen partitions that exist, and an error for each one that does not."""
+    # A topic that the command line names several times is described once.
     replicas = await admin.describe_topics(tuple(dict.fromkeys(topic.topic for topic in topics)))
     existing: dict[TopicPartition, None] = {}  # an ordered set: a partition can be named twice
     errors: dict[TopicPartition, str] = {}
@@ -313,6 +315,7 @@ def _described(group: str, answer: GroupDescription | ClientError) -> GroupFacts
 
 
 def _member(member: MemberDescription) -> GroupMember:
+    """Return a member as it stands in the facts."""
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

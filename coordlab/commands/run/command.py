@@ -263,6 +263,7 @@ def _run(options: RunOptions, console: Console) -> int:
 
 
 def _seeds_options(options: RunOptions, seeds: tuple[int, ...]) -> SeedsOptions:
+    """Return the options that `run --seeds` needs."""
     return SeedsOptions(
         seeds=seeds,
         workers=options.workers,

@@ -30,10 +30,10 @@ from results_schema.results import (
 
 
 class SeedState(StrEnum):
-    """Outcome of a seed. The output of `run --seeds` lists them in this order, the worst first.
+    """Outcome of a seed. The output of `run --seeds` lists the outcomes in this order.
 
-    VIOLATED, UNKNOWN and PASSED are the verdicts of complete runs. If a seed FAILED, coordlab
-    itself failed, so the run says nothing about Kafka.
+    If a seed FAILED, coordlab itself failed, so the run says nothing about Kafka. VIOLATED, UNKNOWN
+    and PASSED are the verdicts of complete runs, the worst first.
     """
 
     FAILED = "failed"
@@ -217,7 +217,8 @@ class SeedRuns:
         if not known:
             return None
         median_us = middle(sorted(known.values()))
-        return next((run, median_us) for run in self.finished if known.get(run.seed) == median_us)
+        median_run = next(run for run in self.finished if known.get(run.seed) == median_us)
+        return median_run, median_us
 
     def document(self) -> dict[str, object]:
         """Return the document that `--json` prints."""
