@@ -160,6 +160,7 @@ class ControlPlane:
         names: tuple[ConnectionName, ...],
         silent_clients: tuple[NodeName, ...],
     ) -> int:
+        """Close the server ends in one process; count the connections of silent clients."""
         call = process.handle.reset_server_ends(reset, names, silent_clients, CALL_TIMEOUT_S)
         try:
             return await _unless_stopped(process, call) or 0

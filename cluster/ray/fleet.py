@@ -135,6 +135,7 @@ class Fleet:
         self._watchers: list[asyncio.Task[None]] = []
         """One task for each process, which records the process's failures."""
         self._owns_ray = False
+        """True if `connect` has connected this process to Ray, so that `disconnect` leaves Ray."""
         self._pause_orders = 0
         """Number of pauses and resumes so far, by which a process knows their order."""
 
@@ -533,7 +534,7 @@ class Fleet:
         loop = asyncio.get_running_loop()
         last_check_s = loop.time()
         while True:
-            # Half of the interval of the queries: so a change is found soon after its time.
+            # This is half of the interval of the queries, so that a change is found soon.
             await asyncio.sleep(BEAT_S / 2)
             now_s = loop.time()
             # If the last check was too long ago, the driver itself did not run, and could not take

@@ -199,8 +199,9 @@ class Transport:
         if peer.incoming is None:
             self.drop(peer.process_id)
         elif peer.draining is None:
-            # The other link may still have unread frames, which the peer sent before it died. A
-            # single TCP connection would deliver them before its end, so wait for them.
+            # The incoming link may still have unread frames, which the peer sent before it died. A
+            # single TCP connection would deliver them before its end, so this process waits for
+            # them.
             loop = asyncio.get_running_loop()
             peer.draining = loop.call_later(DRAIN_TIMEOUT_S, self.drop, peer.process_id)
 

@@ -111,7 +111,8 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._observers += (self._check_row,)
         self._driver_rows = 0
         self._starts_aged = False
-        """True if nodes start with timers at drawn phases, as if they had run for long."""
+        """True if the timers of a starting node first tick after a drawn part of their periods, as
+        if the node had run for long."""
 
     def now_us(self) -> int:
         """Return microseconds since the run began, by the run's clock, which has no drift."""
@@ -153,9 +154,9 @@ class VirtualRuntime(VirtualLives, Runtime):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node of the initial cluster.
 
-        With `apart` each node starts at its drawn time, and its timers begin at drawn phases.
-        Otherwise all nodes start now, in the spec's order.
-        Raises: ClusterStartError if a node cannot be started, after the started ones were stopped.
+        With `apart` each node starts at its drawn time, and its timers first tick after a drawn
+        part of their periods. Otherwise all nodes start now, in the spec's order.
+        Raises: ClusterStartError if a node cannot be started, after the started nodes were stopped.
         """
         began_us = self.now_us()
         self._starts_aged = apart

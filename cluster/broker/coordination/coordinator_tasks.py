@@ -105,7 +105,7 @@ class CoordinatorTasks:
         self._host.spawn(self.run(), name="coordinator-tasks")
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Schedule a load for each offsets partition gained, and an unload for each one lost.
+        """Schedule a load for each offsets partition gained, an unload for each partition lost.
 
         An offsets partition is lost if another broker became its leader, or if its topic was
         deleted. The coordinator ignores the unload of a partition that it does not have.
