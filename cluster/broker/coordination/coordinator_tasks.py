@@ -231,7 +231,7 @@ class CoordinatorTasks:
         """Report how a load ended. `detail` has the records and bytes that were read."""
         coordinator = self._coordination.coordinator
         name = load.partition.topic_partition
-        # None if the partition was unloaded, so that no load of it has ended.
+        # `finish_load` has just stored the report. The tests for None are only for mypy.
         report = coordinator.load_report(name.partition)
         error = None if report is None else report.error
         if error is not None:

@@ -133,8 +133,8 @@ class LogCleaner:
                 continue
             if self._topic_config(name.topic).cleanup_policy != "compact":
                 continue
-            # A cleaning ends below the last stable offset, where the oldest open transaction
-            # begins.
+            # A cleaning ends at or below the last stable offset. This is the high watermark, or the
+            # start of the oldest open transaction if that is lower.
             transactions = TransactionIndex(log)
             cleanable = self._segments_of(log).cleanable(
                 transactions.last_stable_offset,
