@@ -71,8 +71,8 @@ class FollowerState:
         Source: Kafka Replica.resetReplicaState.
         """
         self.count_alone()
-        # The new leader has got no fetch of its followers yet. Counting as caught up now, members
-        # of the ISR stay in the ISR for the full lag time.
+        # The new leader has got no fetch of its followers yet. Since members of the ISR count as
+        # caught up now, they stay in the ISR for the full lag time.
         caught_up_us = now_us if is_in_isr else NEVER_US
         self._last_caught_up_time_us = caught_up_us
         # A leader that is elected again in the next epoch keeps the log end that the follower had:

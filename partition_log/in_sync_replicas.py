@@ -102,13 +102,13 @@ class InSyncReplicas:
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
         """Record a Fetch from the log end if it changes nothing but the time of the last Fetch.
 
-        Returns: True if the Fetch was recorded. The follower is then in the ISR, and its last Fetch
-        was from the same log end, with the same broker epoch. So neither the ISR nor the high
-        watermark can move. If the result is False, nothing was recorded, and `Partition.fetch` must
-        handle the Fetch.
+        Returns: True for such a Fetch. The follower is in the ISR, and its last Fetch was from the
+        same log end, with the same broker epoch. So neither the ISR nor the high watermark can
+        move. If the result is False, nothing was recorded, and `Partition.fetch` must handle the
+        Fetch.
 
-        now_us: the time of the Fetch; None if the Fetch was recorded when it arrived, and its
-            partitions are only read again.
+        now_us: the time of the Fetch. It is None if the Fetch was recorded when it arrived, and its
+            partitions are only read again; then nothing is recorded here.
         """
         follower = self.followers.get(broker)
         if (

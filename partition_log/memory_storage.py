@@ -144,7 +144,7 @@ class MemoryStorage(Storage):
         return self._checkpoints.get(name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the losses by power losses since the last call, sorted by partition."""
+        """Return what logs have lost by power losses since the last call, sorted by partition."""
         taken = tuple(sorted(self._recoveries, key=lambda recovery: recovery.partition))
         self._recoveries.clear()
         return taken

@@ -21,7 +21,7 @@ class HeartbeatTopicPartitions(msgspec.Struct, frozen=True, kw_only=True, array_
 class ConsumerGroupHeartbeatRequest(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """ConsumerGroupHeartbeat (68) v0."""
+    """ConsumerGroupHeartbeat (68) v0: a member joins, stays in the group, or leaves it."""
 
     group_id: str
     member_id: str

@@ -94,7 +94,7 @@ class SyncGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=Tr
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Heartbeat (12) v0-v4."""
+    """Heartbeat (12) v0-v4: a member keeps its session open, and learns whether to rejoin."""
 
     group_id: str
     generation_id: int
@@ -103,13 +103,16 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to Heartbeat."""
+    """Answer to Heartbeat; the error REBALANCE_IN_PROGRESS tells the member to rejoin."""
 
     error_code: ErrorCode = ErrorCode.NONE
 
 
 class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One member of a LeaveGroup batch."""
+    """A member that a LeaveGroup removes.
+
+    An administrator who removes a static member sends its `group_instance_id` and member id "".
+    """
 
     member_id: str
     group_instance_id: str | None = None
@@ -117,14 +120,14 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class LeaveGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """LeaveGroup (13) v0-v5."""
+    """LeaveGroup (13) v0-v5: members leave, or an administrator removes static members."""
 
     group_id: str
     members: tuple[MemberIdentity, ...]
 
 
 class MemberResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one member of a LeaveGroup batch."""
+    """The outcome for one member of a LeaveGroup."""
 
     member_id: str
     group_instance_id: str | None = None

@@ -77,7 +77,7 @@ class ListGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class DeleteGroupsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """DeleteGroups (42) v0-v2."""
+    """DeleteGroups (42) v0-v2: deletes groups without members, with their offsets."""
 
     groups_names: tuple[str, ...]
 
@@ -109,7 +109,7 @@ class OffsetDeleteRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_
 
 
 class OffsetDeleteRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """OffsetDelete (47) v0."""
+    """OffsetDelete (47) v0: deletes committed offsets of a group."""
 
     group_id: str
     topics: tuple[OffsetDeleteRequestTopic, ...]

@@ -83,7 +83,10 @@ class OffsetFetchRequestGroup(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class OffsetFetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """OffsetFetch (9) v1-v9."""
+    """OffsetFetch (9) v1-v9: asks for the committed offsets of groups.
+
+    With `require_stable` an offset with an unfinished commit is answered with an error.
+    """
 
     groups: tuple[OffsetFetchRequestGroup, ...]
     require_stable: bool = False
@@ -115,6 +118,6 @@ class OffsetFetchResponseGroup(msgspec.Struct, frozen=True, kw_only=True, array_
 
 
 class OffsetFetchResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to OffsetFetch."""
+    """Answer to OffsetFetch, with one entry for each group of the request."""
 
     groups: tuple[OffsetFetchResponseGroup, ...] = ()

@@ -25,8 +25,9 @@ from protocol.messages.offset import OffsetCommitRequestTopic
 
 
 class InitProducerIdRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """InitProducerId (22) v0-v5. An idempotent producer has `transactional_id` None.
+    """InitProducerId (22) v0-v5: a producer asks for its id and epoch.
 
+    `transactional_id` is None for a producer without transactions, which only numbers its records.
     From v3 on, a producer that recovers from an error sends its present id and epoch, and gets the
     next epoch.
     """
@@ -65,7 +66,7 @@ class AddPartitionsToTxnTransaction(msgspec.Struct, frozen=True, kw_only=True, a
 class AddPartitionsToTxnRequest(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """AddPartitionsToTxn (24) v0-v5."""
+    """AddPartitionsToTxn (24) v0-v5: adds partitions to transactions, or verifies them."""
 
     transactions: tuple[AddPartitionsToTxnTransaction, ...]
 

@@ -87,7 +87,7 @@ class ConnectResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class CreateRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Create (10001)."""
+    """Create (10001). Creates a znode, which is removed with the session if it is `ephemeral`."""
 
     path: str
     data: str = ""
@@ -102,7 +102,7 @@ class CreateResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class DeleteRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Delete (10002)."""
+    """Delete (10002). Deletes a znode if its version is `version`."""
 
     path: str
     version: int = ANY_VERSION
@@ -116,7 +116,7 @@ class DeleteResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class SetDataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """SetData (10005)."""
+    """SetData (10005). Replaces the data of a znode if its version is `version`."""
 
     path: str
     data: str
@@ -132,7 +132,7 @@ class SetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class GetDataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """GetData (10004). A watch is set only if the znode exists."""
+    """GetData (10004). Reads a znode's data; `watch` sets a watch, but only if the znode exists."""
 
     path: str
     watch: bool = False
@@ -148,7 +148,7 @@ class GetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class ExistsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Exists (10003). A watch is set even if the znode does not exist."""
+    """Exists (10003). Asks whether a znode exists; `watch` sets a watch in both cases."""
 
     path: str
     watch: bool = False
@@ -163,7 +163,7 @@ class ExistsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class GetChildrenRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """GetChildren (10008). A watch is set only if the znode exists."""
+    """GetChildren (10008). Lists a znode's children; `watch` sets a watch if the znode exists."""
 
     path: str
     watch: bool = False
