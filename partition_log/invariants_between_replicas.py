@@ -126,8 +126,9 @@ def check_consumed(partition: Partition, data: PartitionData, *, read_committed:
 
 
 def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> None:
-    """Two logs, neither of which ends before `up_to`, have the same batches below that offset.
+    """The logs of a leader and a follower have the same batches below `up_to`.
 
+    `log` is the leader's log, `other` the follower's. Neither ends before `up_to`.
     Each broker cleans its own replica of a compacted log. So one log may lack batches that the
     other has, and batches at the same offset need only have the same leader epoch.
     Source: Kafka's replication protocol, KIP-101 (log matching).
@@ -138,6 +139,8 @@ def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> No
     }
     theirs = other.read(other.log_start_offset, 2**62, up_to=up_to)
     is_compacted = log.is_compacted
+    # It suffices to look at each batch of `other`. If the log is not compacted, these batches have
+    # every offset below `up_to`.
     for batch in theirs:
         same = ours.get(batch.base_offset)
         if same is None:

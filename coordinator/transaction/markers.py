@@ -67,9 +67,9 @@ def markers_answered(
     if pending is None or pending.coordinator_epoch != coordinator_epoch:
         return
     metadata = _metadata_of(turn, pending)
-    # If the metadata is gone, or a partition has a marker of a later coordinator, then that
-    # coordinator completes the transaction. This one gives up: it must not append to a log that it
-    # does not lead.
+    # If the metadata is gone, this broker no longer leads the partition. If a partition has a
+    # marker of a later coordinator, it does not know this yet. In both cases another coordinator
+    # completes the transaction. This one gives up, because it must not append to the log.
     if metadata is None or any(error in _FENCED for error in errors.values()):
         del turn.shared.completions[transactional_id]
         return
