@@ -54,9 +54,11 @@ from coordlab.program import called_as
 from coordlab.signals import stop_on_ctrl_c
 
 DEFAULT_COUNT = 1_000
+"""Number of seeds of a search that has neither --count nor --time-limit."""
 DEFAULT_RECHECK_PERCENT = 5.0
 MAX_WORKERS = 10_000
 LOCAL_RAY = "local"
+"""Value of --ray-address that means a Ray on this machine."""
 EXIT_CODES_OF_A_SEARCH = (
     "Exit codes: 0 no violation, 1 a promise was violated, 2 unknown (no run proved anything, or "
     "a run proved nothing although the space does not allow that), "

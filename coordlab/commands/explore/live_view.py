@@ -78,11 +78,12 @@ class _SearchLines:
 
 
 def _timed(progress: SearchProgress, text: str) -> str:
+    """Return a line that begins with the time since the start of the search."""
     return f"{progress.elapsed_s:7.1f} s  {text}"
 
 
 def exploration_panel(space: str, progress: SearchProgress) -> Group:
-    """Return the panel of a search: bars and figures, findings, failures of the lab."""
+    """Return the panel of a search: its figures, its findings, and failures of coordlab itself."""
     tally = progress.tally
     parts: list[RenderableType] = [
         Text(f"exploring {space}", style="bold").append(
@@ -170,6 +171,7 @@ def _most_serious_failure(tally: Tally) -> str:
 
 
 def _ending(stop: Stop) -> str:
+    """Return why the search stops, and what it still does."""
     return f"{stop.value}: finishing what is being played"
 
 

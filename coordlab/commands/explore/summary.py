@@ -114,6 +114,7 @@ def _figures(results: ExplorationResults) -> Iterator[str]:
 
 
 def _virtual_time(time_us: int) -> str:
+    """Return a length of time in hours, or in minutes if it is shorter than an hour."""
     hours = time_us / _US_PER_HOUR
     return f"{hours:,.1f} hours" if hours >= 1 else f"{time_us / _US_PER_MINUTE:,.1f} minutes"
 
@@ -264,6 +265,7 @@ def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
 
 
 def _of_mutated(runs: int) -> str:
+    """Return the number of runs with mutated plans in brackets; "" if there are none."""
     return f" ({runs:,} mutated)" if runs else ""
 
 

@@ -36,10 +36,10 @@ FOLDER = Path("experiments")
 """Folder in which `run NAME` looks first for the file of the experiment."""
 _PACKAGE = "coordlab.commands.init"
 _SUFFIXES = (".yaml", ".yml")
-# Two lines of an experiment file: the one with its name, and a comment by which editors find the
-# JSON Schema of such files.
 _NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
+"""The line of an experiment file that has the experiment's name."""
 _SCHEMA_LINE = re.compile(r"^# yaml-language-server: .*\n", re.MULTILINE)
+"""The comment in an experiment file by which editors find the JSON Schema of such files."""
 
 
 @click.command(
@@ -77,6 +77,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
             param_hint="`--fault` and `--from`",
         )
     new = new_file(name)
+    # The pattern begins with `^` and ends with `$`, so `search` compares the whole name.
     if NAME_PATTERN.search(new.name) is None:
         raise click.BadParameter(
             f"expected letters, digits, `-` and `_`: it becomes the name of a folder, got "

@@ -60,7 +60,7 @@ from results_schema.results import (
 
 REPLAY_FILE = "replay.yaml"
 """File in a run directory: the experiment with a stamp, which `replay` can play again."""
-_NOT_ONE_RUN = (
+_RUNS_DIFFER = (
     "coordlab itself failed: the run with messages in its trace differs from the run without them"
 )
 _EXIT_OF_RESULT = {
@@ -208,13 +208,13 @@ def _play_whole(
     )
     compared = _compare(schedule, played)
     # Apart from messages, the two runs must have equal traces, unless the second run broke off.
-    is_one_run = recording.digest == played.digest or recording.results.outcome in {
+    runs_agree = recording.digest == played.digest or recording.results.outcome in {
         RunOutcome.INTERRUPTED,
         RunOutcome.INTERNAL_ERROR,
     }
     # A trace that differs from the stamp's is coordlab's failure only if neither the code nor the
     # file was changed since the stamp.
-    broken = not is_one_run or (compared.same is False and not changed)
+    broken = not runs_agree or (compared.same is False and not changed)
     if options.json:
         document = {
             "schedule": schedule.name,
@@ -239,8 +239,8 @@ def _play_whole(
                     "fault hits a node"
                 ],
             )
-        if not is_one_run:
-            print_lines(console, [_NOT_ONE_RUN], style="bold red")
+        if not runs_agree:
+            print_lines(console, [_RUNS_DIFFER], style="bold red")
         _conclude(options, directory, console)
     return EXIT_INTERNAL_ERROR if broken else _EXIT_OF_RESULT[played.result]
 

@@ -81,10 +81,10 @@ class Recorder:
         self._events_only = EventsOnly(self._events)  # passes all rows but messages on
         self._trace = RunTrace(directory)
         self._rows: deque[TraceRow] = deque(maxlen=LAST_ROWS)
-        self._progress: Progress | None = None
+        self._progress: Progress | None = None  # the latest progress that the run has reported
         self._suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
-        self._is_over = False
-        self._reached = False
+        self._is_over = False  # True once an inspection has ended the run
+        self._reached = False  # True once the run has reached the requested time
         self._runtime = VirtualRuntime(
             to_cluster_spec(experiment),
             seed=seed,
@@ -144,6 +144,7 @@ class Recorder:
             raise KeyboardInterrupt
 
     def _remember_progress(self, progress: Progress) -> None:
+        """Store what the run reports about itself, for the next Moment."""
         self._progress = progress
 
     def _observe(self, row: TraceRow) -> None:

@@ -120,4 +120,5 @@ def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
+    """Return the names of partitions as one text; "nothing" if there are none."""
     return listed(map(str, partitions)) or "nothing"
