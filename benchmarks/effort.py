@@ -32,7 +32,7 @@ SEEDS = 100
 GROWN = 1.03
 """A sum that is at most this many times the recorded sum has not grown."""
 SURE = 3.0
-"""A mean difference of more standard errors than this does not count as chance."""
+"""A mean difference of at most this number of standard errors may be chance."""
 RECORD = Path(__file__).with_name("effort_recorded.json")
 SPACE = "standard"
 
@@ -59,7 +59,7 @@ class Change:
 
     @property
     def has_grown(self) -> bool:
-        """Return True for a regression."""
+        """Return True if the count has grown, by both rules of the module's docstring."""
         return self.now > GROWN * self.recorded and self.errors > SURE
 
 

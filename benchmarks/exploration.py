@@ -24,7 +24,8 @@ from cluster.ray.actors import LOCAL
 from cluster.ray.tasks import RayWorkers
 
 RUNS = 20
-"""Seeds 0 to 19 are played in every round: few enough for a minute, representative of hundreds."""
+"""Number of seeds, 0 to 19, that are played in every round. To play them takes about a minute, and
+their figures are about as those of hundreds of seeds."""
 ROUNDS = 5
 """Number of measurements of each figure."""
 GOAL_RUNS_PER_MINUTE = 1_000

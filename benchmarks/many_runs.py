@@ -30,8 +30,8 @@ GOAL_SIZE, GOAL_RATIO = 100, 8.0
 GOAL_GB = 4.0
 """Memory that the JVM must stay below, for any number of runs."""
 LINEAR = 1.1
-"""The time for more runs counts as linear growth up to this many times the time that linear growth
-would give, because two measurements are never quite equal."""
+"""Goal: from one size to the next, the time of the analysis grows at most this many times as much
+as the number of runs. The goal is not 1, because two measurements are never quite equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

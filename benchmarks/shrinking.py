@@ -37,7 +37,8 @@ def run() -> tuple[Measurement, ...]:
     experiment = load_experiment(str(SCHEDULE)).experiment
 
     def play_with_bug(candidate: Experiment, seed: int, signature: Signature) -> PlayedRun:
-        # Without the invariants, the checks of nodes of their own state, which cost time.
+        # `invariants_every=None` switches off the checks that nodes make of their own state. These
+        # checks cost time.
         with BUGS[BUG].planted():
             return play(candidate, seed, stop_at=signature, invariants_every=None)
 

@@ -164,7 +164,8 @@ def virtual_coroutines() -> float:
             loop.post_at(now_us + latencies[events & 4_095], serve, client, future)
             await future
             timeout.cancel()
-            events += 2  # the request that was sent, and the answer
+            # The request that was sent, and the answer. `serve` has counted the request's arrival.
+            events += 2
             if events >= EVENTS and not done.done():
                 done.set_result(None)
             woken = loop.create_future()

@@ -98,7 +98,7 @@ class _Package:
     name: str
     mutants: tuple[Drawn, ...]
     _texts: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Cache of `text`."""
+    """The results of `text` so far, by the index of the mutant."""
 
     def text(self, index: int, root: Path) -> tuple[str, str]:
         """Return segment and mutation of one mutant, which are computed at the first call."""

@@ -193,7 +193,8 @@ def sit(
                     alive -= settled(done)
                     say(_line_of(played, mutants, len(alive)))
                     if until():
-                        return seed + 1 == seeds  # True if this was the last seed
+                        is_last = seed + 1 == seeds
+                        return is_last
             finally:
                 # `with` waits until the process ends. An interrupted player would first play its
                 # present seed to the end.
