@@ -1,4 +1,4 @@
-"""Build the report of one run: its sections in order, then the page.
+"""Builds the report of one run: first its sections, then the page.
 
 A lane is a chart on the time axis, which all lanes of a page share. The facts about a run come from
 its JSON files and its checkers (`RunFacts`), everything else from the tables of its analysis. A
@@ -62,7 +62,7 @@ def timeline(run: ReportInput) -> Section | None:
 
 
 def message_diagrams(run: ReportInput) -> Section | None:
-    """Return the message diagrams; None without messages around a fault."""
+    """Return the section with the message diagrams; None if no fault has messages around it."""
     drawn = messages.lanes(run)
     if not drawn:
         return None
@@ -140,7 +140,8 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
             to_s=_until(run, fault.momentary, fault.healed_at_us),
             is_by_accident=fault.is_by_accident,
         )
-        # A fault that was not injected has no time. It is sorted as 0, and left out by `if`.
+        # A fault that was not injected has no time, and is left out below. `or 0` is only for
+        # sorting.
         for fault in sorted(run.facts.faults, key=lambda fault: fault.injected_at_us or 0)
         if fault.injected_at_us is not None
     )
@@ -157,7 +158,10 @@ def _until(run: ReportInput, momentary: bool, healed_us: int | None) -> float | 
 
 
 def write_report(html: str, path: Path) -> Path:
-    """Write a page under a temporary name and rename it, so that no half of a page is ever read."""
+    """Write a page to `path`, and return the path.
+
+    The page is written under a temporary name and then renamed, so that nobody reads half a page.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(html, encoding="utf-8")
     temporary.replace(path)

@@ -1,7 +1,7 @@
-"""Columns: facts about rows, and their names in a text table, a chart's data and a tooltip.
+"""Columns, by which a text table, a chart's data and a tooltip show the same facts about rows.
 
-One tuple of columns describes each lane (a chart on the page's time axis), and each table of a
-section.
+A fact can have another name in each of the three. A tuple of columns describes a lane (a chart on
+the page's time axis), or a table of a section.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ class Column:
     """One fact about a row.
 
     - `value`: the name of a column of the row, or a function that returns the fact.
-    - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, in a tooltip. A
-      fact without such a name is left out there. One exception: a column with neither heading nor
-      key is in the text table, under an empty heading.
+    - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, and in a tooltip.
+      If one of these names is empty, the fact is left out there. One exception: a column with
+      neither heading nor key is in the text table, under an empty heading.
     - `numeric`: True if the column of a text table is aligned right.
     """
 
@@ -35,7 +35,7 @@ class Column:
 
 
 def named(*names: str) -> tuple[Column, ...]:
-    """Return columns of a text table whose headings are the names of the row's columns."""
+    """Return columns of a text table that have the same names as the columns of the rows."""
     return tuple(Column(name, name) for name in names)
 
 
@@ -45,7 +45,7 @@ def number(value: str | Callable[[Any], Cell], heading: str) -> Column:
 
 
 def moment(column: str, heading: str) -> Column:
-    """Return a column of points in time, as seconds of the run's clock."""
+    """Return a column of moments, in seconds on the run's clock. `column` has microseconds."""
     return number(lambda row: clock_text(row[column]), heading)
 
 
@@ -61,9 +61,10 @@ def text_table(
 ) -> TextTable:
     """Return rows as a text table.
 
-    - `limit`: largest number of rows in it; None: all rows.
-    - `source`: the Parquet table that has all rows; a sentence about the rows left out names it.
-    - `blocks`: as in TextTable; it must not be combined with a limit.
+    - `limit`: maximum number of rows in the text table; None: all rows.
+    - `source`: the Parquet table that has all rows. A sentence about the rows that are left out
+      names it.
+    - `caption`, `folded`, `blocks`: as in TextTable. `blocks` must not be combined with a limit.
     """
     # A column without heading and key is shown: it names the rows of the table.
     shown = [column for column in columns if column.heading or not column.key]
@@ -90,7 +91,7 @@ def clock_text(time_us: int | None) -> str | None:
 
 
 def bounded(table: str, count: int, limit: int) -> str:
-    """Return the sentence on the rows that a text table leaves out; "" if it has all."""
+    """Return the sentence on the rows that a text table leaves out; "" if it leaves out none."""
     if count <= limit:
         return ""
     return f"The first {limit:,} of {count:,} rows; all of them are in tables/{table}."

@@ -41,22 +41,26 @@ _WHOSE = {
     "felt": "partition of data",
     "run": "run",
 }
-"""Subject of the figures in each group of rows, except the group `gap` (see _SUBJECTS).
-
-A group of rows is a part of the comparison (`ComparisonRow.group`), not a consumer group.
+"""What has a value of a figure, for the figures in each group of rows. A group of rows is a part of
+the comparison (`ComparisonRow.group`), not a consumer group. The figures of the group `gap` have
+different subjects, which are in _SUBJECTS.
 """
 _SUBJECTS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
-"""The subject of each measure of the group `gap`: a member or a partition."""
+"""The subject of each measure of the group `gap`: a member or a partition. Other measures have "".
+"""
 MAX_RUNS_LISTED = 300
+"""Maximum number of rows in the table of runs."""
 MAX_SETTINGS = 200
-"""Limits of the rows in the tables of runs and of settings."""
+"""Maximum number of rows in the table of settings."""
 _MAX_NAMED = 2
-"""Most experiments that the title names. If there are more, the title has only their number."""
+"""Maximum number of experiments that the title names. If there are more, the title has only their
+number.
+"""
 _DIFFERS = "\N{BLACK DIAMOND} "
 """Mark of a figure that differs between columns."""
 
 Runs = Sequence[tuple[RunFacts, RunSummary]]
-"""The compared runs: facts and summary of each."""
+"""The compared runs. Each is a pair of its facts and its summary."""
 
 
 def build_comparison(runs: Runs, output: Path) -> Path:
@@ -129,7 +133,8 @@ def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
     The caller appends the number of runs that broke a promise.
     """
     figures, columns = len(comparison.rows), len(comparison.columns)
-    if columns == 1:  # all runs have the same settings, so there is nothing to compare with
+    # In a single column all runs have the same settings, and nothing is compared.
+    if columns == 1:
         return f"{counted(len(facts), 'run')}, {figures} figures;"
     different = sum(row.differs for row in comparison.rows)
     return f"{len(facts)} runs in {columns} columns. {different} of {figures} figures differ;"
@@ -151,7 +156,8 @@ def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section
     chart = _chart(comparison)
     if chart is not None:
         parts.append(chart)
-    for fault in (*comparison.faults, None):  # None: figures of the whole runs
+    # Rows with the fault None are about the whole runs.
+    for fault in (*comparison.faults, None):
         rows = [row for row in comparison.rows if row.fault == fault]
         if rows:
             parts.append(_table(fault, rows, comparison))
@@ -213,7 +219,8 @@ def _whose(row: ComparisonRow) -> str:
     """
     if row.group == "gap":
         return _SUBJECTS[row.name]
-    if row.group == "felt" and not row.statistic:  # one value for the run, without a median
+    # A felt figure without a statistic is one number for the whole run.
+    if row.group == "felt" and not row.statistic:
         return "run"
     return _WHOSE[row.group]
 
@@ -250,8 +257,8 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
         ("", "seed", tuple(str(manifest.seed) for manifest in manifests)),
         (
             "",
-            # None if the commit is not known. Its first 12 characters distinguish it from others.
             "git commit",
+            # The first 12 characters identify a commit. The value is None if it is not known.
             tuple((manifest.git_commit or "")[:12] or None for manifest in manifests),
         ),
     ]

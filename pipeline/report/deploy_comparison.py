@@ -1,8 +1,9 @@
 """Deploys on the page that compares runs: the cost of each deploy, and the better one of two.
 
-A deploy replaces the members of a group by successors. A column of the page is one run, or several
-runs with the same settings; each figure of its cost is the median over its runs. Felt figures are
-those that the users of the group notice: times without an owner, waiting and repeated records.
+A deploy replaces the members of a group by successors. Its cost is what the users of the group
+notice: times without an owner, and waiting and repeated records (felt figures). A column of the
+page is one run, or several runs with the same settings. Each figure in a column is the median over
+the column's runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ from pipeline.summary.figures import RunSummary, length_text
 Costs = Mapping[str, DeployCost]
 """The cost of a deploy, by the title of a column."""
 MAX_DIFFERENCES = 3
-"""Most settings that the first screen names one by one."""
+"""Maximum number of settings that the first screen names one by one."""
 _Row = tuple[str, Mapping[str, str | None]]
 """The name of a figure, and its text by the title of a column."""
 _LEAD = (
@@ -51,7 +52,8 @@ def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Compar
         if len(costs) != len(column.runs) or not all(cost.replaced for cost in costs):
             return {}
         by_title[column.title] = typical_cost(costs)
-    return by_title if len(by_title) > 1 else {}  # one column has nothing to be compared with
+    # A single column has nothing to be compared with.
+    return by_title if len(by_title) > 1 else {}
 
 
 def deploy_answers(
@@ -59,8 +61,8 @@ def deploy_answers(
 ) -> tuple[tuple[str, Markup], ...]:
     """Return the answers of the first screen: which of two deploys is better, how much, and why.
 
-    The answers compare two columns; if there are not exactly two, the result is empty. `settings`
-    are those in which the columns differ, as `settings_that_differ` returns them.
+    The answers compare two columns. If there are not exactly two, the result is empty. `settings`
+    are the settings in which the columns differ, as `settings_that_differ` returns them.
     """
     if len(costs) != 2:
         return ()
@@ -96,7 +98,7 @@ def _differences(
 
 
 def deploy_section(costs: Costs) -> Section | None:
-    """Return a table of the costs of all columns; None without deploys."""
+    """Return the section with the costs of all columns; None if there are no costs."""
     if not costs:
         return None
     rows = [row for measure in COST_MEASURES for row in _rows_of(measure, costs)]
@@ -121,7 +123,10 @@ def deploy_section(costs: Costs) -> Section | None:
 
 
 def _rows_of(measure: CostMeasure, costs: Costs) -> list[_Row]:
-    """Return the rows of one measure: over all, and for each member; none if it is 0 everywhere."""
+    """Return the rows of one measure: its total, and its value for each replaced member.
+
+    The second row is left out if it has no meaning. A measure that is 0 in all columns has no row.
+    """
     if not any(measure.value_of(cost) for cost in costs.values()):
         return []
     rows: list[_Row] = [(measure.name, {name: measure.text(cost) for name, cost in costs.items()})]

@@ -1,8 +1,9 @@
-"""RunFacts: a report's facts about a run that are not in its tables.
+"""The facts about a run that a report needs, and that are not in the run's tables.
 
-The command line fills RunFacts from the run's JSON files and from the checkers. A checker judges by
-the trace (the run's recorded events) whether a promise of Kafka's was kept; all checkers together
-give the verdict. Times are microseconds of the run's clock; nodes are named as in the trace.
+The command line fills `RunFacts` from the run's JSON files and from the checkers. A checker judges
+by the trace (the run's recorded events) whether a promise of Kafka's was kept. The checkers
+together give the verdict. The journal of a run lists its faults with their outcomes. Times are
+microseconds on the run's clock; nodes have the names that they have in the trace.
 """
 
 from collections.abc import Mapping
@@ -14,11 +15,13 @@ from results_schema.manifest import Manifest
 from results_schema.results import EXIT_UNKNOWN, CheckReport, Results, RunOutcome, Verdict
 
 Status = Literal["completed", "interrupted", "failed", "running", "killed"]
-"""How the run ended. `killed`: its process is gone, and recorded no end."""
+"""How the run ended. The status is `killed` if the run's process is gone without a record of its
+end, and `failed` if coordlab itself failed.
+"""
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
 )
-"""Replaces the results of a run that wrote none: all counts are 0."""
+"""The results that stand for those of a run that wrote none. All counts are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class RunFacts:
 
     - `results`: None if the run wrote none, or if they cannot be read.
     - `status`: how the run ended.
-    - `faults`: the journal: each fault of the plan with its outcome.
+    - `faults`: the entries of the journal: the faults of the plan, and accidents.
     - `losses`: sentences on missing parts of the trace or of the JSON files.
     - `promises`: the promise that each check judges, by the check's name.
     - `settings`: all settings of the experiment.
@@ -80,7 +83,8 @@ class RunFacts:
     @property
     def links(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of pages for further reading."""
-        # `config` is plain JSON: most experiments have no links.
+        # `config` is plain JSON, so `links` can be missing, or can be something else than a
+        # mapping.
         links = self.manifest.config.get("links")
         if not isinstance(links, Mapping):
             return ()
@@ -107,4 +111,5 @@ class RunFacts:
         return self.verdict if self.status == "completed" else self.status
 
     def _text(self, key: str) -> str:
+        """Return a text of the experiment's file; "" if the file lacks it."""
         return str(self.manifest.config.get(key) or "").strip()

@@ -1,6 +1,7 @@
-"""ReportInput: a run's facts, its tables (read without Spark) and their summary.
+"""The input of a report: the facts about a run, its tables, and the summary of the tables.
 
-A table is a folder of Parquet files, which the analysis of the run has written.
+A table is a folder of Parquet files, which the analysis of the run has written. This module reads
+it without Spark.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ import pyarrow.parquet as pq
 from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.summary.figures import RunSummary
 
-# The type of a cell is that of its column (docs/TABLES.md), therefore Any.
 Row = dict[str, Any]
+"""A row of a table. Any: each column has its own type (docs/TABLES.md)."""
 
 
 class NotAnalysed(Exception):
@@ -29,8 +30,9 @@ class RunTables:
     _read: dict[str, tuple[Row, ...]] = field(default_factory=dict)
 
     def rows(self, name: str, columns: Sequence[str] | None = None) -> tuple[Row, ...]:
-        """Return the rows of a table, in no particular order; with `columns`, only these columns.
+        """Return the rows of a table, in no particular order.
 
+        If `columns` is given, the rows have only these columns.
         Raises: NotAnalysed if the table does not exist.
         """
         key = name if columns is None else f"{name}({','.join(columns)})"
@@ -69,12 +71,12 @@ class ReportInput:
 
     @property
     def cut_off(self) -> bool:
-        """True if the run did not complete. An event that is missing could still have come then."""
+        """True if the run did not complete. What such a run lacks could still have happened."""
         return self.facts.status != "completed" or not self.summary.completed
 
     @property
     def end_us(self) -> int:
         """The end of the time axis: the run's end, or its last event if it did not complete."""
         ends: list[int] = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"]]
-        # At least 1, so that the axis of a run without events has a length.
+        # The end is at least 1, so that the axis of a run without events has a length.
         return max([*ends, self.facts.results_or_empty.ended_at_us, 1])

@@ -10,9 +10,9 @@ from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.summary.comparison import MAX_COLUMNS
 
 _MAX_SETTINGS = 3
-"""Limit of the settings in one name."""
+"""Maximum number of settings in one name."""
 _NOT_OF_THE_RUN = frozenset({"name", "question", "expect"})
-"""Texts about the experiment, which have no effect on the run."""
+"""Entries of an experiment's file that describe the experiment, and have no effect on the run."""
 
 
 def settings_that_differ(
@@ -20,10 +20,11 @@ def settings_that_differ(
 ) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
     """Return the settings in which runs differ, in the order of the first run that has them.
 
-    An entry is the section, the name, and the value in each run; a value is None if the run does
-    not have the setting.
+    An entry is a tuple of the setting's section, its name, and its value in each run. The value is
+    None if the run does not have the setting.
     """
     values = [{_key(setting): setting.value for setting in run.settings} for run in runs]
+    # `fromkeys` keeps each setting once, in the order of its first occurrence.
     keys = dict.fromkeys(key for of_run in values for key in of_run)
     differing = []
     for section, name in keys:
@@ -40,8 +41,9 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run: its experiment, runtime and settings, as far as they differ.
 
-    Up to MAX_COLUMNS runs get different names, with the seed, the start time or the run's own name
-    if need be. If there are more runs, those with the same settings share a name, and so a column.
+    Up to MAX_COLUMNS runs get different names. If names are still equal, the seed follows, then the
+    start time, then the run's own name. If there are more runs, those with the same settings share
+    a name, and so a column.
     """
     several_experiments = len({run.manifest.experiment for run in runs}) > 1
     several_runtimes = len({run.manifest.runtime for run in runs}) > 1
@@ -92,9 +94,10 @@ def _shortest_names(
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
     """Yield settings with the shortest names that distinguish them, and their values in each run.
 
-    Settings of several sections become one if they have the same name, and in each run the same
-    value: `members 3` instead of `groups.old.members 3, groups.new.members 3`.
+    If settings of several sections have the same name, and in each run the same value, they become
+    one: `members 3` instead of `groups.old.members 3, groups.new.members 3`.
     """
+    # By the setting's name, then by its values in the runs: the first section that has them.
     by_name: dict[str, dict[tuple[str | None, ...], str]] = {}
     for section, name, values in differing:
         by_name.setdefault(name, {}).setdefault(values, section)

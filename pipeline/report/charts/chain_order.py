@@ -1,18 +1,20 @@
-"""The picture of the phases in their order: both chains on one linear axis from the fault on.
+"""The picture of the phases of both chains in their order, on a linear axis from the fault on.
 
-A chain is a series of phases after a fault; a line of the picture is one subject of a chain:
+A chain is a series of phases after a fault:
 
-- The subjects of the broker chain are offsets partitions (partitions of `__consumer_offsets`; a
-  broker coordinates the groups of those it leads). Their phases reach from the fault to the active
-  new coordinator.
-- The subjects of the client chain are members. Their phases reach from the fault to the moment at
-  which the new coordinator accepted them.
+- A subject of the broker chain is an offsets partition (a partition of `__consumer_offsets`, whose
+  leader coordinates the groups in it). Its phases reach from the fault to the moment at which its
+  new coordinator is active.
+- A subject of the client chain is a member. Its phases reach from the fault to the moment at which
+  the new coordinator accepts it.
 
-The picture has the median subject of each chain, and the slowest one. A path is the phases of one
-subject: `steps` has the name, beginning and end of each.
+The picture has two lines for each chain: one for the median subject, and one for the slowest
+subject. A `Path` holds the phases of one subject; its `steps` are tuples of the name, beginning and
+end of a phase.
 
 The linear axis shows which phase took the time. The other charts of the section are strips, on a
-logarithmic axis. There every phase is visible, but a long phase looks as short as the others.
+logarithmic axis. There every phase is visible, but a long phase looks hardly longer than the
+others.
 """
 
 from collections.abc import Sequence
@@ -33,12 +35,13 @@ from pipeline.report.sentences.chain_words import (
 from pipeline.summary.figures import duration_text
 
 ROW_HEIGHT = 52
+"""Height of a line in pixels."""
 _HEADER_HEIGHT, _TEXT_Y, _BAR_Y, _BAR_Y2 = 20, 11, 22, 42
-"""Pixels from the top of a line: the end of its header, the middle of its text, the top and the
-bottom of its bar.
+"""Distances in pixels from the top of a line to the end of its header, to the middle of its text,
+and to the top and the bottom of its bar.
 """
 _WIDE = 520
-"""Least width in pixels for a picture with the names of the subjects in its lines."""
+"""A picture of at least this width in pixels has room for the names of the subjects."""
 _NAMES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
 _LEGEND_LABEL = (
     f"datum.label == '{BROKER_STEPS[0][0]}' ? 'broker chain: ' + datum.label : "
@@ -50,9 +53,11 @@ The label of the first phase of each chain begins with the chain's name.
 """
 _ON_LIGHT = "#1d2430"
 _INSIDE_INK = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT)
-"""Colour of the text on each phase, in the order of _NAMES.
+"""Colour of the text on the bar of each phase, in the order of _NAMES.
 
-A light colour of SERIES is light in the dark theme, too, so the text on it is always dark."""
+PAPER, the colour of the background, is for bars with a dark colour of SERIES. A light colour of
+SERIES is light in the dark theme, too, so the text on it is always dark (_ON_LIGHT).
+"""
 _SHOWN_INSIDE = 110
 """A bar longer than this, in pixels, has the name and the length of its phase inside."""
 
@@ -60,7 +65,8 @@ _SHOWN_INSIDE = 110
 def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
     """Return the data of the chart: a row for each phase of up to two subjects of each chain.
 
-    - `from`, `to`, `end`: seconds after the fault; `end` is the `to` of the line's last phase.
+    - `from`, `to`: beginning and end of the phase in seconds after the fault; `end`: end of the
+      last phase in the line.
     - `y`, `y2` and other positions: pixels from the top.
     - `title`, `short`: the heading of the line, for a wide and for a narrow picture; only the row
       of the line's first phase has them.
@@ -82,12 +88,15 @@ def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
 
 
 def lines_of(rows: Sequence[dict[str, Any]]) -> int:
-    """Return the number of lines in the data of a chart."""
+    """Return the number of lines in the data of a chart. All phases of a line have the same `y`."""
     return len({row["y"] for row in rows})
 
 
 def _median_and_slowest(by_speed: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Return the median path, and the slowest if it took longer, each with a label."""
+    """Return the median path, and the slowest path if it took longer, each with a label.
+
+    A label follows the name of the subject. A single path needs none, so its label is "".
+    """
     if not by_speed:
         return []
     if len(by_speed) == 1:

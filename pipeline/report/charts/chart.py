@@ -7,9 +7,9 @@ A chart goes through these steps:
 3. `page` embeds the result and the chart's data.
 4. `assets/report.js` draws the chart when the reader scrolls near it.
 
-Colours are CSS custom properties, and fills can be patterns (`url(#hatch-1)`), so that one chart
-works in the light theme, in the dark theme and in print. A fault in force is a hatched band behind
-the charts whose x axis is the time.
+Colours are CSS custom properties, whose values depend on the theme, and fills can be patterns
+(`url(#hatch-1)`). So one chart works in the light theme, in the dark theme and in print. Behind the
+charts whose x axis is the time, a hatched band shows when a fault was in force.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ TO_S = "to_s"
 seconds."""
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
-"""Plain fills; they also differ in lightness, for black-and-white printers."""
+"""Plain fills. They also differ in lightness, so that they differ on black-and-white printers."""
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
 """The same colours with a pattern over each."""
 SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
@@ -44,19 +44,21 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A table of text. `numeric` names the headings of columns that are aligned right.
+    """A table of text.
 
-    `blocks` has the number of rows (one or two) of each block; the rows of a block have the same
-    first cell. On a phone each block becomes a small table, turned by 90 degrees: each line begins
-    with a heading, and the block's rows are the columns. Without blocks a phone shows the table as
-    a desktop does.
+    - `numeric`: the headings of the columns that are aligned right.
+    - `folded`: a summary line under which the table is folded; None if the table is open.
+    - `blocks`: the number of rows of each block, one or two; the rows of a block have the same
+      first cell. On a phone each block becomes a small table, turned by 90 degrees: each line
+      begins with a heading, and the block's rows are the columns. If there are no blocks, a phone
+      shows the table as a desktop does.
     """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
     numeric: tuple[str, ...] = ()
-    folded: str | None = None  # a summary line under which the table is folded
+    folded: str | None = None
     blocks: tuple[int, ...] = ()
 
     @property
@@ -70,8 +72,9 @@ class TextTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A choice above a chart: it sets the parameter `param` to an option, initially to the first.
+    """A list above a chart, from which the reader chooses one of the options.
 
+    The choice becomes the value of the chart's parameter `param`. At first it is the first option.
     Charts of one section with the same `param` change together.
     """
 
@@ -125,7 +128,7 @@ Part = Paragraph | TextTable | Chart | Beside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One part of the page under a heading. `lead`: a sentence on the question that it answers."""
+    """A part of the page, under a heading. `lead` is a sentence on the question that it answers."""
 
     id: str
     title: str
@@ -154,7 +157,8 @@ def time_params() -> tuple[alt.Parameter, alt.Parameter]:
 
 def time_x(field_name: str, *, title: str | None = None) -> alt.X:
     """Return the x encoding on the shared time axis: seconds of the run's clock."""
-    domain = [alt.ExprRef(FROM_S), alt.ExprRef(TO_S)]  # not from the data, which may be empty
+    # The axis does not take its ends from the data, which may be empty.
+    domain = [alt.ExprRef(FROM_S), alt.ExprRef(TO_S)]
     scale = alt.Scale(domain=domain, nice=False, zero=False)
     return alt.X(field_name, type="quantitative", scale=scale, title=title)
 

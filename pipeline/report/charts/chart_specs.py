@@ -22,9 +22,10 @@ Spec = dict[str, Any]  # Any: Vega's JSON
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 """Fonts of the system, as in the page's style, because the page loads no font."""
 LABELS_WIDE, LABELS_NARROW, NARROW_BELOW = 188, 92, 560
-"""Pixels for the labels to the left of a lane: LABELS_NARROW if the page is narrower than
-NARROW_BELOW pixels (a phone), else LABELS_WIDE. All lanes of a page have the same width of labels,
-so that a moment has the same position in each."""
+"""Width in pixels of the labels to the left of a lane. It is LABELS_NARROW on a page that is
+narrower than NARROW_BELOW pixels (a phone), else LABELS_WIDE. It is the same in all lanes of a
+page, so that a moment has the same position in each lane.
+"""
 
 
 def _for_width(wide: int, narrow: int) -> Spec:
@@ -42,7 +43,8 @@ _LABEL_WIDTH = _for_width(LABELS_WIDE, LABELS_NARROW)
 _LABEL_LIMIT = _for_width(LABELS_WIDE - 12, LABELS_NARROW - 8)
 
 _CONFIG: Spec = {
-    "aria": False,  # the page describes the picture as a whole and gives its table
+    # Screen readers get the page's description of the whole picture and its table, and no marks.
+    "aria": False,
     "font": FONT,
     "background": None,
     "view": {"stroke": None},
@@ -114,7 +116,8 @@ def compiled(chart: Chart) -> Spec:
     spec = chart.spec.to_dict(validate=_VALIDATE)
     ours = _merged(_CONFIG, _LANE_CONFIG) if chart.on_time_axis else _CONFIG
     spec["config"] = _merged(ours, spec.get("config", {}))
-    spec["config"]["view"].pop("continuousWidth", None)  # Altair sets both for notebooks
+    # Altair sets these two sizes for notebooks. Here the page decides on the size.
+    spec["config"]["view"].pop("continuousWidth", None)
     spec["config"]["view"].pop("continuousHeight", None)
     spec.setdefault("autosize", {"type": "fit-x", "contains": "padding"})
     spec.setdefault("padding", 0)
@@ -128,6 +131,8 @@ def compiled(chart: Chart) -> Spec:
 
 def embedded(value: object) -> str:
     """Return JSON that is safe inside a script element of an HTML page."""
+    # "<" could begin the end tag of the element. Some JavaScript parsers take U+2028 and U+2029 for
+    # line breaks, which must not be in a string.
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

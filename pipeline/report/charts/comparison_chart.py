@@ -1,9 +1,9 @@
-"""The main figures of several runs as one picture: for each figure, a line for each column.
+"""The picture of the main figures of several runs. For each figure it has a line for each column.
 
-A column is a column of the comparison: one run, or several runs with the same settings. On the line
-of a column, a dot is the median over subjects (members or partitions), and the line reaches to the
-longest value. With several runs, the dot is the median of their medians, and a ring marks the
-median of each run.
+A column is a column of the comparison: one run, or several runs with the same settings. A figure
+has a value for each subject, which is a member or a partition. On the line of a column, a dot is
+the median of these values, and the line reaches to the longest value. If a column has several runs,
+the dot is the median of their medians, and a ring marks the median of each run.
 
 A row of the comparison is one figure and one statistic (`p50`, the median over subjects, or `max`).
 It has a cell for each column. A cell has the `median`, `low` and `high` of the figure over the runs
@@ -23,18 +23,17 @@ from pipeline.summary.comparison_cells import Cell
 from pipeline.summary.figures import duration_text
 
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
-"""The figures of the picture, in this order. One that no run has is left out."""
+"""The figures of the picture, in this order. A figure that no run has is left out."""
 PICKED = "fault"
 """Name of the picture's parameter, and of a column of its data: the fault that the reader
 picked."""
 _WIDE = 720
 """A picture of at least this width in pixels has ranges beside the names of its lines."""
 _HEADER_HEIGHT, _GAP = 26, 12
+"""Height of the heading of a figure, and of the gap after its lines, in pixels."""
 _LINE_HEIGHT, _TEXT_Y, _TEXT_HEIGHT, _LINE_Y = 40, 9, 18, 28
-"""Pixels of one column's part of the picture.
-
-The numbers are the whole height, the middle and the height of its text (name and figures), and the
-position of its line below the text.
+"""Sizes in pixels of the part of a figure that is about one column: its height, the middle and the
+height of its text (name and figures), and the position of the line below the text.
 """
 
 
@@ -42,7 +41,7 @@ position of its line below the text.
 class Lines:
     """The data of the picture. If there are several `faults`, the reader picks one of them.
 
-    `height` is in pixels; it is enough for the fault with the most figures.
+    `height` is in pixels. It is that of the fault with the most figures.
     """
 
     rows: list[dict[str, Any]]
@@ -74,7 +73,7 @@ def _fault_lines(
 ) -> tuple[list[dict[str, Any]], int, list[int]]:
     """Return the data of one fault, its height in pixels, and all values in it.
 
-    A figure is left out if no run has it: then there is no row for p50 and max.
+    If no run has a figure, the comparison has no rows about it, and the figure is left out.
     """
     top = 0
     data: list[dict[str, Any]] = []
@@ -123,7 +122,8 @@ def _line(
         "bottom": top + _TEXT_HEIGHT,
         "text": title,
     }
-    # No run of the column has the figure. (One condition would do; the type checker needs all.)
+    # If no run of the column has the figure, there are no cells. The first condition would be
+    # enough, but the type checker needs all of them.
     if middle is None or longest is None or middle.median is None or longest.high is None:
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = middle.low if middle.low is not None else middle.median
@@ -139,7 +139,7 @@ def _line(
 
 
 def _runs_shown(middle: Cell) -> int:
-    """Return the number of rings: one per run if there are several; a single run is the dot."""
+    """Return the number of rings: one for each run. A single run has no ring, only the dot."""
     return len(middle.values) if middle.runs > 1 else 0
 
 
@@ -165,7 +165,8 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
     says = alt.Tooltip("says:N", title=" ")
     base = alt.Chart(alt.NamedData(data))
     picked = len(lines.faults) > 1
-    if picked:  # the column of the data (left) and the parameter (right) have the same name
+    # The column of the data (on the left) and the parameter (on the right) have the same name.
+    if picked:
         base = base.transform_filter(f"datum[{PICKED!r}] == {PICKED}")
 
     def only(mark: str) -> alt.Chart:
@@ -204,7 +205,7 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
         only("figure")
         .mark_text(align="left", baseline="middle", fontWeight="bold", fill=INK)
         .encode(x=alt.value(0), y=y, text="text:N"),
-        # dir="rtl": a name that is too long loses its beginning, and keeps its end.
+        # With `dir="rtl"`, a name that is too long loses its beginning and keeps its end.
         only("name")
         .mark_text(
             align="left", baseline="middle", fill=MUTED, limit=alt.ExprRef("width * 0.5"), dir="rtl"

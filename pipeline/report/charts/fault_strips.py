@@ -1,9 +1,8 @@
-"""The measures of one fault as strips: one dot for each subject (partition, member, group).
+"""The strips of one fault. A strip shows one measure, with a dot for each subject.
 
-The dots come from the tables `broker_phases`, `client_phases` and `availability`. The figures come
-from the run's summary, as those on the terminal do, so both print the same numbers.
-
-A strip is one measure of one fault. Each measure belongs to a chain:
+A subject is a partition, a member or a group. The dots come from the tables `broker_phases`,
+`client_phases` and `availability`. The figures beside the dots come from the run's summary, as the
+figures on the terminal do, so both show the same numbers. Each measure belongs to a chain:
 
 - `broker`: phases of an offsets partition (a partition of `__consumer_offsets`), from the fault to
   the partition's new active coordinator;
@@ -26,11 +25,14 @@ _PHASES = frozenset(
 )
 """Measures that have a strip. Other measures are only in the tables of figures."""
 _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
-"""Column with the beginning of a phase. If a member has no value for the phase, the column tells
-why. Empty: the member did not need the phase. Filled: the phase began and did not end."""
+"""Columns with the beginning of a phase. If a member has no value for the phase, this column tells
+why: if it is empty, the member did not need the phase; if it is filled, the phase began and did not
+end.
+"""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
-"""Of the broker and client chains: the column with the subject's name, and the word for a
-subject."""
+"""For the broker and the client chain: the column with the name of a subject, and the word for a
+subject.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +63,9 @@ class FaultRows:
 
 
 def _shown_without_values(fault: FaultSummary, chain: Chain) -> frozenset[str]:
-    """Return the phases that have a strip even if no subject has a value: join and sync.
+    """Return the phases that have a strip even if no subject has a value.
 
-    That no member had to join again, although a coordinator moved, is a result worth a strip.
+    These are join and sync, if a coordinator moved: that no member had to join again is a result.
     """
     shown = chain == "client" and bool(fault.partitions_moved) and bool(fault.members)
     return frozenset({"join", "sync"}) if shown else frozenset()
@@ -85,6 +87,7 @@ def rows_of_faults(run: ReportInput) -> Iterator[FaultRows]:
 
 
 def _by_fault(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
+    """Return the rows about each fault."""
     by_fault: dict[str, list[Row]] = {}
     for row in rows:
         by_fault.setdefault(row["fault"], []).append(row)
@@ -96,7 +99,7 @@ _NOTHING = Distribution(samples=0, missing=0, percentiles={}, maximum=None)
 
 
 def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) -> Strip:
-    """Return a strip: the measure's value for each subject of a fault."""
+    """Return the strip of a measure, from the rows about its subjects and its distribution."""
     if measure.chain == "gap":
         column, subject = "subject", measure.subject_kind or "subject"
     else:

@@ -1,10 +1,10 @@
-"""Vega's JavaScript, which every report contains: bundled once, then read from a cache.
+"""Vega's JavaScript, which every report contains.
 
-Vega is the library that draws the charts. Bundling its modules into one text takes seconds, and the
-result depends only on the versions of the packages. So the text is cached in the user's cache
+Vega is the library that draws the charts. To bundle its modules into one text takes seconds, and
+the result depends only on the versions of the packages. So the text is kept in the user's cache
 folder, in a file whose name contains these versions. The file is written under a temporary name and
-renamed, so that it is never half written. If the folder is not usable, or if the file is damaged or
-belongs to another user, the text is bundled again; this is no error.
+then renamed, so that nobody reads half a file. If the folder is not usable, or if the file is
+damaged or belongs to another user, the text is bundled again; this is no error.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from pathlib import Path
 import vl_convert as vlc
 
 _SNIPPET = "window.vegaEmbed=vegaEmbed;"
-"""JavaScript that exports the one name which the page needs. The bundle is a module, so its other
-names stay private.
+"""The code from which Vega's modules are bundled. It exports the one name that the page needs. The
+bundle is a module, so its other names stay private.
 """
 
 
@@ -62,7 +62,7 @@ def _read(path: Path | None) -> str | None:
 
 
 def _write(path: Path | None, text: str) -> None:
-    """Write a text into the cache, as a whole or not at all; do nothing without a usable folder."""
+    """Write a text into the cache, as a whole or not at all; do nothing if this is not possible."""
     if path is None:
         return
     # Two processes can write the cache at the same time, so the name has the process's id.
@@ -76,4 +76,5 @@ def _write(path: Path | None, text: str) -> None:
 
 
 def _heading(text: str) -> str:
+    """Return line 1 of the file for `text`: a comment of JavaScript with the digest of the text."""
     return f"// sha256 {hashlib.sha256(text.encode()).hexdigest()}"

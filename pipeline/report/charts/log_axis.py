@@ -1,4 +1,4 @@
-"""LogAxis: a logarithmic axis of time that begins at 0, for values such as 20 us and 8 s.
+"""A logarithmic axis of time that begins at 0, for values as different as 20 us and 8 s.
 
 0 has no logarithm. So the axis is linear from 0 to its unit, and logarithmic above (Vega's scale
 `symlog`). The unit is the power of ten at or below the smallest value.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import altair as alt
 
 _MAX_US = 10**12
-"""The last possible tick, 11.6 days."""
+"""The axis has no tick above this value, which is 11.6 days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class LogAxis:
     def of(cls, values: Iterable[int], *, bound_us: int) -> "LogAxis":
         """Return an axis that contains all values and `bound_us`, the error of the clocks."""
         positive = [value for value in values if value > 0]
-        longest = max([*positive, bound_us, 1_000])  # at least 1 ms, so that no axis is empty
+        # At least 1 ms, so that an axis without values has a length.
+        longest = max([*positive, bound_us, 1_000])
         shortest = min(positive, default=longest)
         unit_us = _decade(max(1, shortest))
         room_behind_longest = longest // 4
@@ -64,7 +65,8 @@ class LogAxis:
             ),
             axis=alt.Axis(
                 values=self.ticks,
-                tickCount=len(self.ticks) + 1,  # with fewer, Vega leaves every other value out
+                # With a smaller count, Vega leaves every other value out.
+                tickCount=len(self.ticks) + 1,
                 labelExpr=_TICK_LABEL,
                 labelOverlap="greedy",
                 labelSeparation=10,

@@ -1,11 +1,14 @@
-"""Strips: the distribution of one measure over its subjects, as rows of a chart.
+"""Strips: rows of a chart, each of which shows the distribution of one measure.
 
-One strip is one measure of one fault over its subjects, such as `detect` over offsets partitions or
-`accept` over members. Each subject has a dot. If there are many subjects, bars count them
-instead, so that the data of a strip is bounded. All strips of a section share one logarithmic axis,
-on which 20 us and 8 s are both visible. Lengths are microseconds. `bound_us` is the largest
-difference between the clocks of the run's machines (0 on one machine), called the clocks' error. If
-a measured length is below this error, the true length can be anything up to the error.
+A measure of a fault has a value for each of its subjects: the measure `detect` for each offsets
+partition, for example, or `accept` for each member. In a strip, each subject has a dot. If there
+are many subjects, bars count them instead, so that the data of a strip is bounded. All strips of a
+section share one logarithmic axis, on which 20 us and 8 s are both visible. Lengths are in
+microseconds.
+
+The clocks' error is the largest difference between the clocks of the run's machines. It is 0 on one
+machine. If a measured length is below this error, the true length can be anything up to the error.
+`bound_us` is the clocks' error for a measure.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,21 +23,25 @@ from pipeline.summary.figures import PERCENTS, Distribution, duration_text, leng
 from pipeline.summary.story import counted
 
 ROW_HEIGHT = 64
-"""Pixels of one strip: its name and figures above, its picture below."""
+"""Height of a strip in pixels. Its name and figures are above, its picture is below."""
 MAX_DOTS = 60
-"""Up to this number of subjects, each has a dot; more subjects are counted in bars."""
+"""Maximum number of subjects that have a dot each. More subjects are counted in bars."""
 _DOT_BINS, _BAR_BINS = 48, 100
-"""Numbers of parts into which the axis is cut. Dots of one part are stacked; a bar counts the
-subjects of one part."""
+"""The axis is divided into this number of parts. Dots of one part are stacked (_DOT_BINS); a bar
+counts the subjects of one part (_BAR_BINS).
+"""
 _HEADER_Y, _HEADER_HEIGHT, _CENTRE_Y = 12, 22, 42
-"""Pixels from the top of a strip: the middle of its text, the end of its header, its centre
-line."""
+"""Distances in pixels from the top of a strip to the middle of its text, to the end of its header,
+and to its line.
+"""
 _SPREAD = 13
-"""Pixels above and below its line that the dots or bars of a strip may take."""
+"""The dots or bars of a strip reach at most this number of pixels above and below its line."""
 _DOT_STEP = 7
-"""Pixels between two stacked dots, if there is room."""
+"""Distance in pixels between two stacked dots, if there is room."""
 _WIDE = 440
-"""A picture of at least this width in pixels has all figures beside the names of its strips."""
+"""A picture of at least this width in pixels has room for all figures beside the names of its
+strips.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,7 @@ class Strip:
 
 
 def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) -> Distribution:
-    """Return the figures of sorted lengths. Percentiles are values that occurred (nearest rank)."""
+    """Return the figures of sorted lengths. A percentile is one of the lengths (nearest rank)."""
     return Distribution(
         samples=len(lengths),
         missing=missing,
@@ -77,7 +84,10 @@ def axis_over(strips: Iterable[Strip]) -> LogAxis:
 
 
 def figures_text(strip: Strip) -> tuple[str, str]:
-    """Return a strip's figures as two texts: all figures, and for a phone median and longest."""
+    """Return a strip's figures as two texts: all figures, and the fewer ones for a phone.
+
+    On a phone, a strip has only the median and the longest value.
+    """
     figures = strip.figures
     if not figures.samples:
         return strip.note or "none", strip.note or "none"
@@ -159,7 +169,8 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
     ):
         if value is not None:
             text = duration_text(value, bound_us=figures.bound_us)
-            half = _SPREAD + 5 if mark == "p50" else _SPREAD - 4  # the median's line is the longest
+            # The line of the median is the longest one.
+            half = _SPREAD + 5 if mark == "p50" else _SPREAD - 4
             yield {
                 "mark": mark,
                 "from": _drawn_at_us(value, figures.bound_us),
@@ -177,9 +188,9 @@ def _drawn_at_us(value_us: int, bound_us: int) -> int:
 def _dots(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a dot for each value; dots in one part of the axis are stacked around the line."""
+    """Yield a dot for each value. Dots in one part of the axis are stacked, half above the line."""
     for stacked in _divide_into_bins(values, axis, bound_us, _DOT_BINS).values():
-        # Half of the dots are above the line. Many dots are closer together, to stay in _SPREAD.
+        # Half of the dots are above the line, in _SPREAD pixels. Many dots are closer together.
         step = min(_DOT_STEP, _SPREAD / max(1, len(stacked) // 2))
         for index, (subject, value) in enumerate(stacked):
             yield {

@@ -13,7 +13,9 @@ from pipeline.report.report_input import ReportInput
 from pipeline.summary.outcomes import in_number_order
 
 _COLOURS = (0, 6, 3, 7, 2)
-"""Indexes in SERIES (blue, pink, purple, grey, teal); neighbours differ in lightness."""
+"""Indexes of the colours in SERIES: blue, pink, purple, grey, teal. In this order, neighbours
+differ in lightness.
+"""
 VARIANTS = 3
 """Number of variants of one colour, and so of the generations that a reader can distinguish."""
 _TABLES = (
@@ -37,12 +39,18 @@ def coordinator_brokers(run: ReportInput) -> Sequence[str]:
 
 
 def broker_fills(run: ReportInput) -> dict[str, str]:
-    """Return the fill of each broker that was a coordinator; from the sixth on, not plain."""
+    """Return the fill of each broker that was a coordinator.
+
+    The first five brokers have plain colours. From the sixth on, the colours repeat with patterns.
+    """
     return {broker: broker_fill(index) for index, broker in enumerate(coordinator_brokers(run))}
 
 
 def broker_fill(index: int, variant: int = 0) -> str:
-    """Return a variant of the colour of broker `index`, from 0: plain, hatched or pale."""
+    """Return a variant of the colour of broker number `index`, counted from 0.
+
+    A variant is plain, hatched or pale. Brokers of the same colour begin with different variants.
+    """
     colour = _COLOURS[index % len(_COLOURS)]
     turn = (variant + index // len(_COLOURS)) % VARIANTS
     return (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))[turn]

@@ -1,7 +1,7 @@
-"""Texts of a lane's labels and tooltips, and prefixes that its labels leave out.
+"""Texts of a lane's labels and tooltips.
 
-A lane is a chart on the time axis that all lanes of a page share. In the data of its bars, `a` and
-`b` are the ends of a bar in seconds.
+A lane is a chart on the time axis that all lanes of a page share. Its labels leave out a prefix
+that all names share. In the data of a lane, `a` and `b` are the ends of a bar in seconds.
 """
 
 import json
@@ -26,11 +26,12 @@ def common_prefix(members: Iterable[str]) -> str:
     if not names or not all(name.startswith(ROLE) for name in names):
         return ""
 
-    words = [name.removeprefix(ROLE).split("-")[:-1] for name in names]  # without the number
+    # The words of each name, without the number at its end.
+    words = [name.removeprefix(ROLE).split("-")[:-1] for name in names]
     if not all(words):
         return ""
 
-    # `strict=False`: only as many words are compared as the shortest name has.
+    # The number of words that all names share. `strict=False` ends the loop with the shortest name.
     shared = 0
     for words_at_place in zip(*words, strict=False):
         if len(set(words_at_place)) > 1:
@@ -40,7 +41,10 @@ def common_prefix(members: Iterable[str]) -> str:
 
 
 def group_prefix(groups: Iterable[str]) -> str:
-    """Return the prefix that labels `group · broker` leave out: the only group; "" for several."""
+    """Return the prefix that labels `group · broker` leave out.
+
+    If there is only one group, the labels leave it out. If there are several, the prefix is "".
+    """
     names = set(groups)
     return f"{names.pop()} \u00b7 " if len(names) == 1 else ""
 
@@ -76,7 +80,7 @@ FROM_TO = (moment_tip("a", "from"), moment_tip("b", "to"), Tip("d", "for"))
 def tooltip_of(tips: Sequence[Tip]) -> alt.ExprRef:
     """Return a tooltip as a Vega expression over a row. A line whose cell is empty is left out.
 
-    (Vega-Lite's own tooltips would print `null` for an empty cell.)
+    Vega-Lite's own tooltips would print `null` for an empty cell.
     """
     return alt.ExprRef(f"merge({', '.join(_line(tip) for tip in tips)})")
 

@@ -14,12 +14,13 @@ from pipeline.report.report_input import ReportInput, Row
 from results_schema.journal import JournalEntry
 
 SUCCESS = "NONE"
+"""The outcome of an exchange that succeeded."""
 EXPECTED = frozenset(
     {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"}
 )
 """Errors that are steps of the protocol in normal operation. They do not count as failures."""
 EXPELLED = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"})
-"""Errors by which a member learns that its group goes on without it."""
+"""Errors by which a member learns that it is no longer a member of its group."""
 _NOT_ANSWERED = {
     "TIMED_OUT": "no answer (request timeout)",
     "DISCONNECTED": "disconnected",
@@ -93,7 +94,8 @@ def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, 
     ]
     lost.sort(key=lambda row: (row["unknown_us"], row["consumer"]))
     texts = ("the first member that gave its coordinator up", "the last one")
-    # The last one of `lost[1:]`, so that a single member is not named twice.
+    # The last member is taken from `lost[1:]`, so that a single member is not named twice. Then
+    # there is one row for two texts, hence `strict=False`.
     first_and_last = lost[:1] + lost[1:][-1:]
     for row, text in zip(first_and_last, texts, strict=False):
         yield text, row["unknown_us"], row["accepted_us"]

@@ -1,7 +1,7 @@
-"""Facts for the page's sentences: each function fills a struct, and renders a macro with it.
+"""Collects the facts for the sentences of the page.
 
-The words themselves are in the macros (the sentences with places for facts) of the report's folder
-`templates`.
+The sentences themselves are in macros, with places for facts. The macros are in the report's folder
+`templates`. A function here fills a struct with facts, and renders a macro with it.
 
 Reading order: `fault_sentences`, `reading_words`, `answers`, `causes` (the first screen),
 `chain_words`, `owner_story`.

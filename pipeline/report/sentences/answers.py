@@ -1,7 +1,7 @@
-"""Answers of the first screen: what broke, for whom, for how long, and was a promise broken.
+"""Four answers of the first screen: what broke, for whom, for how long, and was a promise broken.
 
-Each function collects the facts for a macro in `templates/answers.j2`, except that the macro of
-`what_broke` is in `faults.j2`. The module `causes` answers why. The blast radius of a fault is the
+Each function collects the facts for a macro in `templates/answers.j2`. The macro of `what_broke` is
+in `templates/faults.j2`. The module `causes` answers why. The blast radius of a fault is the
 groups and partitions that it affects. The coordinator of a group is the leader of the group's
 offsets partition. Each leadership of a partition has a number, the leader epoch. A guard is a
 safety rule of Kafka's, which an experiment can switch off to show what it prevents.
@@ -22,13 +22,14 @@ from results_schema.journal import FaultOutcome
 from results_schema.results import CheckOutcome, CheckReport
 
 MAX_FAULTS = 3
-"""Most faults that the answer names; the lane of faults shows all."""
+"""Maximum number of faults that the answer names. The lane of faults shows all of them."""
 MAX_NODES = 4
-"""Most nodes that the answer names."""
+"""Maximum number of nodes that the answer names."""
 _GUARDS = "cluster.guards"
-"""Section of the settings that switch guards off."""
+"""The section with the settings that switch guards off."""
 _NOT_SET, _OFF = "not set", "false"
-"""Values of commit settings with which a member does not commit."""
+"""The values of `commit_interval_ms` and `enable.auto.commit` with which a member does not commit.
+"""
 _WITHOUT_RESULTS = {
     "interrupted": "the run was interrupted before it could prove anything",
     "killed": "the run's process is gone without having written results",
@@ -47,11 +48,11 @@ class Concerned:
     """The groups, members and partitions that faults concerned.
 
     - `hit`: some fault hit a node.
-    - `members`: number of members of each affected group, largest first.
+    - `members`: number of members of each affected group, the largest group first.
     - `groups_in_all`, `members_in_all`: numbers of groups and members in the run.
     - `groups`, `data`: groups and data partitions in the blast radius.
-    - `who`: the nodes that were hit; `owned`: True if these owned the partitions `data`, False if
-      they led them.
+    - `who`: the nodes that were hit; `owned`: True if these nodes owned the partitions in `data`,
+      False if they led these partitions.
     - `also`: True if the sentence on partitions has the word "also": a sentence on groups precedes
       it.
     - `auto_offset_reset`: the value of this setting if no member commits; None if a member commits.
@@ -102,7 +103,7 @@ def for_whom(run: ReportInput) -> Markup:
 
 
 def _members(run: ReportInput) -> dict[str, int]:
-    """Return the number of members of each affected group, largest first."""
+    """Return the number of members of each affected group, the largest group first."""
     by_group: dict[str, set[str]] = {}
     for row in run.tables.rows("client_phases"):
         by_group.setdefault(row["group"], set()).add(row["consumer"])
@@ -253,7 +254,8 @@ def no_member_commits(facts: RunFacts) -> bool:
         return False
     by_application = list(_values_in_groups(facts, "commit_interval_ms"))
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
-    # `bool`, because `all` of nothing is true, but a run without recorded settings proves nothing.
+    # `all` is true if there are no values. But if no settings were recorded, it is not known
+    # whether members commit, so `bool` makes the result False.
     return bool(by_application) and all(
         value in {_NOT_SET, _OFF} for value in (*by_application, *automatic)
     )

@@ -1,6 +1,6 @@
-"""The first screen's answer to "Why?": the causes of the longest gap and of the rebalances.
+"""The answer to "Why?" on the first screen: the causes of the longest gap and of the rebalances.
 
-`_causes` collects the facts for the macro `why` in `templates/causes.j2`.
+`_causes` collects the facts. The macro `why` in `templates/causes.j2` makes sentences of them.
 
 - A gap is a time without service, such as the time between two acknowledged commits of a member
   (commit gap).
@@ -35,17 +35,18 @@ _PHASES = (
     ("load_wait_us", "until its load began (load wait)"),
     ("load_us", "for its load"),
 )
-"""Columns of `broker_phases` with the lengths of the phases, and their texts."""
+"""Columns of `broker_phases` with the length of a phase, each with the text about the phase."""
 _MOST = 0.8
-"""A phase with at least this share of the whole time took "nearly all" of it."""
+"""A phase took "nearly all" of the time if it took at least this fraction of it."""
 _MAX_REBALANCES_LISTED = 2
-"""Most kinds of rebalances that the text lists. If there are more, it sums them up by coordinator.
+"""Maximum number of kinds of rebalances that the text lists. If there are more, the text has the
+sums for each coordinator.
 """
 _LONG_WAIT_US = 1_000_000
-"""Shortest wait of a member for the old coordinator's answer that the text mentions."""
+"""The text mentions the wait of a member for the old coordinator's answer only if it was this long.
+"""
 _FENCING = "broker.session.timeout.ms"
-"""Name of the setting for the time without a heartbeat after which the controller fences a
-broker."""
+"""The setting that says after which time without a heartbeat the controller fences a broker."""
 _SILENT = frozenset(
     {
         "crash",
@@ -103,9 +104,9 @@ class NoSuccessor:
 class BegunBy:
     """The rebalances that one coordinator began in one leader epoch.
 
-    Rebalances of two coordinators are not added up, because two that serve at the same time number
-    their generations separately. `not_stored` is the number of rebalances whose assignment the log
-    did not take; `errors` are the log's errors.
+    Rebalances of two coordinators are not added up: two coordinators that serve at the same time
+    number their generations separately. `not_stored` is the number of rebalances whose assignment
+    the log did not take, and `errors` are the errors with which it refused them.
     """
 
     broker: str
@@ -118,7 +119,7 @@ class BegunBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:
-    """The causes; the text has no sentence for a field that is None or empty.
+    """The facts that can be causes. The text has no sentence for a field that is None or empty.
 
     - `fault`: the fault to explain.
     - `both`: the longest time with two coordinators.
@@ -127,9 +128,9 @@ class Causes:
     - `not_consumed`: sentences on the longest processing gap.
     - `notice`, `rediscover`, `longest_wait`: how long members took to notice the fault and to find
       the new coordinator, and how long they waited for the old one's answer.
-    - `noticed_by`: the errors by which members noticed the loss of their coordinator.
-    - `rebalances`: triples of the fault's name, its rebalances, and the session timeout (None if
-      this timeout did not cause them).
+    - `noticed_by`: the reasons for which members gave their coordinator up.
+    - `rebalances`: triples of a fault's name, rebalances of one kind after it, and the session
+      timeout of the group. The timeout is None if it did not cause these rebalances.
     - `by_coordinator`: sums of the rebalances, if there are too many to list.
     """
 
@@ -150,7 +151,10 @@ class Causes:
 
 
 def why(run: ReportInput) -> Markup:
-    """Answer why it took so long, a paragraph for each cause; "" if there is no fault."""
+    """Answer why the time without service was so long; "" if there is no fault.
+
+    The answer has a paragraph for each cause.
+    """
     fault = _explained_fault(run)
     return Markup("") if fault is None else render_line("causes", "why", _causes(run, fault), run)
 
@@ -159,7 +163,8 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
     """Collect the facts that can be named as causes of the fault's effect."""
     owners = longest_owners(run.summary)
     notice = fault.distribution("notice") if fault.partitions_moved else None
-    if notice is not None and notice.maximum is None:  # no member's time to notice is known
+    # Without a maximum, no member's time to notice the fault is known.
+    if notice is not None and notice.maximum is None:
         notice = None
     wait = fault.distribution("longest wait")
     # A wait is a cause only if it was at least half of the time until members noticed the fault.
@@ -192,8 +197,8 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
 def _explained_fault(run: ReportInput) -> FaultSummary | None:
     """Return the fault to explain; None if the run has none.
 
-    It is the fault with the longest gap. Without gaps, it is the first fault that affected members
-    or moved a coordinator. Without such a fault, it is the first.
+    It is the fault with the longest gap. If there are no gaps, it is the first fault that affected
+    members or moved a coordinator. If there is no such fault, it is the first fault.
     """
     for measure in ("commit gap", "no coordinator"):
         worst = find_worst(run.summary, measure)
@@ -217,7 +222,7 @@ def _removed_because(run: ReportInput, owners: Owners) -> tuple[str, ...]:
 
 
 def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
-    """Return the failover that ended last after a fault; None: there was none."""
+    """Return the failover that ended last after a fault; None if no failover ended."""
     rows = [
         row
         for row in run.tables.rows("broker_phases")
@@ -228,8 +233,8 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
     row: Row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]
     lengths = [(row[column], text) for column, text in _PHASES if row[column] is not None]
-    # Tuples compare by their first part, here the length. No phase is the longest of a failover
-    # that took no time.
+    # Tuples compare by their first element, which is the length here. If the failover took no time,
+    # no phase is the longest.
     longest_us, phase = max(lengths) if lengths and whole_us > 0 else (None, "")
     return Failover(
         leader=row["new_leader"],

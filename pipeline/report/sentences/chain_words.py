@@ -1,8 +1,11 @@
 """A sentence for each chain of a fault: the longest phases, and the settings that decide them.
 
-A chain is a series of phases after a fault. An offsets partition is a partition of
-`__consumer_offsets`, whose leader coordinates its groups; its broker chain ends with the active new
-coordinator. The client chain of a member ends with the member's first success at this coordinator.
+A chain is a series of phases after a fault:
+
+- An offsets partition is a partition of `__consumer_offsets`, whose leader coordinates the groups
+  in it. The broker chain of an offsets partition ends when its new coordinator is active.
+- The client chain of a member ends with the member's first success at the new coordinator.
+
 The sentence is about the median subject (partition or member): half of the subjects were faster.
 
 The phases of one subject follow one another, so each is a share of the subject's whole time. Phases
@@ -36,7 +39,9 @@ CLIENT_STEPS = (
 member needs join and sync, they happen within these phases.
 """
 _NEARLY_ALL = 0.8
-"""A phase with at least this share of the whole time is named alone, without the second longest."""
+"""If the longest phase took at least this fraction of the whole time, the sentence does not name
+the second longest.
+"""
 _SILENT = frozenset(
     {
         "crash",
@@ -56,9 +61,10 @@ _SILENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The phases of one subject, in order: name, beginning and end of each.
+    """The phases of one subject that completed its chain, in order.
 
-    Units: microseconds of the run's clock. Only phases with known ends are included.
+    A step is the name, the beginning and the end of a phase, in microseconds on the run's clock.
+    `row` is the row about the subject.
     """
 
     row: Row
@@ -93,7 +99,8 @@ def paths(
     """Return the paths of the subjects that completed the chain, the fastest first."""
     last_column = steps[-1][2]
     complete = []
-    # A row without the last moment is not complete, and left out below. Its 0 only allows sorting.
+    # A row without the last moment is not complete, and is left out below. `or 0` is only for
+    # sorting.
     for row in sorted(rows, key=lambda row: (row[last_column] or 0, str(row[subject]))):
         spans = tuple((name, row[begin], row[end]) for name, begin, end in steps)
         if all(begin is not None and end is not None for _, begin, end in spans):
@@ -102,12 +109,12 @@ def paths(
 
 
 def middle_path(by_speed: Sequence[Path]) -> Path:
-    """Return the median path (nearest rank) of at least one path, sorted by speed."""
+    """Return the median path (nearest rank). There is at least one path; the fastest is first."""
     return by_speed[(len(by_speed) - 1) // 2]
 
 
 def with_groups(broker_rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows of offsets partitions that store a group; all rows if none does."""
+    """Return the rows of offsets partitions that store a group; all rows if no partition does."""
     return [row for row in broker_rows if row["groups"]] or broker_rows
 
 
@@ -148,10 +155,10 @@ def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: S
 class ClientChain:
     """The client chain of a fault: the median member's path, and numbers of members.
 
-    - `members`: number of all members; `joined`: number of those that had to join again.
-    - `stayed`: number of those that never marked their coordinator unknown.
-    - `served`: of the other members, the number of those that the new coordinator served; `late`:
-      the number of those that it did not serve before the run's end.
+    - `members`: number of all members; `joined`: number of members that had to join again.
+    - `stayed`: number of members that never marked their coordinator unknown. The other members are
+      divided into `served`, which the new coordinator served again, and `late`, which it did not
+      serve before the run's end.
     """
 
     members: int
@@ -213,7 +220,7 @@ _BROKER = (
     ("load wait", "the new leader applied it", "its load task starts: a broker runs one at a time"),
     ("load", "the load task starts", "the coordinator is active: groups and offsets are read"),
 )
-"""Measures of the broker chain: name, beginning, end."""
+"""Measures of the broker chain: the name, and texts on the beginning and the end."""
 _CLIENT = (
     ("notice", "fault injected", "the member marks its coordinator unknown"),
     ("rediscover", "coordinator unknown", "FindCoordinator names the newest coordinator"),
@@ -236,7 +243,9 @@ _CLIENT = (
         "heartbeats that the old one still answered with success",
     ),
 )
-"""Measures of the client chain: name, beginning, and the end or what is counted."""
+"""Measures of the client chain: the name, and texts on the beginning, and on the end or what
+counts.
+"""
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
     (
@@ -250,7 +259,7 @@ _GAPS = (
         "its next active one; 0: there was always one",
     ),
 )
-"""Measures of times without service: name, beginning, end."""
+"""Measures of times without service: the name, and texts on the beginning and the end."""
 
 
 def definitions() -> TextTable:

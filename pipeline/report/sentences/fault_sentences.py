@@ -1,4 +1,4 @@
-"""Facts about the nodes that faults hit."""
+"""Questions about the nodes that faults hit: is it a client, are all of them servers?"""
 
 from results_schema.journal import JournalEntry
 
@@ -12,8 +12,8 @@ def is_client(node: str) -> bool:
 
 
 def between_servers(fault: JournalEntry) -> bool:
-    """Return whether both ends of the links that a fault cuts are servers (brokers, controllers).
+    """Return whether all links that a fault cuts are links between servers (brokers, controllers).
 
-    Then clients still reach both sides of the cut, so two brokers can serve one group.
+    In this case clients still reach both sides of the cut, so two brokers can serve one group.
     """
     return all(node.startswith(_SERVERS) for node in (*fault.from_nodes, *fault.to_nodes))

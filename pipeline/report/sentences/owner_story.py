@@ -25,17 +25,21 @@ CoordinatorEpoch = tuple[str | None, int | None]
 """A broker, and the leader epoch in which it is the coordinator."""
 _GROUPS = "lane-groups"
 _LATEST_TIMER_US = 50_000
-"""How late a timer can fire. A member's session that begins with a load should end one session
-timeout after the load; an end within this time of that moment counts as the session's end."""
+"""How late a timer can fire. A session that begins with a load ends one session timeout after the
+load. A join phase that ends within this time of that moment counts as one that waited for the
+session.
+"""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
+"""The error with which a coordinator answers a member that it has removed or never had."""
 _NOT_COORDINATOR = frozenset({"NOT_COORDINATOR"})
-"""Answers by which an old coordinator shows that it knows of its replacement. Other values of
-`noticed_by` are reasons without an answer."""
+"""Errors with which an old coordinator shows that it knows of its replacement. A member that gave
+its coordinator up for another reason got no such answer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step towards two owners, or towards their end; `lane` is the lane that shows it."""
+    """One step on the way to two owners, or back to one owner. `lane` is the lane that shows it."""
 
     time_us: int
     text: Markup
@@ -85,12 +89,12 @@ class Episode:
 
     @property
     def longest_us(self) -> int:
-        """Longest time with two owners of any partition."""
+        """The longest time in which one partition had two owners."""
         return max(int(row["length_us"]) for row in self.rows)
 
     @property
     def to_us(self) -> int | None:
-        """Time from which on no partition had two owners; None if that did not come."""
+        """When the last partition lost its second owner; None if one had two when the run ended."""
         ends = [row["to_us"] for row in self.rows]
         return None if None in ends else max(ends)
 
@@ -141,7 +145,8 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield the injection and the healing of the episode's fault."""
     for row in tables.faults:
         if row["fault"] == episode.fault:
-            # If a cut spared the first owners, they still reached their coordinator behind it.
+            # If the fault is a cut that did not hit the first owners, they still reached the
+            # coordinator on the other side of the cut.
             hit_nodes = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
             hits_no_owner = hit_nodes.isdisjoint(episode.members("first"))
             yield _step(row["injected_us"], FAULTS, "injected", row, hits_no_owner)
@@ -168,7 +173,7 @@ def _coordinator_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step
 
 
 def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Yield a step on the first owners that were paused while they owned partitions."""
+    """Yield one step on the first owners that were paused while they owned partitions, if any."""
     owned = [interval for row in episode.rows for interval in owned_by(row, tables, "first")]
     with_pause = [interval for interval in owned if interval["paused_us"]]
     if with_pause:
@@ -182,17 +187,18 @@ def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield the beginning and the assignment of the rebalance with the second owners."""
     for row in tables.rebalances:
-        # Only a rebalance by the second coordinator, in the leader epoch in which it assigned the
-        # partitions to the second owners.
+        # The rebalance must be one that the second coordinator began in the leader epoch in which
+        # it assigned the partitions to the second owners.
         if (row["broker"], row["leader_epoch"]) != episode.second or row["group"] != episode.group:
             continue
-        # And only if it led to the generation in which they got the partitions.
+        # It must also have led to the generation in which the second owners got the partitions.
         if row["new_generation"] not in episode.generations("second") or row["joined_us"] is None:
             continue
         has_expiry = RemovalCause.SESSION_EXPIRY in row["removed_because"]
         setting = "session.timeout.ms"
         timeout = tables.settings.of_group(row["group"], setting) if has_expiry else None
-        # "" is no number, so `_loaded_us` finds no load. Then no session decided this rebalance.
+        # If no session expired, no session decided when the rebalance ended. Then the timeout is
+        # "", which is no number, and `_loaded_us` returns None.
         loaded_us = _loaded_us(row, timeout or "", tables)
         yield _step(row["started_us"], _GROUPS, "began", row, has_expiry)
         yield _step(row["joined_us"], _GROUPS, "assigned", row, episode, timeout, loaded_us)
@@ -202,8 +208,8 @@ def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
     """Return when the coordinator loaded the group, if sessions of members began with this load.
 
     A coordinator that has loaded a group gives each member one session timeout to send a heartbeat.
-    If the rebalance's join phase ended one session timeout after the load, that is what it waited
-    for.
+    If the rebalance's join phase ended one session timeout after the load, it waited for the end of
+    such a session.
     """
     serving_epoch = (row["broker"], row["leader_epoch"])
     for tenure in tables.tenures:
@@ -220,8 +226,9 @@ def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
 def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield steps on the answers by which the first owners learned that they lost partitions.
 
-    Only the first answer that made a member lose its partitions has a step here; `_end_steps` has
-    the last one. An episode without a fault or without an end has no such steps.
+    Of the answers that made members lose their partitions, only the first one has a step here. The
+    last one has its step in `_end_steps`. An episode without a fault or without an end has no such
+    steps.
     """
     if episode.to_us is None or episode.fault is None:
         return
@@ -243,7 +250,7 @@ def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         first_us = min(row["unknown_us"] for row in rows)
         yield _step(first_us, lane, "sent_away", names, errors, interval)
 
-    # If only one member lost its partitions, `_end_steps` has its answer already.
+    # If only one member lost its partitions, its answer is the last one, which `_end_steps` has.
     answers = _unknown_members(episode, tables)
     if len({row["from_node"] for row in answers}) > 1:
         first = min(answers, key=lambda row: (row["ended_us"], row["from_node"]))
@@ -251,7 +258,7 @@ def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 
 
 def _unknown_members(episode: Episode, tables: OverlapTables) -> list[Row]:
-    """Return the new coordinator's UNKNOWN_MEMBER_ID answers to the first owners."""
+    """Return the exchanges in which the new coordinator refused first owners as unknown members."""
     if episode.to_us is None or episode.fault is None:
         return []
     return [
@@ -272,12 +279,12 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     if end_us is None:
         return
 
-    # For each way in which owners lost the partition (`ended_by`): the owners.
+    # The owners that lost the partition, by the way in which they lost it (`ended_by`).
     ended: dict[str, list[str]] = {}
     for row in episode.rows:
         for side in ("first", "second"):
             for owned in owned_by(row, tables, side):
-                # The overlap ended because this owner's interval ended.
+                # If the interval ended together with the overlap, its end was the overlap's end.
                 if owned["to_us"] == row["to_us"]:
                     ended.setdefault(owned["ended_by"], []).append(owned["consumer"])
 

@@ -1,11 +1,14 @@
 """The cause of a long processing gap: what happened to the partition's leader or follower.
 
 A processing gap is a time in which no member worked on a record of the partition. A consumer can
-fetch a record only below the high watermark: the offset below which every replica in the ISR (the
-in-sync replicas of the partition) has the records. So a broker that is paused or cut off blocks two
-sorts of partitions: those that it leads, and those that it follows. A partition that it follows
-stays blocked until the controller fences the broker (takes its roles away), and so removes the
-broker from the partition's ISR.
+fetch records only below the high watermark. This is the offset below which all replicas in the ISR
+(the in-sync replicas of the partition) have the records. So a broker that is paused or cut off
+blocks two sorts of partitions:
+
+- the partitions that it leads, because it answers no fetches;
+- the partitions that it follows as a member of the ISR, because their high watermark stands still.
+  They stay blocked until the controller fences the broker (takes its roles away), which also
+  removes the broker from their ISR.
 """
 
 from collections.abc import Sequence
@@ -23,7 +26,7 @@ from results_schema.journal import JournalEntry
 _LONG_US = 1_000_000
 """Shortest gap that is explained. The usual pauses between two batches are shorter."""
 _SOON_US = 1_000_000
-"""Longest time between a cause and its effect."""
+"""Longest time after an event in which the end of a gap counts as an effect of the event."""
 _BLOCKING = frozenset({"cut", "crash", "node_loss", "power_loss", "pause"})
 """Kinds of faults that make a broker stop answering fetches, of members or of other brokers."""
 
@@ -33,10 +36,11 @@ class Led:
     """Facts about the blocked partitions that the broker led.
 
     - `kind`: kind of the fault.
-    - `resumed_us`: end of the fault, if members consumed the partitions again only after it.
-    - `fenced_us`: time at which the controller fenced the broker, if before `resumed_us`.
+    - `resumed_us`: end of the fault; None if members consumed a partition again before it.
+    - `fenced_us`: time at which the controller fenced the broker; None if the fault ended before.
+    - `cut_from_clients`: True if the fault cut the broker off from members, too.
     - `new_owners`: members that got the partitions just before the gap ended; `given_us`: when the
-      first of them did.
+      first of them got a partition.
     """
 
     broker: str
@@ -94,7 +98,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
-    """Return the brokers that a fault hit; a cut counts as hitting those on its side `from`."""
+    """Return the brokers that a fault hit. A cut hits the brokers on its side `from`."""
     nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 
@@ -132,7 +136,8 @@ def _decided(fault: JournalEntry, run: ReportInput) -> list[int]:
 def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...], int | None]:
     """Return the members that got the partitions just before the gaps ended, and the first time.
 
-    Returns an empty tuple if some partition got no new owner then.
+    Returns an empty tuple and None if one of the partitions got no new owner just before its gap
+    ended.
     """
     assignments: list[Row] = []
     all_intervals = run.tables.rows("ownership")
@@ -151,10 +156,10 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 
 
 def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:
-    """Return the facts about blocked partitions of other leaders.
+    """Return the facts about blocked partitions that other brokers led.
 
-    Returns None if some partition was not consumed again within _SOON_US after the broker was
-    fenced.
+    Returns None unless all of them were consumed again within _SOON_US after the broker was fenced:
+    otherwise the fenced broker need not be the cause.
     """
     decided = _decided(fault, run)
     if not rows or not decided:
