@@ -1,7 +1,7 @@
-"""The lanes of the report: pictures of one subject each, all on one time axis.
+"""The lanes of the report. A lane is a chart on the time axis that all lanes of a page share.
 
-A lane is a chart on the time axis that all lanes of a page share. Each lane is a module with a
-function `<name>_lane(run)`, which returns a Chart, or None if there is nothing to show.
+Each lane is about one subject, such as the faults. It has a module with a function
+`<name>_lane(run)`, which returns a Chart, or None if there is nothing to show.
 `pipeline.report.build` puts the lanes into two sections.
 
 Reading order: `spans` (intervals as rows and steps), `labels` (texts of labels and tooltips),

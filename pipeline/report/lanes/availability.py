@@ -25,17 +25,21 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
-"""Most subjects that have a row each. If there are more, the lane shows their numbers over time."""
+"""Maximum number of subjects that have a row each. If there are more, the lane shows over time how
+many subjects have a gap.
+"""
 MAX_GAPS = 400
-"""Most bars in the lane; the longest ones are shown."""
+"""Maximum number of bars in the lane. If there are more, the longest ones are shown."""
 ROW_PX = 18
+"""Height of a row in pixels."""
 GROUP, MEMBER, PARTITION = "group", "member", "partition"
 KINDS = {
     GROUP: "groups: no active coordinator",
     MEMBER: "members: no acknowledged commit",
     PARTITION: "partitions: no member consumed them",
 }
-# Every other fill has a pattern, so that neighbours differ without colours, too.
+"""The kinds of subjects, each with the text of the legend about its gaps."""
+# Every second fill has a pattern, so that neighbours differ even without colours.
 _FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
 _PICK = "availability_pick"
 _LEADER_WAS = {
@@ -57,7 +61,9 @@ _BETWEEN = (
     moment_tip("b", "the first after"),
     Tip("d", "between them"),
 )
-"""Last lines of the tooltip: the last and the first success around a gap, and the time between."""
+"""The last lines of the tooltip. They are about the last success before a gap, the first success
+after it, and the time between the two.
+"""
 
 
 def _length(row: Row) -> str:
@@ -101,11 +107,12 @@ def availability_lane(run: ReportInput) -> Chart | None:
     rows = [
         row | {"leader": _leader_phrase(row, phrases)}
         for row in run.tables.rows("availability")
-        if row["before_us"] is not None  # without a beginning, there is no bar to draw
+        # A gap whose beginning is not known has no bar.
+        if row["before_us"] is not None
     ]
     if not rows:
         return None
-    # Too many subjects for a row each.
+    # If there are too many subjects for a row each, the lane shows their number.
     if len({_subject(row) for row in rows}) > MAX_ROWS:
         return _counts(run, rows)
 
@@ -115,7 +122,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
         return None
     names = _row_names(with_length)
     shown = _without_repeats(with_length)
-    # The longest first: the key is the negative length.
+    # The longest gap comes first, because the key is the negative length.
     shown.sort(key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
 
     prefix = common_prefix(row["subject"] for row in with_length if row["subject_kind"] == MEMBER)
@@ -134,9 +141,9 @@ def availability_lane(run: ReportInput) -> Chart | None:
 
 
 def _without_repeats(rows: Sequence[Row]) -> list[Row]:
-    """Return each gap once, with the first of its faults and the number of the others.
+    """Return each gap once, with the name of its first fault and the number of its other faults.
 
-    In the table, a gap that lasts around several faults has a row for each fault.
+    The table has a row for each fault of a gap: a gap can be the longest one around several faults.
     """
     rows_by_gap: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
@@ -155,7 +162,7 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
 
 
 def _served_groups(rows: Sequence[Row]) -> str:
-    """Return a sentence that lists the groups without a bar: they always had a coordinator."""
+    """Return a sentence that lists the groups that always had a coordinator, and so have no bar."""
     groups = [row for row in rows if row["subject_kind"] == GROUP]
     with_gap = {row["group"] for row in groups if row["gap_us"] != 0}
     served = in_number_order({row["group"] for row in groups} - with_gap)
@@ -200,7 +207,7 @@ def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
 
 
 def _subject(row: Row) -> tuple[str, str, str]:
-    """Return the subject of a gap: kind, group and name. The name alone would not be unique."""
+    """Return what identifies the subject of a gap: its kind, its group and its name."""
     return row["subject_kind"], row["group"], row["subject"]
 
 
@@ -215,9 +222,13 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
 
 
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
-    """Return the lane as numbers over time. A gap counts from the injection of its fault on."""
+    """Return the lane as areas: how many subjects of a kind have a gap over time.
+
+    A gap counts from the injection of its fault on.
+    """
     areas: list[Datum] = []
-    # The first kind is shown until the reader picks another. Members are the most numerous.
+    # The page shows the first kind until the reader picks another one. It is the kind of which
+    # there are most, the members.
     kinds = [
         kind
         for kind in (MEMBER, GROUP, PARTITION)

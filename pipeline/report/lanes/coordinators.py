@@ -8,8 +8,8 @@ begins: the time in which it is the coordinator in this leader epoch.
 A lane is a chart on the time axis that all lanes of a page share. The data of the chart has the
 keys of LANE's columns and of `_LOAD`, and these:
 
-- `r`: name of a row: an offsets partition
-- `l`, `q`, `s`: labels from long to short (only loads have `q`)
+- `r`: name of a row, which is the name of an offsets partition
+- `l`, `q`, `s`: labels from long to short; only loads have `q`
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,12 +28,13 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MAX_PARTITIONS = 50
-"""Most partitions in the lane; those that moved most are shown. Kafka has 50 offsets partitions by
-default.
+"""Maximum number of partitions in the lane. If there are more, those that moved most are shown.
+Kafka has 50 offsets partitions by default.
 """
 MAX_TENURES = 600
-"""Most bars in the lane; each shown partition gets an equal part of them."""
+"""Maximum number of bars in the lane. Each partition can have an equal part of them."""
 _LOADING = "a load of the new coordinator"
+"""Text of the legend for the bars of loads."""
 _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
 """Names of the chart's data.
 
@@ -98,7 +99,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     ]
     if not tenures:
         return None
-    # A tenure whose epoch is unknown (None) comes first among those with the same start.
+    # Of tenures with the same start, one whose epoch is unknown (None) comes first.
     tenures.sort(key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"] or 0))
     partitions = _most_moved_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])
@@ -107,7 +108,8 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     data: dict[str, list[Datum]] = {name: [] for name in _DATA}
     for partition in shown:
         of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
-        limit = MAX_TENURES // len(shown) + 1  # at least one bar
+        # The 1 gives each partition at least one bar.
+        limit = MAX_TENURES // len(shown) + 1
         names += _add_partition(run, partition, of_partition[:limit], data)
 
     coordinators = {tenure["broker"] for tenure in tenures}
@@ -146,7 +148,7 @@ def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
 
 
 def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
-    """Return the consumer groups of each offsets partition that has any."""
+    """Return the consumer groups of each offsets partition that stores groups."""
     groups: dict[str, list[str]] = {}
     for row in run.tables.rows("groups"):
         if row["partition"] is not None:
@@ -155,8 +157,12 @@ def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
 
 
 def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
-    """Return the partitions: first those with two coordinators, then those with most tenures."""
-    # Of each partition: the time with two coordinators, and the number of tenures.
+    """Return the partitions in the order of how much they moved.
+
+    The partition with the longest time with two coordinators comes first. Of partitions with equal
+    times, that with most tenures comes first.
+    """
+    # For each partition, the time with two coordinators and the number of tenures.
     moves: dict[str, tuple[int, int]] = {}
     for tenure in tenures:
         overlap_us, count = moves.get(tenure["partition"], (0, 0))
@@ -173,7 +179,7 @@ def _add_partition(
     own, below the rows of the tenures.
     """
     spans = [(tenure["start_us"], tenure["end_us"]) for tenure in tenures]
-    # For each tenure the number of its row, from 0: the first row that is free.
+    # For each tenure, the number of its row, from 0. It is the first row that is free.
     taken = slots(spans)
     loads = {
         (load["new_leader"], load["leader_epoch"]): load
@@ -235,7 +241,10 @@ def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
 
 
 def _load_datum(load: Row, row: str) -> Datum:
-    """Return the bar of a load. `n`, `k`: records and bytes read; `g`: the wait before it."""
+    """Return the bar of a load.
+
+    `n` and `k` are the numbers of records and bytes that the load read; `g` is the wait before it.
+    """
     return span(
         load["load_started_us"],
         load["active_us"],

@@ -1,8 +1,9 @@
 """The fault lane: the faults of the run with the nodes that they hit, and the run's parts.
 
 A fault has up to three parts: it is being injected, it is in force, it is being healed. A momentary
-fault, such as an election, has none. A fault by accident is not in the run's plan: a machine was
-lost, or did not answer for a while. A lane is a chart on the time axis that all lanes of a page
+fault, such as an election, has no parts. A fault by accident is not in the run's plan: a machine
+was lost, or did not answer for a while. The run has parts, too: before its steady state, with
+faults, and after the last healing. A lane is a chart on the time axis that all lanes of a page
 share. The data of the chart has the keys of LANE's columns, and these:
 
 - `r`: name of a row
@@ -24,12 +25,13 @@ from pipeline.summary.figures import duration_text
 from results_schema.journal import JournalEntry
 
 MAX_ROWS = 30
-"""Up to this number of faults, each has a row. If there are more, those of one kind share rows."""
+"""Up to this number of faults, each has a row. If there are more, faults of one kind share rows."""
 MAX_FAULTS = 400
-"""Most faults in the lane: the first ones."""
+"""Maximum number of faults in the lane. If there are more, it has the first ones."""
 _RUN_ROW = "the run"
 """Name of the first row, which shows the parts of the run."""
 _ACCIDENT_HATCH = HATCHES[7]
+"""Fill of the bars of accidents, a grey pattern."""
 _PART = (Tip("p", "this part"),)
 """The tooltip's line for the part of the fault that a bar shows."""
 
@@ -88,8 +90,9 @@ def faults_lane(run: ReportInput) -> Chart | None:
     rows = _rows(shown, run.end_us)
 
     data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
-    # The label of a momentary fault has room until the next fault in its row. To know that fault,
-    # the loop goes from the last fault to the first. It inserts each fault's data at the beginning.
+    # The label of a momentary fault has room until the next fault in its row. So that the next
+    # fault is known, the loop goes from the last fault to the first. It inserts the data of each
+    # fault at the beginning of a list, so that the list is in time order.
     next_in_row: dict[str, int] = {}
     for fault in reversed(shown):
         row, start = rows[fault.fault_id], fault.injected_at_us or 0
@@ -98,7 +101,8 @@ def faults_lane(run: ReportInput) -> Chart | None:
         if fault.momentary:
             data["points"].insert(0, LANE.datum(fault, start, label_end, r=row, p="of a moment"))
         else:
-            data["parts"][:0] = _parts(fault, row, run.end_us)  # inserts at the beginning
+            # The slice [:0] inserts at the beginning.
+            data["parts"][:0] = _parts(fault, row, run.end_us)
 
     names = [_RUN_ROW, *dict.fromkeys(rows.values())]
     y = rows_y(names)
@@ -124,7 +128,11 @@ def faults_lane(run: ReportInput) -> Chart | None:
 
 
 def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
-    """Return the row of each fault: its own, or a free one of its kind if there are many faults."""
+    """Return the name of each fault's row, by fault.
+
+    Each fault has a row of its own. If there are many faults, it has the first free row of its
+    kind.
+    """
     if len(faults) <= MAX_ROWS:
         return {fault.fault_id: fault.fault_id for fault in faults}
     rows: dict[str, str] = {}
@@ -138,8 +146,9 @@ def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
 
 def _end(fault: JournalEntry, end_us: int) -> int:
     """Return the end of a fault, by which its row is chosen."""
+    # The microsecond puts two momentary faults of the same moment into two rows.
     if fault.momentary:
-        return (fault.injected_at_us or 0) + 1  # two faults of one moment need two rows
+        return (fault.injected_at_us or 0) + 1
     return end_us if fault.healed_at_us is None else fault.healed_at_us
 
 

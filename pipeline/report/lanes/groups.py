@@ -1,8 +1,8 @@
 """The group-state lanes: the state of each group on each coordinator, over time.
 
 A lane is a chart on the time axis that all lanes of a page share. A coordinator is a broker that
-manages the group. A group can have several, one after another; a row of the lane is one group on
-one of them. The data of the chart has the keys of LANE's columns, and these:
+manages groups. A group can have several coordinators, one after another. A row of the lane is one
+group on one of its coordinators. The data of the chart has the keys of LANE's columns, and these:
 
 - `a`, `b`: start and end of a bar in seconds
 - `w`: colour of the coordinator
@@ -32,23 +32,28 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import counted
 
 MANY_GROUPS = 8
-"""With more groups than this, the lane shows the number of groups in each state. A second lane,
-`group_detail`, shows one group, which the reader picks."""
+"""If there are more groups than this, the lane shows the number of groups in each state. A second
+lane (`group_detail`) then shows one group, which the reader picks.
+"""
 MAX_SHOWN = 800
-"""Most intervals in the page if the lane shows all groups together; the longest are shown."""
+"""Maximum number of intervals in the lane if it shows all groups. The longest intervals are shown.
+"""
 MAX_PICKED = 8_000
-"""Most intervals in the page if a reader picks one group: the sum over all groups to pick from."""
+"""Maximum number of intervals in the second lane, of all groups together that the reader can pick.
+"""
 _BROKER_PX = 4
 """Height of the stripe at the lower edge of a bar. The stripe has the colour of the coordinator."""
 _PICK = "group_pick"
+"""Name of Vega's parameter for the picked group."""
 STATES = {
     "Stable": GOOD,
     "PreparingRebalance": HATCHES[1],
     "CompletingRebalance": SERIES[1],
     "Empty": PAPER,
 }
-"""Fill of each state of a group. Empty: no members; PreparingRebalance: members rejoin;
-CompletingRebalance: members wait for the new assignment."""
+"""Fill of each state of a group. In PreparingRebalance, the members rejoin. In CompletingRebalance,
+they wait for the new assignment. A group that is Empty has no members.
+"""
 _DEAD = "Dead"
 LANE = IntervalLane(
     id="lane-groups",
@@ -174,7 +179,9 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
     for row in sorted(rows, key=lambda row: (row["group"], row["broker"], row["from_us"])):
         cells = {"w": fills[row["broker"]]} | ({"p": row["group"]} if pick else {})
         start = row["from_us"]
-        if row["state"] == _DEAD:  # the broker forgot the group: a moment, not an interval
+        # In the state Dead, the broker forgets the group at once. So it is a moment, not an
+        # interval.
+        if row["state"] == _DEAD:
             data["dead"].append(LANE.datum(row, start, start, **cells))
             continue
         cells |= {"s": f"{row['state']} {row['generation']}", "l": _label(row)}

@@ -1,12 +1,13 @@
-"""IntervalLane: a lane of bars in rows, or of areas, which show the number of bars over time.
+"""IntervalLane, the description of a lane that shows the intervals of one table.
 
-A lane is a chart on the time axis that all lanes of the page share. Every lane except the message
-diagrams is an IntervalLane. Its columns define the chart's data, its tooltip and the text table
-beneath. The module of a lane, such as `groups`, builds the marks (bars, labels, points), or areas
-if there would be too many bars. Altair is the library that makes a chart's specification; Vega
+A lane is a chart on the time axis that all lanes of the page share. It shows intervals as bars in
+rows, or, if there would be too many bars, the number of intervals over time as areas. Every lane
+except the message diagrams is an IntervalLane. The columns of an IntervalLane define the chart's
+data, its tooltip and the text table beneath it. The module of a lane, such as `groups`, builds the
+marks (bars, labels and points). Altair is the library that makes a chart's specification; Vega
 draws the chart in the page.
 
-Keys of the data of areas (they are short because a page has thousands of these data):
+The data of areas has these keys. They are short, because a page has thousands of data:
 
 - `a`: time in seconds
 - `k`: kind of the interval, such as a state
@@ -39,9 +40,9 @@ from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.outcomes import in_number_order
 
 MAX_TABLE_ROWS = 200
-"""Limit of the rows of a text table beneath a lane."""
+"""Maximum number of rows in the text table beneath a lane."""
 AREA_PX = 150
-"""Height of the areas."""
+"""Height of a lane of areas in pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ def _step_areas(
 ) -> alt.Chart:
     """Return stacked areas of counts over time, which change in steps."""
     fill = kind_fill("k", fills, title=unit)
-    # Counts are whole numbers: the axis has no ticks between them.
+    # Counts are whole numbers, so the axis has no ticks between them.
     axis = alt.Axis(title=None, grid=True, tickMinStep=1, format=",d", tickCount=4)
     properties: MarkProperties = {
         "interpolate": "step-after",
@@ -162,10 +163,10 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
 
 
 def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> tuple[Pick, str]:
-    """Return a Pick of groups, those with most rows first, and a sentence on the groups left out.
+    """Return a Pick of groups, and a sentence on the groups that cannot be picked.
 
-    `limit` is the largest number of rows in the page. Groups beyond it cannot be picked; they are
-    only in the table `source`.
+    Groups with most rows come first. `limit` is the maximum number of rows in the page, of all
+    groups in the Pick together. Other groups are only in the table `source`.
     """
     row_counts: dict[str, int] = {}
     for row in rows:
@@ -182,7 +183,10 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
 
 
 def pickable(what: str, number: int, total: int, table: str) -> str:
-    """Return the sentence on subjects that cannot be picked, to append to a text; "" if all can."""
+    """Return the sentence on subjects that cannot be picked; "" if all of them can be picked.
+
+    It begins with a space, because it is appended to a text.
+    """
     if number == total:
         return ""
     return f" {number:,} of {total:,} {what} can be picked; all of them are in tables/{table}."
@@ -194,5 +198,5 @@ def end_of(run: ReportInput, end_us: int | None) -> int:
 
 
 def group_and_broker(row: Row) -> str:
-    """Return the name of a lane's row: a group on one of its coordinators."""
+    """Return the name of the row for a group on one of its coordinators."""
     return f"{row['group']} \u00b7 {row['broker']}"

@@ -2,8 +2,8 @@
 
 A life lasts from the start of a member's process to its end. A deploy (rollout) replaces a group's
 members one after another; a scaling adds or removes members. When a process is replaced, its
-successor takes over the name of the member. This name is a *place*; the place is empty while no
-process has it.
+successor takes over the name of the member. So this name stands for a *place*, in which one process
+follows another. The place is empty while no process has the name.
 
 A lane is a chart on the time axis that all lanes of a page share. This lane is drawn from the
 journal, the run's list of injected faults. There a rollout or a scaling counts as a fault; its
@@ -23,9 +23,9 @@ from pipeline.summary.outcomes import in_number_order
 from results_schema.journal import JournalEntry
 
 MAX_MEMBERS = 100
-"""Most members that have a row."""
+"""Maximum number of members that have a row."""
 OPERATIONS = ("rollout", "scale")
-"""Kinds of faults that stop and start members."""
+"""Kinds of faults in the journal that stop and start members."""
 BEFORE = "former version"
 STOPPING = "stopping: its grace period"
 AWAY = "away: the successor starts"
@@ -64,12 +64,12 @@ LANE = IntervalLane(
 
 
 _STARTS = (STARTING, AFTER, BACK)
-"""The parts of a life in which a process runs that a rollout or scaling has started."""
+"""The parts of a life whose process was started by a rollout or a scaling."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """The beginning of a part (a key of FILLS) of a life at a place, on the run's clock."""
+    """The beginning of a part of a life at a place. `part` is a key of FILLS."""
 
     at_us: int
     place: str
@@ -107,7 +107,7 @@ def lives_lane(run: ReportInput) -> Chart | None:
 
 
 def labels_of(row: dict[str, Any]) -> dict[str, str]:
-    """Return the long and the short text in a bar; an empty place has no life to name."""
+    """Return the long and the short text in a bar. The short text of an empty place is empty."""
     if row["part"] == AWAY:
         return {"l": "away", "s": ""}
     return {"l": f"life {row['life']}", "s": str(row["life"])}
@@ -127,15 +127,17 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
     rows = []
     for place in in_number_order({event.place for event in events}):
         at_place = [event for event in events if event.place == place]
-        # If the first event of a place is a start, the place was empty before: a scaling has added
-        # this member. Otherwise life 1 runs from the beginning of the run.
+        # If the first event of a place is a start, a scaling has added this member, and the place
+        # was empty before. Otherwise life 1 began with the run. `part` is the present part of a
+        # life; it is None while the place has had no life yet.
         ran_from_beginning = at_place[0].part not in _STARTS
         part: str | None = BEFORE if ran_from_beginning else None
         life, from_us = int(ran_from_beginning), 0
         for event in at_place:
             if part is not None and event.at_us > from_us:
                 rows.append(_row(place, part, life, from_us, event.at_us))
-            # A start begins a new life, unless the process was STARTING: then it is now ready.
+            # A start begins a new life. But if the process was STARTING, it is ready now, and its
+            # life goes on.
             if event.part in _STARTS and part != STARTING:
                 life += 1
             part, from_us = event.part, event.at_us
@@ -151,7 +153,7 @@ def _row(place: str, part: str, life: int, from_us: int, to_us: int) -> dict[str
 def _events(entry: JournalEntry) -> Iterable[_Event]:
     """Yield the events of a rollout (`stopped`, `replaced`) or of a scaling (`acts`)."""
     resolved = entry.resolved
-    # A rollout: the members that it stopped, then their successors.
+    # The members that a rollout stopped, and then their successors.
     for stop in _mappings(resolved.get("stopped")):
         place = stop["place"]
         yield _Event(stop["stopped_at_us"], place, STOPPING)
@@ -167,13 +169,13 @@ def _events(entry: JournalEntry) -> Iterable[_Event]:
             if at_us is not None:
                 yield _Event(at_us, place, part)
 
-    # A scaling: the members that it stopped and started.
+    # The members that a scaling stopped or started.
     for act in _mappings(resolved.get("acts")):
         yield _Event(act["at_us"], act["place"], AFTER if act["act"] == "start" else AWAY)
 
 
 def _members_prefix(groups: Sequence[str]) -> str:
-    """Return the prefix of all members' names, which labels leave out; "" with several groups."""
+    """Return the prefix that the labels of members leave out; "" if there are several groups."""
     return f"consumer-{groups[0]}-" if len(groups) == 1 else ""
 
 

@@ -5,9 +5,9 @@ the lane, such as a broker. The label of a bar is inside the bar's visible part 
 its width; the tooltip has the full text. Every other fill has a pattern, so that neighbours differ
 even without colours.
 
-Altair makes the specification of a chart; Vega, a library in the browser, draws the chart. The
-specification contains Vega expressions, which Vega computes again when the reader zooms: when the
-ends of the visible part of the axis, FROM_S and TO_S, change.
+Altair makes the specification of a chart; Vega, a library in the browser, draws the chart. FROM_S
+and TO_S are the ends of the visible part of the axis. The specification contains expressions with
+these two. Vega computes them again when the reader zooms.
 
 Keys of the data of a lane:
 
@@ -47,28 +47,32 @@ from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
 
 Datum = dict[str, Cell]
+"""The cells of one row of a chart's data, by their keys."""
 MarkProperty = str | float | bool | Sequence[int] | None
+"""A property of a mark for Altair, such as its colour."""
 MarkProperties = dict[str, Any]
-"""Properties of a mark for Altair, by name. Any, because each has its own type."""
+"""Properties of a mark by name. Any, because Altair's parameters have different types."""
 
 FAULT_BANDS = "faults"
-"""Name of the data that every lane has: the spans of the faults."""
+"""Name of the data with the times of the faults, which every lane has."""
 MAX_FAULTS = 200
-"""Most faults that have a band: the first ones."""
+"""Maximum number of faults that have a band. If there are more, the first ones have."""
 _BANDS_AT_ONCE = 6
-"""Most faults whose bands and edges have the usual opacity. If there are more, all are fainter."""
+"""Up to this number of faults, bands and edges have the usual opacity. If there are more faults,
+all bands and edges are fainter.
+"""
 ROW_PX = 22
 """Usual height of a row in pixels."""
 NARROW = f"containerSize()[0] < {NARROW_BELOW}"
 """A Vega expression, true on a phone."""
 _LEGEND_COLUMNS = 6
-"""Most columns of a legend."""
+"""Maximum number of columns of a legend."""
 _LEGEND_SYMBOL_PX, _LEGEND_LETTER_PX = 36, 7
-"""Width of a legend's symbol with its margins, and of one character of its text."""
+"""Width in pixels of a legend's symbol with its margins, and of one character of its text."""
 _CHARACTER_PX = 6.3
-"""Average width of a character in a label."""
+"""Average width of a character in a label, in pixels."""
 _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
-"""Space on the right for the half of the axis's last label that is beyond the axis."""
+"""Space around a lane in pixels. Half of the axis's last label is to the right of the axis."""
 _ELLIPSIS = "\\u2026"
 """The character U+2026, as an escape inside a Vega expression."""
 _BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
@@ -77,11 +81,11 @@ into the names of the second and later rows of one subject."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
-    """Return the name of one of the rows of a subject; its first row (`slot` 0) is named `name`.
+    """Return the name of a row of a subject, which can have several rows (slots), counted from 0.
 
-    The other rows need different names, but must not show the subject again. So the name of the row
-    `slot` ends with as many invisible characters as `slot` says, and with `label`. Only `label` is
-    shown beside the row.
+    The name of the first row is `name`. The other rows need different names, but must not show the
+    subject again. So their names go on with one invisible character for each slot, and end with
+    `label`. Only `label` is shown beside such a row.
     """
     return name + _BELOW * slot + label
 
@@ -103,11 +107,11 @@ def time_lane(
 
     - `layers`: the marks; they refer to their data by keys of `data`.
     - `height`: height of the chart in pixels.
-    - `picks`: choices above the lane; each sets a Vega parameter of the chart.
+    - `picks`: lists above the lane, from which the reader chooses values of Vega's parameters.
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
-    # Many bands overlap. If each had the usual opacity, they would be opaque together.
+    # If there are many bands, they overlap. With the usual opacity, they would hide what is behind.
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
     # All properties are arguments of this one call, because each method of a layered chart copies
     # its layers, which is slow.
@@ -157,7 +161,7 @@ def fault_bands(run: ReportInput) -> list[Datum]:
 
 def _fault_bands(bands: Sequence[Datum], faint: float) -> Iterator[alt.Chart]:
     """Yield the bands of planned faults and, in grey, those of accidents."""
-    # The Vega condition for bands of planned faults; None if all bands are of planned faults.
+    # The Vega condition for the bands of planned faults; None if there are no others.
     planned: str | None = None
     if any("x" in band for band in bands):
         planned = "!datum.x"
@@ -233,8 +237,8 @@ def _row_label(without: str) -> str:
     """Return the Vega expression for the label of a row, without the prefix `without`.
 
     A long name is shown without its middle, because its beginning names the subject, and its end
-    distinguishes it from other names. A phone shows only the end. If `row_name` made the name, with
-    a slot above 0, only its `label` is shown.
+    distinguishes it from other names. A phone shows only the end. If the name is that of a second
+    or later row (`row_name`), only its `label` is shown.
     """
     name = named_without("datum.label", without)
     short = (
@@ -250,9 +254,11 @@ def _row_label(without: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Makes charts of the lane's data with the key `name`; the tooltip has the lines `tips`.
+    """Makes marks (bars, points, labels) of one part of a lane's data.
 
-    `where` is a Vega expression over a row; only rows for which it is true are drawn.
+    - `name`: the name of this part, a key of the lane's data.
+    - `tips`: the lines of the tooltip.
+    - `where`: a Vega expression over a row. Only rows for which it is true are drawn.
     """
 
     name: str
@@ -308,7 +314,8 @@ class Marks:
         )
         shown = (
             _visible(rows_of(self.name, self.where), reserve, end)
-            .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")  # fewer characters say nothing
+            # A label of four characters or fewer says nothing.
+            .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
             .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
         )
         return _text(shown, "_x", self.y, self._properties(align="left", dx=4) | mark)
@@ -316,8 +323,9 @@ class Marks:
     def end_labels(
         self, *, room: str = "datum._w / 2", **mark: MarkProperty
     ) -> tuple[alt.Chart, ...]:
-        """Return labels at the visible end of bars: the cell `l` if it fits, else `s`, else none.
+        """Return labels at the visible end of bars.
 
+        A label is the cell `l` if it fits, else the cell `s` if it fits; else the bar has no label.
         `room` is a Vega expression for the pixels that the label can take.
         """
         shown = (

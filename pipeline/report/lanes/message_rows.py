@@ -1,7 +1,8 @@
 """The exchanges around one fault as lines of a space-time diagram.
 
-An exchange is a request and its answer. The diagram has one horizontal line for each node; a
-message is a slanted line from the line of its sender to that of its receiver.
+An exchange is a request and its answer. In a space-time diagram, each node has a horizontal line,
+and time runs to the right. A message is a slanted line from the line of its sender to the line of
+its receiver.
 
 The functions turn rows of the table `messages`, with times in microseconds, into the data of a
 chart, with times in seconds. `Diagram` and `_message_cells` list the short keys of a datum.
@@ -26,14 +27,15 @@ from pipeline.report.report_input import Row
 from pipeline.summary.outcomes import in_number_order
 
 MAX_NODES = 24
-"""Most lines in a diagram. `_nodes` says which clients are left out."""
+"""Maximum number of lines in a diagram. `_nodes` says which clients are left out."""
 MAX_MESSAGES = 400
-"""Most exchanges in a diagram: the first ones."""
+"""Maximum number of exchanges in a diagram. If there are more, it has the first ones."""
 REPEAT_ROWS = 3
-"""Rows for repeated requests below a client's line. There are three, because the client can repeat
-FindCoordinator, Heartbeat and OffsetCommit at the same time."""
+"""Number of rows for repeated requests below a client's line. There are three rows, because the
+client can repeat FindCoordinator, Heartbeat and OffsetCommit at the same time.
+"""
 CHARACTER_PX = 6.0
-"""Average width of a character in a label."""
+"""Average width of a character in a label, in pixels."""
 
 FINDING, MEMBERSHIP, HEARTBEAT, OFFSETS, CLUSTER = (
     "FindCoordinator",
@@ -42,7 +44,6 @@ FINDING, MEMBERSHIP, HEARTBEAT, OFFSETS, CLUSTER = (
     "OffsetCommit, OffsetFetch, transactions",
     "brokers and controller",
 )
-# The families: kinds of requests, each with its own colour.
 _FAMILIES = {
     "FindCoordinator": FINDING,
     "JoinGroup": MEMBERSHIP,
@@ -56,15 +57,19 @@ _FAMILIES = {
     "TxnOffsetCommit": OFFSETS,
     "EndTxn": OFFSETS,
 }
-"""API -> family. APIs that are not listed are of the family CLUSTER."""
+"""The family of each API. A family is a kind of requests, which has a colour of its own. Other APIs
+are of the family CLUSTER.
+"""
 _SERVERS = ("controller", "broker")
+"""The roles of servers, in the order of their lines."""
 _NEVER = 1e12
-"""A zoom in pixels a second that no reader reaches. A text that needs it is never shown."""
+"""A zoom in pixels per second that no reader reaches. A text that needs this zoom is left out."""
 HELD_US = 500_000
-"""Shortest time after which a message counts as held on its way, for instance at a cut link.
+"""A message that took at least this time counts as held on its way, for instance at a cut link.
 
-A slanted line would look as if the message had travelled all that time. So the wait is drawn as a
-bar on the sender's line instead."""
+A slanted line would look as if the message had travelled for all that time. So a bar on the
+sender's line shows the wait instead.
+"""
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
 """Kinds of waits: a request at its server, a message on its way, a client without an answer."""
 
@@ -132,7 +137,8 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
 
     for row in shown:
         _add(drawn, row)
-        if row["repeats"] == 1:  # a repeated request has its text inside its bar
+        # The text of a repeated request is inside its bar.
+        if row["repeats"] == 1:
             words.append(_word(row))
 
     _set_rows(drawn.repeats)
@@ -143,10 +149,11 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
 def _nodes(rows: Sequence[Row]) -> list[str]:
     """Return the nodes that have a line, from top to bottom: controllers, brokers, clients.
 
-    If there are too many clients, those with most failures and membership requests have a line.
-    Among clients with equally many, those with most exchanges have one.
+    If there are too many clients, those with most failures and membership requests have a line. Of
+    clients with equally many, those with most exchanges have a line.
     """
-    # By node, two counts: exchanges that are failures or membership requests, and all exchanges.
+    # For each node, the number of exchanges that are failures or membership requests, and the
+    # number of all exchanges.
     exchanges: dict[str, tuple[int, int]] = {}
     for row in rows:
         for node in (row["from_node"], row["to_node"]):
@@ -181,7 +188,7 @@ def _add(drawn: Diagram, row: Row) -> None:
     elif sent is not None and unanswered(row):
         _add_stub(drawn, sent, client, server, cells)
 
-    # 2. It waits at the server.
+    # 2. The request waits at the server.
     if received is not None and answered is not None and answered > received:
         drawn.waits.append(_line(received, answered, server, server, cells, SERVED))
 
@@ -218,7 +225,8 @@ def _add_leg(
 ) -> None:
     """Add a message that arrived.
 
-    A message that was held (HELD_US) is a bar until its arrival, then a line at that moment.
+    A message that was held (HELD_US) is drawn as a bar until its arrival, and as a vertical line at
+    the moment of its arrival.
     """
     if end_us - start_us >= HELD_US:
         drawn.waits.append(_line(start_us, end_us, start, start, cells, HELD))
@@ -228,7 +236,8 @@ def _add_leg(
 
 def _add_stub(drawn: Diagram, at_us: int, start: str, end: str, cells: Mapping[str, Cell]) -> None:
     """Add a message that never arrived: a short line that ends beside its sender's line."""
-    # The new `v` (direction) replaces the cell `v` of the exchange.
+    # In a stub, `v` is the direction. It replaces the cell `v` of the exchange (when it was
+    # received).
     down = drawn.nodes.index(end) > drawn.nodes.index(start)
     drawn.stubs.append(
         {**cells, "r": start, "a": axis_seconds(at_us), "v": "down" if down else "up"}
@@ -238,7 +247,10 @@ def _add_stub(drawn: Diagram, at_us: int, start: str, end: str, cells: Mapping[s
 def _line(
     start_us: int, end_us: int, start: str, end: str, cells: Mapping[str, Cell], leg: str
 ) -> Datum:
-    """Return a line or bar from the line of node `start` to that of `end`."""
+    """Return a line from the line of node `start` to the line of node `end`, or a bar.
+
+    If both nodes are the same, it is a bar. `leg` says what the line or bar stands for.
+    """
     return {
         **cells,
         "r": start,
@@ -288,13 +300,16 @@ def _family(row: Row) -> str:
 
 
 def _begin(row: Row) -> int:
-    """Return the earliest known time of an exchange; the trace may lack any of its times."""
+    """Return the earliest known time of an exchange. The trace can lack some of its times."""
     moments = (row["sent_us"], row["received_us"], row["answered_us"], row["ended_us"])
     return min((moment for moment in moments if moment is not None), default=0)
 
 
 def _word(row: Row) -> Word:
-    """Return the text of an exchange, with its rank: expulsions before failures, then joins."""
+    """Return the text of an exchange, with its rank.
+
+    The most important texts say that a member was expelled. Other failures follow, then joins.
+    """
     family = _family(row)
     if row["outcome"] in EXPELLED:
         rank = -1
@@ -303,12 +318,16 @@ def _word(row: Row) -> Word:
     elif failed(row):
         rank = 2 if family == HEARTBEAT else 1
     else:
-        rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)  # a success
+        # The exchange was a success.
+        rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)
     return Word(row["from_node"], _begin(row), _text(row), rank, failed(row))
 
 
 def _text(row: Row) -> str:
-    """Return an exchange in a few words: request, repeats, and its error or the broker it named."""
+    """Return an exchange in a few words: its request, its repeats, and its result.
+
+    The result is an error, or the broker that the answer named as coordinator.
+    """
     parts = [request_words(row)]
     if row["repeats"] > 1:
         parts.append(f"\u00d7{row['repeats']:,}")
@@ -322,8 +341,8 @@ def _text(row: Row) -> str:
 def _set_rows(repeats: Sequence[Datum]) -> None:
     """Set `y` of each bar of repeats: its row below its node's line, from 0.
 
-    Bars of one row do not overlap, as long as REPEAT_ROWS rows suffice. Later bars share the last
-    row; their `h` is true, which hides their text.
+    Bars of one row do not overlap, as long as REPEAT_ROWS rows suffice. Bars that find no free row
+    share the last row. Their `h` is True, which hides their text.
     """
     bars_by_node: dict[Cell, list[Datum]] = {}
     for bar in repeats:
@@ -332,7 +351,8 @@ def _set_rows(repeats: Sequence[Datum]) -> None:
         # A slot is the first row in which a bar overlaps none of the earlier ones.
         for bar, slot in zip(bars, slots([_span_us(bar) for bar in bars]), strict=True):
             bar["y"] = min(slot, REPEAT_ROWS - 1)
-            bar["h"] = slot >= REPEAT_ROWS or None  # None: the text is shown
+            # With None, the text is shown.
+            bar["h"] = slot >= REPEAT_ROWS or None
 
 
 def _span_us(datum: Datum) -> tuple[int, int]:
@@ -343,18 +363,21 @@ def _span_us(datum: Datum) -> tuple[int, int]:
 def place_words(words: Iterable[Word]) -> list[Datum]:
     """Return texts, each with the smallest zoom at which it can be shown, in pixels a second.
 
-    At this zoom, the text touches no text of the same line that is more important. A text is left
-    out if a more important one has the same moment. Keys of a datum, beside those of Diagram:
+    At this zoom, the text touches no more important text of the same line. A text is left out if a
+    more important text of the line has the same moment. A datum has these keys, beside those of
+    Diagram:
 
     - `t`: the text
-    - `z`: the zoom, if all texts of a line extend to the right of their moment
-    - `y`: the zoom, if some extend to the left, because they would otherwise leave the picture
+    - `z`: the zoom that it needs if all texts of the line extend to the right of their moments
+    - `y`: the zoom that it needs if some texts extend to the left; at the right edge, a text would
+      otherwise leave the picture
     - `k`: 1 if the text reports a failure, else 0
     """
     placed: dict[str, list[Word]] = {}
     shown: list[Datum] = []
     for word in sorted(words, key=lambda word: (word.rank, word.at_us)):
-        others = placed.setdefault(word.node, [])  # the more important texts of the line
+        # The texts of the line that are more important have been placed before.
+        others = placed.setdefault(word.node, [])
         rightward = max((_zoom_apart(word, other) for other in others), default=0.0)
         either = max((_zoom_apart(word, other, either=True) for other in others), default=0.0)
         others.append(word)
@@ -374,9 +397,9 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
 def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
     """Return the zoom, in pixels a second, from which on two texts of a line do not touch.
 
-    Without `either`, both texts extend to the right of their moments: the left text must end before
-    the right one begins. With `either`, the right text can extend to the left, towards the other:
-    then there must be room for both between their moments.
+    If `either` is False, both texts extend to the right of their moments, and the left text must
+    end before the right text begins. If `either` is True, the right text can extend to the left,
+    towards the left text. Then there must be room for both texts between their moments.
     """
     left = word if word.at_us <= other.at_us else other
     distance_us = abs(word.at_us - other.at_us)

@@ -1,15 +1,17 @@
 """The message diagrams: requests and answers around each fault, as lines between nodes in time.
 
-`message_rows` computes the data and explains their fields; this module draws them with Altair, a
-library for charts. In the data, `r` is a node, and `a` and `b` are times in seconds. Each node has
-a horizontal line. The words of this module:
+`message_rows` computes the data of a diagram, and explains the fields of the data. This module
+draws the data with Altair, a library for charts. In the data, `r` is a node, and `a` and `b` are
+times in seconds. Each node has a horizontal line. The words of this module:
 
 - Exchange: a request and its answer. Its family is the kind of the request, such as HEARTBEAT.
 - Leg: a slanted line from the sender to the receiver of a message that arrived.
 - Wait: a bar on one node's line, for the time in which a request waits there.
 - Stub: a short line for a message that never arrived.
 - Repeats: a bar for equal exchanges of one client that followed each other.
-- Landmark: a text about an event that is not a message, such as an election.
+- Failure: a mark at the end of an exchange with an error.
+- Word: a text above a node's line. Landmark: a text about an event that is not a message, such as
+  an election.
 - Tip: a line of a tooltip.
 """
 
@@ -73,11 +75,13 @@ from protocol.causes import CoordinatorUnknownCause
 from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
-"""Most faults that have a diagram: the first ones."""
+"""Maximum number of faults that have a diagram. If there are more, the first ones have."""
 MAX_LANDMARKS = 6
-"""Most partitions whose election and load a diagram names."""
+"""Maximum number of partitions whose election and load a diagram names."""
 MAX_TABLE_ROWS = 100
+"""Maximum number of rows in the table beneath a diagram."""
 ROW_PX = 54
+"""Height in pixels of the part of the diagram that belongs to one node."""
 _SYMBOL_PX = 28
 """Length of a line in the legend: long enough to show its dashes."""
 _LINE_AT = 0.3
@@ -96,13 +100,13 @@ _COLOURS = {
     HEARTBEAT: SERIES[7],
     CLUSTER: SERIES[3],
 }
-"""Colours by family."""
+"""The colour of each family of requests."""
 _WAITS: Mapping[str, MarkProperties] = {
     SERVED: {"strokeWidth": 5, "opacity": 0.55},
     HELD: {"strokeWidth": 3, "strokeDash": [1, 3]},
     UNANSWERED: {"strokeWidth": 2, "strokeDash": [4, 3], "color": BAD},
 }
-"""Mark properties of the waits on one node's line."""
+"""How a wait of each kind is drawn, as properties of Vega's marks."""
 _DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
 """Dashes of legs by family: lengths of dash and gap in pixels."""
 _ABOUT = (
@@ -117,7 +121,8 @@ _MORE = (
     "last of n like exchanges, which followed each other. Hatched: the node was hit. More texts "
     "appear as you zoom in."
 )
-_STUB_SIZE = 700  # square pixels, Vega's unit of size: a stub is 13 pixels long
+_STUB_SIZE = 700
+"""Size of a stub in square pixels, as Vega demands. A stub is then 13 pixels long."""
 _STUB_DOWN, _STUB_UP = "M0,0L0,1M-0.35,1L0.35,1", "M0,0L0,-1M-0.35,-1L0.35,-1"
 """SVG paths of a stub: a short line with a bar across its end."""
 _MANY_LEGS = 100
@@ -126,8 +131,9 @@ texts are legible.
 """
 _CROWD = 8
 _CROWD_ZOOM = 200.0
-"""If more than _CROWD members lost their coordinator, the texts about these losses are hidden below
-this zoom, in pixels per second. Otherwise these texts would cover the whole run."""
+"""If more than _CROWD members lost their coordinator, the texts about these losses are shown only
+from the zoom _CROWD_ZOOM on, in pixels per second. Otherwise these texts would cover the whole run.
+"""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -170,6 +176,7 @@ def left_out(run: ReportInput) -> int:
 
 
 def _rows_by_fault(run: ReportInput) -> dict[str, list[Row]]:
+    """Return the rows of the table `messages` about each fault."""
     by_fault: dict[str, list[Row]] = {}
     for row in run.tables.rows("messages"):
         by_fault.setdefault(row["fault"], []).append(row)
@@ -212,7 +219,8 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
             l=f"{fault.fault} {fault.hit}",
         )
         for fault in run.facts.faults
-        if fault.injected_at_us is not None and not fault.momentary  # a moment has no bar
+        # A momentary fault has no length, and so no bar.
+        if fault.injected_at_us is not None and not fault.momentary
         for node in fault.hit_nodes
         if node in lines
     ]
@@ -252,7 +260,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             title=None,
             symbolType="stroke",
             symbolStrokeWidth=3,
-            # Vega's sizes are areas: the length of the symbol is the square root.
+            # Vega's sizes are areas, so the length of the symbol is the square root of its size.
             symbolSize=alt.ExprRef(f"width >= 0 && {NARROW} ? 200 : {_SYMBOL_PX**2}"),
             symbolOpacity=1,
             columns=legend_columns(families),
@@ -289,8 +297,8 @@ def _lines(
 ) -> Iterator[alt.Chart]:
     """Yield the waits and the legs.
 
-    `encoding` is the encoding that waits and legs share. A wait with a colour of its own does not
-    use the shared colour.
+    `encoding` has the `x`, `y` and `color` that waits and legs share. A wait whose properties in
+    _WAITS have a colour does not use the shared colour.
     """
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     tooltip = tooltip_of(_TIPS)
@@ -327,15 +335,16 @@ def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
 
 
 def _repeats(y: alt.Y) -> list[alt.Chart]:
-    """Return the spans of repeated exchanges, under the sender's line.
+    """Return the bars of repeated exchanges, below the sender's line.
 
-    A span has a tick at its first and at its last exchange, because a plain bar would look like
+    A bar has a tick at its first and at its last exchange. Without the ticks, it would look like
     one long request.
     """
     fill, stroke = alt.Fill("cl:N", scale=None), alt.Stroke("cl:N", scale=None)
     layers = []
     for row, offset in enumerate(_REPEATS_PX):
-        where = f"datum.y == {row}"  # `y`: the row of a bar below its node's line
+        # `y` is the row of a bar below its node's line.
+        where = f"datum.y == {row}"
         properties: MarkProperties = {
             "height": 9,
             "yOffset": offset,
@@ -343,7 +352,8 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
             "stroke": None,
         }
         source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
-        # `h` is set if there was no free row. The label would then lie on that of another bar.
+        # `h` is set if there was no free row for the bar. Its label would lie on another bar's
+        # label.
         with_label = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
         tick: MarkProperties = {
             "clip": True,
@@ -369,8 +379,9 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     """Return the texts that have room at the present zoom, above their nodes' lines.
 
-    A text needs a zoom of `datum.z` pixels per second if all texts of its line extend to the right.
-    It needs `datum.y` if some extend to the left.
+    A text begins or ends at its moment: it extends to the right of the moment, or to the left. If
+    all texts of a line extend to the right, a text needs a zoom of `datum.z` pixels per second. If
+    some extend to the left, it needs a zoom of `datum.y`.
     """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
     # A text in the right half of the picture can extend to the left (`at_edge`), where it comes
@@ -390,7 +401,8 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
         "clip": True,
     }
     encoded = {"x": x, "y": y, "text": alt.Text("t:N")}
-    # First a rim in the background's colour, then the texts: in red those about failures (`k`).
+    # First comes a rim in the background's colour, then the texts. Texts about failures (`k`) are
+    # red.
     return [
         shown.mark_text(**properties, stroke=PAPER, fill=PAPER, strokeWidth=3).encode(**encoded),
         shown.transform_filter("!datum.k").mark_text(**properties, fill=INK).encode(**encoded),
@@ -402,12 +414,14 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
     """Return the texts about events that are no messages: elections, loads, lost coordinators."""
     controllers = [row["to_node"] for row in rows if row["to_node"].startswith("controller-")]
     moved = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
-    moved.sort(key=lambda row: (not row["groups"], row["partition"]))  # those with groups first
+    # Partitions that store groups come first.
+    moved.sort(key=lambda row: (not row["groups"], row["partition"]))
 
     words = []
     for move in moved[:MAX_LANDMARKS]:
         named = f"{move['new_leader']} for {move['partition']}, leader epoch {move['leader_epoch']}"
-        # The controller elects the leader. Without its messages, it has no line for the text.
+        # The controller elects the leader, so the text is at its line. If the controller is in none
+        # of the messages, it has no line.
         if controllers and move["decided_us"] is not None:
             words.append(Word(controllers[0], move["decided_us"], f"elects {named}", rank=0))
         if move["active_us"] is not None:
@@ -437,7 +451,10 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
 
 
 def _coordinator_lost_text(cause: str | None) -> str:
-    """Return the cause, and that the coordinator is unknown; UNAVAILABLE says both by itself."""
+    """Return the text on a member that marked its coordinator unknown, with the cause.
+
+    The text of the cause UNAVAILABLE already says that the coordinator is unknown.
+    """
     if cause is None:
         return "coordinator unknown"
     if cause == CoordinatorUnknownCause.UNAVAILABLE:
@@ -446,10 +463,10 @@ def _coordinator_lost_text(cause: str | None) -> str:
 
 
 def _left_out(count: int) -> str:
-    """Return the sentence on exchanges that are not drawn; "" if all are.
+    """Return the sentence on exchanges that are not drawn; "" if all are drawn.
 
-    Exchanges of clients without a line are not drawn. MAX_MESSAGES leaves none out, because the
-    table has at most this number of rows per fault.
+    The exchanges of clients without a line are not drawn. The limit MAX_MESSAGES leaves no exchange
+    out, because the table has at most this number of rows per fault.
     """
     if not count:
         return ""

@@ -1,9 +1,9 @@
-"""The ownership lane: which member owned which data partition, and where two owned the same.
+"""The ownership lane: which member owned which data partition, and when a partition had two owners.
 
 A lane is a chart on the time axis that all lanes of a page share. A member owns a partition while
-the member believes that it may process the partition; an overlap is a time with two owners. A
-generation is the number of a group's rebalance. The data of the chart has the keys of LANE in
-`ownership_rows`, and these:
+the member believes that it may process the partition. So a partition can have two owners; an
+overlap is a time with two owners. A generation is the number of a group's rebalance. The data of
+the chart has the keys of LANE in `ownership_rows`, and these:
 
 - `c`: fill of a bar
 - `m`: member of a bar; `m2`: the other owner in an overlap
@@ -49,28 +49,36 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MANY_PARTITIONS = 40
-"""Most partitions that the lane shows one by one. If there are more, it shows how many have one
-owner, none or several, and a second lane (`ownership_detail`) shows those that the reader picks."""
+"""Maximum number of partitions that the lane shows one by one. If there are more, it shows how many
+of them have one owner, none or several. A second lane (`ownership_detail`) then shows the
+partitions that the reader picks.
+"""
 ROWS_AT_ONCE = 50
-"""Partitions that the reader can see at once in the second lane."""
+"""Number of partitions that the reader sees at once in the second lane."""
 MAX_SHOWN = 900
-"""Most intervals in the page if the lane shows all partitions; the longest are shown."""
+"""Maximum number of intervals in the lane if it shows all partitions. The longest ones are shown.
+"""
 MAX_PICKED = 8_000
-"""Most intervals in the page if the reader picks partitions: of all partitions to pick from."""
+"""Maximum number of intervals in the second lane, of all partitions together that the reader can
+pick.
+"""
 MAX_LEGEND = 6
-"""Most fills in a legend, because a reader cannot distinguish more."""
+"""Maximum number of fills in a legend. A reader could not distinguish more."""
 ROW_PX = 18
+"""Height of a row in pixels."""
 
 ONCE, NO_OWNER, TWICE = "one owner", "no owner", "two owners or more"
 COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
-"""Fill of the number of partitions with one owner, none, or several."""
+"""Fills of the areas that show how many partitions have one owner, none, or several."""
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
 """Vega parameters for the picked range of partitions, and the picked member."""
 _ALL_MEMBERS, _REMARKABLE = "all members", "0: two owners, or moved most"
-"""Options of the two picks: all members; the partitions worth looking at."""
-# A Vega condition for the rows of the second lane. If a member is picked, its rows are shown,
-# whatever range of partitions is picked. The option of a range of partitions begins with the number
-# of its chunk. `number_rows` explains the fields `t`, `h` and `q`.
+"""An option of each pick. _ALL_MEMBERS is the option for all members. _REMARKABLE is the option for
+the partitions that are most worth looking at.
+"""
+# A Vega condition for the rows of the second lane. If a member is picked, all rows of this member
+# are shown, and the picked range of partitions does not matter. The option of a range begins with
+# the number of its chunk. `number_rows` explains the fields `t`, `h` and `q`.
 _PICKED = (
     f"{_MEMBER_PICK} == '{_ALL_MEMBERS}' "
     f"? ({_ROWS_PICK} == '{_REMARKABLE}' ? datum.t == 1 : "
@@ -78,15 +86,16 @@ _PICKED = (
     f": (datum.m == {_MEMBER_PICK} || datum.m2 == {_MEMBER_PICK}) && datum.q < {ROWS_AT_ONCE}"
 )
 _NAME_PX, _LENGTH_PX = 66, 52
-"""Pixels on a phone for a member's name, and for the length of an overlap such as `1.25 s`."""
-# A Vega condition: the visible part of a bar has room for both.
+"""Width in pixels, on a phone, of a member's name, and of the length (`1.25 s`) of an overlap."""
+# A Vega condition that is true if the visible part of a bar has room for the name and the length.
 _WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
 _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
-"""A Vega expression: pixels kept free at the end of a bar with stripes (`v`), for the text about
-its two owners. On a screen the text is `two owners 1.25 s` (130 pixels). On a phone it is only the
-length, or nothing if there is no room."""
+"""A Vega expression for the pixels that are kept free at the end of a bar with stripes (`v`), for
+the text about its two owners. On a screen this text is `two owners 1.25 s` (130 pixels). On a phone
+it is only the length, or nothing if there is no room.
+"""
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
-"""Pixels of a bar for the length of an overlap."""
+"""A Vega expression for the pixels of a bar that the length of an overlap can take."""
 _TWICE_TIPS = (
     Tip("r", "partition"),
     Tip("w", "owned by"),
@@ -137,7 +146,8 @@ def ownership_detail(run: ReportInput) -> Chart | None:
     by_interest = sorted(
         owned, key=lambda partition: (-len(partition.overlaps), -len(partition.intervals))
     )
-    # Take partitions until one does not fit. From then on `room` is negative, so none is taken.
+    # Take partitions until one does not fit. From then on `room` is negative, so no other partition
+    # is taken, even if it is smaller.
     pickable_names, room = set(), MAX_PICKED
     for partition in by_interest:
         room -= len(partition.intervals)
@@ -194,11 +204,13 @@ def _title(chunk: Sequence[Owned]) -> str:
 def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
     """Return the fill of a bar, with a legend if each fill means one assignment.
 
-    This is not so with several groups, which use the same fills, and with many generations of a
-    group, which must share fills.
+    A fill means several assignments if there are several groups, because they use the same fills.
+    It also does if a group has many generations, which must share fills.
     """
-    fills_by_group = kinds_of(run, owned)  # for each group, the fill of each assignment
-    of_group = next(iter(fills_by_group.values()))  # of the first group, which may be the only one
+    # For each group, the fill of each assignment.
+    fills_by_group = kinds_of(run, owned)
+    # The fills of the first group. A legend is drawn only if it is the only group.
+    of_group = next(iter(fills_by_group.values()))
     every_fill = (fill for of_one in fills_by_group.values() for fill in of_one.values())
     fills = list(dict.fromkeys(every_fill))
     encoded = alt.Fill("c:N", scale=alt.Scale(domain=fills, range=fills))

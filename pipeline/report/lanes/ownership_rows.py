@@ -1,11 +1,11 @@
-"""The owners of partitions as rows of a chart: intervals, overlaps, numbers of owners over time.
+"""The data of the ownership lane: intervals, overlaps, and numbers of owners over time.
 
-The functions turn rows of the tables `ownership` and `ownership_overlaps` into rows of a chart, a
-lane on the page's time axis.
+The functions turn rows of the tables `ownership` and `ownership_overlaps` into the data of a lane,
+a chart on the page's time axis.
 
 - Interval: a time in which a member owns a partition. Overlap: a time with two owners.
-- Slot: a partition can have several rows in the lane, one below the other. The slot is the number
-  of one of them, from 0.
+- Slot: a partition can have several rows in the lane, one below the other. A slot is the number of
+  such a row among the rows of its partition, from 0.
 - Generation: the number of a group's rebalance.
 - Leader epoch: the number of the coordinator's leadership.
 """
@@ -25,7 +25,10 @@ from pipeline.summary.outcomes import in_number_order
 
 
 def kind(row: Row) -> str:
-    """Return the assignment of an interval as text. Bars with the same text have the same fill."""
+    """Return a text that names the assignment of an interval: its generation and its coordinator.
+
+    Bars with the same text have the same fill.
+    """
     if row["coordinator"] is None:
         return f"generation {row['generation']}"
     epoch = "unknown" if row["leader_epoch"] is None else row["leader_epoch"]
@@ -70,7 +73,8 @@ class Owned:
     """One data partition in one group, with its intervals and overlaps."""
 
     group: str
-    name: str  # name of its row: the partition's, after the group's if there are several groups
+    name: str
+    """Name of its row: the partition's name, after the group's name if there are several groups."""
     intervals: list[Row] = field(default_factory=list)
     overlaps: list[Row] = field(default_factory=list)
 
@@ -102,14 +106,15 @@ def gantt(
     """Return the names of the lane's rows, and the data `owners` and `twice`.
 
     A partition has as many rows as it had owners at the same time. `owners` are the `limit` longest
-    intervals of all partitions; `twice` are the overlaps, drawn as stripes. A datum of `owners` has
-    `v` if stripes lie on its bar: the label of the bar then leaves room for that of the stripes.
+    intervals of all partitions; `twice` are the overlaps, which are drawn as stripes. A datum of
+    `owners` has the key `v` if stripes lie on its bar. Then the label of the bar leaves room for
+    the label of the stripes.
     """
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
     kinds = kinds_of(run, owned)
     intervals = [row for partition in owned for row in partition.intervals]
-    # The identity of a row object (`id`) serves as its key, because rows have no key of their own.
+    # Rows have no key of their own, so the set holds the identities of the row objects (`id`).
     within_limit = {id(row) for row in longest_first(intervals, limit)}
     for partition in owned:
         shown = [row for row in partition.intervals if id(row) in within_limit]
@@ -122,15 +127,17 @@ def gantt(
         for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
             named = row | {"row": row_name(partition.name, slot), "name": partition.name}
             datum = LANE.datum(named, start, end, c=kinds[row["group"]][kind(row)])
-            # Stripes lie on the second owner's bar only, which is never in slot 0.
+            # Stripes lie only on the bar of the second owner, which is never in slot 0: the first
+            # owner has this slot.
             if slot and any(begin < end and start < until for begin, until in overlaps):
                 datum["v"] = 1
             data["owners"].append(datum)
 
         last_row = max(taken, default=0)
         for row in partition.overlaps:
-            # The stripes lie on the upper edge of the second owner's bar. That bar begins when the
-            # overlap begins, and is never in row 0, which the first owner has.
+            # The stripes lie on the upper edge of the second owner's bar, which begins when the
+            # overlap begins. If this bar is not shown, they lie in slot 1. `min` keeps them in the
+            # last row.
             slot = min(last_row, max(1, slot_at.get(row["from_us"], 1)))
             data["twice"].append(_overlap_datum(run, row, partition, slot))
         names += [row_name(partition.name, slot) for slot in range(last_row + 1)]
@@ -193,7 +200,8 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
 
     The counts of a step are in this order. A partition counts from the time of its first owner on.
     """
-    # Changes of the number of owners, by time: pairs of a partition's index, and 1 or -1.
+    # The changes of the numbers of owners at each time. A change is a pair: the index of a
+    # partition, and 1 for a new owner or -1 for an owner less.
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
     for index, partition in enumerate(partitions):
         for row in partition.intervals:
@@ -205,8 +213,8 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     times, counts = [], []
     for time_us in sorted(changes):
         for index, change in changes[time_us]:
-            # None: the partition had no owner so far. It does not count yet as a partition without
-            # an owner.
+            # `before` is None if the partition never had an owner. It does not yet count as a
+            # partition without an owner.
             before = owners.get(index)
             after = owners[index] = (before or 0) + change
             # A partition leaves the count of its former number of owners, and joins the new count.

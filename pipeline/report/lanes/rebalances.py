@@ -1,10 +1,11 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
-In a rebalance, the members of a group rejoin and get new partitions. It has up to two parts. While
-it is joining, the coordinator waits for the members. While it is syncing, the coordinator waits for
-the assignment, which one of the members (the leader) computes. A tenure is the time in which a
-broker is the coordinator. A lane is a chart on the time axis that all lanes of a page share. The
-data of the chart has the keys of LANE's columns, and these:
+In a rebalance, the members of a group rejoin and get new partitions. A rebalance has two parts. In
+the part `joining`, the coordinator waits for the members. In the part `syncing`, it waits for the
+assignment, which one of the members (the leader) computes. If a rebalance does not complete, its
+last part is `never completed`. A tenure is the time in which a broker is the coordinator. A lane is
+a chart on the time axis that all lanes of a page share. The data of the chart has the keys of
+LANE's columns, and these:
 
 - `f`: 1 in the first part of a rebalance, else the key is missing
 - `u`: end of the last part in seconds, only in the datum of the first part
@@ -32,13 +33,16 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MANY_ROWS = 16
-"""With more pairs of group and coordinator than this, the lane shows the number of groups that
-rebalance. A second lane, `rebalance_detail`, shows one group, which the reader picks."""
+"""If there are more pairs of group and coordinator than this, the lane shows the number of groups
+that rebalance. A second lane (`rebalance_detail`) then shows one group, which the reader picks.
+"""
 MAX_SHOWN = 400
-"""Most rebalances in the page if the lane shows all groups together; the longest are shown."""
+"""Maximum number of rebalances in the lane if it shows all groups. The longest ones are shown."""
 MAX_PICKED = 2_500
-"""Most rebalances in the page if a reader picks one group: the sum over all groups to pick from."""
+"""Maximum number of rebalances in the second lane, of all groups together that the reader can pick.
+"""
 AREA_PX = 120
+"""Height of the lane in pixels if it shows areas."""
 _PICK = "rebalances_pick"
 JOINING, SYNCING, BROKEN_OFF = "joining", "syncing", "never completed"
 PARTS = {JOINING: HATCHES[1], SYNCING: SERIES[1], BROKEN_OFF: "transparent"}
@@ -151,6 +155,7 @@ def rebalance_detail(run: ReportInput) -> Chart | None:
 def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
     """Return the marks of the lane; `where` is a Vega condition for the rows that are drawn."""
     first = _FIRST if where is None else f"{_FIRST} && {where}"
+    # `z` is the error with which the log refused the assignment. Such a rebalance gets a cross.
     lost = LANE.marks("parts", y, f"{first} && datum.z != null", ())
     return [
         LANE.marks("parts", y, where).bars(kind_fill("k", PARTS)),
@@ -176,7 +181,8 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
         first: Datum = {"f": 1, "u": axis_seconds(end_us), "l": long, "s": short}
         for part, start, end in _parts(row, end_us):
             parts.append(LANE.datum(row | {"part": part}, start, end, **picked_by, **first))
-            first = {}  # the later parts have no label
+            # The later parts have no label.
+            first = {}
     return {"parts": parts}
 
 
@@ -215,7 +221,8 @@ def _ends(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int], i
 
     ends: dict[tuple[str, str, int], int] = {}
     next_starts: dict[tuple[str, str], int] = {}
-    for row in sorted(rows, key=lambda row: -row["started_us"]):  # the last one first
+    # The loop goes from the last rebalance to the first, so that the next start is known.
+    for row in sorted(rows, key=lambda row: -row["started_us"]):
         group_on_broker = row["group"], row["broker"]
         if row["stable_us"] is not None:
             end_us = row["stable_us"]

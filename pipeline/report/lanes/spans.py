@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 MAX_STEPS = 1_200
-"""Most points of one stepped line: more than a screen has pixels, but few enough to zoom
-smoothly."""
+"""Maximum number of points of one stepped line. A screen has fewer pixels side by side, so no
+visible step is lost, and the line can still be zoomed smoothly.
+"""
 
 
 Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
@@ -18,7 +19,7 @@ Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Counts over time: `counts[i]` holds from `times_us[i]` until the next time."""
+    """Several counts over time. `counts[i]` holds from `times_us[i]` until the next time."""
 
     times_us: tuple[int, ...]
     counts: tuple[tuple[int, ...], ...]
@@ -32,11 +33,11 @@ class Steps:
 def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
     """Return the row of each interval, from 0, so that intervals of one row do not overlap.
 
-    Each interval, a start and an end, gets the first free row. Intervals that only touch do not
-    overlap. `intervals` can be unsorted; the result is in their order.
+    An interval is a pair of a start and an end, and gets the first free row. Intervals that only
+    touch do not overlap. `intervals` can be in any order; the result is in the same order.
     """
     chosen = [0] * len(intervals)
-    free_from: list[int] = []  # of each row: the end of its last interval
+    free_from: list[int] = []  # the end of the last interval in each row
     for index in sorted(range(len(intervals)), key=lambda index: intervals[index]):
         start, end = intervals[index]
         free_rows = (row for row, busy_until in enumerate(free_from) if busy_until <= start)
@@ -49,7 +50,7 @@ def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def longest_first(rows: Sequence[Row], limit: int) -> list[Row]:
-    """Return the `limit` rows of greatest `length_us`; the shortest ones are hard to see anyway."""
+    """Return the `limit` rows with the greatest `length_us`. Shorter bars are hard to see."""
     return sorted(rows, key=lambda row: -(row["length_us"] or 0))[:limit]
 
 
@@ -71,7 +72,8 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
         first, last = max(start, from_us), min(end, to_us)
-        if first < last:  # the part inside of [from_us, to_us), unless there is none
+        # An interval that lies outside of [from_us, to_us) does not count.
+        if first < last:
             changes[first] = changes.get(first, 0) + 1
             changes[last] = changes.get(last, 0) - 1
     changes.setdefault(to_us, 0)
@@ -92,10 +94,11 @@ def join_steps(*series: Steps) -> Steps:
     same time.
     """
     times = sorted({time_us for steps in series for time_us in steps.times_us})
-    positions = [0] * len(series)  # for each series, the index of the step that holds at `time_us`
+    # For each series, the index of its last step at or before `time_us`.
+    positions = [0] * len(series)
     counts = []
     for time_us in times:
-        # Each series moves on to its last step at or before this time.
+        # Move the positions on to `time_us`.
         for index, steps in enumerate(series):
             following = positions[index] + 1
             while following < len(steps.times_us) and steps.times_us[following] <= time_us:
@@ -122,11 +125,12 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
         return steps
 
     begin, end = steps.times_us[0], steps.times_us[-1]
-    kept_per_part = 2 + 2 * len(steps.counts[0])  # first and last; lowest and highest of each count
+    # Of each part: the first and the last step, and the lowest and the highest value of each count.
+    kept_per_part = 2 + 2 * len(steps.counts[0])
     parts = max(1, limit // kept_per_part)
     indexes_of_parts: dict[int, list[int]] = {}
     for index, time_us in enumerate(steps.times_us):
-        # `min` puts the last time into the last part; it would begin a part of its own.
+        # The last time would begin a part of its own. `min` puts it into the last part.
         part = min(parts - 1, (time_us - begin) * parts // max(1, end - begin))
         indexes_of_parts.setdefault(part, []).append(index)
 
@@ -134,7 +138,8 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     for indexes in indexes_of_parts.values():
         kept_indexes.update((indexes[0], indexes[-1]))
         for column in range(len(steps.counts[0])):
-            # Indexes of the part's steps, sorted by the count in this column.
+            # The indexes of the part's steps, sorted by this count. The key of an index is the
+            # value of the count at the index.
             ranked = sorted(indexes, key=[counts[column] for counts in steps.counts].__getitem__)
             kept_indexes.update((ranked[0], ranked[-1]))
 
