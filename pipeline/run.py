@@ -83,12 +83,12 @@ def analyze(
 
     Tables go to `<run>/tables/<table>`, the summary beside them (`summary_file`). They replace the
     tables and the summary of an earlier analysis. If a run broke off, its analysis covers the
-    events that were written, which can be none.
-    `spark` is the session to use. If None, this function opens a session on `master` (None: on this
-    machine), and ends it. Workers of another machine must see the run directories under the same
-    path. One task reads a whole run if the run has at most `whole_run_rows` rows, and at most
-    MAX_ROWS. With `whole_run_rows` 0, the transforms analyse all runs.
-    Returns one summary per distinct directory, in the order given.
+    events that were written, which can be none. `spark` is the session to use. If it is None, this
+    function opens a session on `master`, and ends the session. If `master` is None, too, Spark runs
+    on this machine. Workers of another machine must see the run directories under the same path.
+    One task reads a whole run if the run has at most `whole_run_rows` rows, and at most MAX_ROWS.
+    With `whole_run_rows` 0, the transforms analyse all runs. Returns one summary per distinct
+    directory, in the order given.
     Raises: FileNotFoundError if a run directory does not exist; RunNameClash; JavaMissing and
     SparkStartError if no session was given; OSError if tables cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Reads the event files of runs as one lazy DataFrame; no function here starts a computation.
+"""Reads the event files of runs as one DataFrame. No function here starts a computation of Spark.
 
 A run is one execution of an experiment. Its trace is a table in Parquet files; an event is one row
 of the trace. The column `detail` holds further facts as JSON. A bad row cannot be used, because it
@@ -91,9 +91,9 @@ def _why_bad() -> Column:
 
 
 def good_events(rows: DataFrame) -> DataFrame:
-    """Keep the rows that can be used, from those of `read_events`.
+    """Keep the rows of `read_events` that can be used.
 
-    Grain and columns: those of the input, without `bad`.
+    The grain and the columns are those of the input, except that the column `bad` is dropped.
     """
     return rows.where(F.col("bad").isNull()).drop("bad")
 
@@ -138,7 +138,7 @@ def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
         for field in msgspec.structs.fields(kind_of_detail)
     }
     schema = T.StructType([T.StructField(name, _detail_type(declared[name])) for name in fields])
-    # PERMISSIVE: one damaged detail gives nulls, and does not fail the whole analysis.
+    # With PERMISSIVE, a damaged detail gives nulls, and does not make the whole analysis fail.
     return F.from_json("detail", schema, {"mode": "PERMISSIVE"})
 
 

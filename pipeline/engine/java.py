@@ -22,7 +22,9 @@ _ADVICE = (
     "https://adoptium.net), or point JAVA_HOME at one that is already there."
 )
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
-"""The major version, and the number after it if there is one."""
+"""The major version in the output of `java -version`, and the number after it, if it has a second
+number.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class JavaProblem:
 def find_java(environ: Mapping[str, str] | None = None) -> JavaInfo | JavaProblem:
     """Find the Java that Spark would start: the one in JAVA_HOME if set, else the one on the PATH.
 
-    `environ` holds the variables to read (None: this process's environment).
+    `environ` holds the environment variables; if it is None, this process's environment counts.
     Effects: runs `java -version`.
     Source: Spark `bin/spark-class`.
     """
@@ -84,7 +86,7 @@ def _probe(path: Path) -> JavaInfo | JavaProblem:
 
 
 def parse_version(text: str) -> int | None:
-    """Return the major version in the output of `java -version`; None if it has none.
+    """Return the major version in the output of `java -version`; None if no version is in it.
 
     Java 8 and older report `1.8` instead of `8`: their major version is the second number.
     """

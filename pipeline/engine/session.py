@@ -133,7 +133,9 @@ class SparkStartError(Exception):
 def spark_session(
     master: str | None = None, *, short_work: bool = False, name: str = "coordlab"
 ) -> Iterator[SparkSession]:
-    """Open a Spark session on `master` (None: on this machine) and end it, its JVM included.
+    """Open a Spark session on `master`, and end the session and its JVM after the block.
+
+    If `master` is None, the session runs on this machine.
 
     `short_work` tunes a local session for little data: the session starts sooner, but computes
     slower. A local session listens on the loopback address only. Spark writes its working files
@@ -240,8 +242,8 @@ def _first_jars() -> list[str]:
 def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
     """Start a JVM that writes its output to `log`, and end it when the block ends.
 
-    PySpark itself would start one JVM per process. That JVM prints on the terminal, and lives on
-    after the session.
+    PySpark itself would start one JVM for the whole process. That JVM would print on the terminal,
+    and would not end with the session.
     """
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with log.open("wb") as output:
@@ -254,8 +256,8 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
             yield gateway
         finally:
             gateway.shutdown()
-            # SparkContext keeps the gateway in class attributes; the next session would reuse the
-            # one that was just shut down.
+            # SparkContext keeps the gateway in class attributes. The next session would reuse this
+            # gateway, although it is shut down.
             SparkContext._gateway = None
             SparkContext._jvm = None
             _end_jvm(gateway.proc)

@@ -34,10 +34,10 @@ def compute(
     """Compute each step from `sources` and other steps; return all DataFrames by name.
 
     `carry_out` runs in up to `threads` threads at the same time. If the inputs of several steps are
-    ready, the step listed first starts first.
-    Raises: ValueError if an input is neither a source nor a step, or if steps wait for one another;
-    the first exception of a step; KeyboardInterrupt. Before raising one of the last two, this
-    function cancels the Spark jobs of the other steps and waits for the end of all threads.
+    ready, the step listed first starts first. Raises: ValueError if an input is neither a source
+    nor a step, or if steps wait for one another; the first exception of a step; KeyboardInterrupt.
+    Before it raises an exception of a step or a KeyboardInterrupt, this function cancels the Spark
+    jobs of the other steps and waits for the end of all threads.
     """
     _check_inputs(steps, sources)
     tag = f"coordlab-{uuid.uuid4()}"

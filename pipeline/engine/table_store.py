@@ -126,7 +126,9 @@ class FileStore:
     folder: Path
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
     files_per_table: int | None = None
-    """Number of files of a table; None: one file for each partition, written in parallel."""
+    """Number of files of a table. With None, each partition is a file, and they are written in
+    parallel.
+    """
     _schemas: dict[str, StructType] = field(default_factory=dict)
     """Columns of each table, by its name."""
     _cached: list[DataFrame] = field(default_factory=list)

@@ -85,7 +85,7 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
     """Return the gap that the fault caused between two commits of a member; None if it caused none.
 
     If the coordinator moved, this is the first gap that ended with a commit at a later coordinator.
-    A commit that was in flight when the coordinator moved can still be acknowledged by the old one.
+    A commit that was in flight during the move can still be acknowledged by the old coordinator.
     Service has not come back then, so such a commit does not end the gap.
     """
     coordinator_moved = failover.move is not None
@@ -93,8 +93,8 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
         return _longest_around(trace, failover, gaps)
     for gap in gaps:
         if gap.after_us is None:
-            # The open gap, which is the last one. A member that missed nothing had no reason to
-            # commit, so this gap is no outage.
+            # This is the open gap, which is the last gap. If the member missed nothing, it had no
+            # reason to commit, and the gap is no time without service.
             return gap if gap.missed_us is not None else None
         # The old coordinator can be elected again. The comparison of times leaves out what it
         # acknowledged before its new tenure.
@@ -143,8 +143,9 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
 def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
     """Return the longest time without an active coordinator after the fault.
 
-    `tenures` are those of the group's offsets partition. Returns None if no coordinator was active
-    before the fault. If a coordinator was always active, the gap begins and ends at the fault.
+    `tenures` are the tenures of the group's offsets partition. Returns None if no coordinator was
+    active before the fault. If a coordinator was always active, the gap begins and ends at the
+    fault.
     """
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
@@ -241,7 +242,7 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
             if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > last_offset
         ]
 
-        # For each time at which batches ended: the earliest beginning of the work on these batches.
+        # For each time at which batches ended, the earliest beginning of the work on these batches.
         began_by_end: dict[int, int] = {}
         for row in rows:
             began_us = began_by_end.get(row.time_us, row.time_us)

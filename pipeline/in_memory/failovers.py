@@ -33,7 +33,7 @@ class Failover:
     - `later_coordinators`: the brokers that coordinated the group after the move, each with the
       time at which it became active because its load had ended; empty without a move.
 
-    Units: microseconds on the run's clock.
+    Times are microseconds on the run's clock.
     """
 
     fault: str
@@ -71,9 +71,10 @@ def failovers_of(trace: Trace) -> list[Failover]:
                 for other, other_affects_group in later_faults
                 if other_affects_group and other["injected_us"] > fault_us
             ]
-            # Of the tenures that began before the fault, take the one with the highest leader epoch
-            # (the number of the partition's leadership). It need not be the one that started last:
-            # a broker that lost its leadership can finish its load later than its successor.
+            # The tenure with the highest leader epoch (the number of the partition's leadership)
+            # among the tenures that began before the fault. This need not be the tenure that began
+            # last, because a broker that lost its leadership can finish its load later than its
+            # successor.
             newest = max(
                 (tenure for tenure in group_tenures if tenure["start_us"] <= fault_us),
                 key=lambda tenure: (tenure["leader_epoch"], tenure["start_us"]),

@@ -277,7 +277,7 @@ def _sent_away(trace: Trace) -> list[str]:
     # For each member id of a group, its life: the node and the last incarnation of the node that
     # wrote rows with this id.
     lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
-    # For each of these lives: the time of its first row with the member id.
+    # For each life and member id, the time of the life's first row with this id.
     first_us: dict[tuple[str, int, str | None, str | None], int] = {}
     for row in trace.of(*MEMBER_KINDS):
         member, life = (row.group, row.member), (row.node, row.incarnation)

@@ -1,8 +1,8 @@
 """The table `messages` in plain Python: requests and answers around each fault.
 
 An exchange is a request and its answer. A trace has up to four rows about an exchange. The client
-writes one when it sends the request, and one when the answer comes or the request fails. The server
-writes one when it receives the request, and one when it answers.
+writes a row when it sends the request, and a row when the answer comes or the request fails. The
+server writes a row when it receives the request, and a row when it answers.
 
 The table lists exchanges about coordination and control. Requests that carry records (Produce, and
 Fetch from a broker) are left out. Brokers fetch metadata from a controller, and these Fetch
@@ -268,7 +268,7 @@ class _Row:
             first.client,
             first.server,
             first.api,
-            # An exchange without a correlation id comes before those with one.
+            # An exchange without a correlation id comes before the others.
             -1 if first.correlation_id is None else first.correlation_id,
             first.index,
         )

@@ -49,7 +49,7 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
         later.pop()  # `first` itself
         for second in reversed(later):
             if first["to_us"] is not None and second["from_us"] >= first["to_us"]:
-                break  # intervals that begin even later do not overlap either
+                break  # later intervals begin even later, so they do not overlap with `first`
             if first["consumer"] == second["consumer"]:
                 continue  # two intervals of one member do not make two owners
 

@@ -241,8 +241,8 @@ class RebalanceLog:
         is_killed = row.kind == TraceKind.NODE_KILLED
         name = row.peer if is_killed else row.node
         end = f"{name} {'was killed' if is_killed else 'stopped'}"
-        # The row does not name the incarnation. Rebalances of earlier ones have ended already, and
-        # `cut_short` leaves them as they are.
+        # The row does not name the incarnation, so this loop includes earlier incarnations of the
+        # node. Their rebalances have ended already, and `cut_short` leaves them as they are.
         for (node, _incarnation, _group), coordinator in self._coordinators.items():
             if node == name and coordinator.begun:
                 coordinator.begun[-1].cut_short(row.time_us, end)

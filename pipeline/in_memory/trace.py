@@ -45,7 +45,7 @@ _PARTITION_KINDS = (
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:  # Any: what JSON holds
-    """Return a row's detail; {} if it has none."""
+    """Return the detail of a row; {} if the row has no detail."""
     detail: dict[str, Any] = json.loads(row.detail) if row.detail else {}
     return detail
 
@@ -89,7 +89,8 @@ class Trace:
 
     def __init__(self, rows: Sequence[TraceRow]) -> None:
         self.rows = sorted(rows, key=_by_clock)
-        self._indexes: dict[str, list[int]] = {}  # kind -> indexes of its rows in `rows`
+        # The indexes in `rows` of the rows of each kind.
+        self._indexes: dict[str, list[int]] = {}
         for index, row in enumerate(self.rows):
             self._indexes.setdefault(row.kind, []).append(index)
         stages = self.of(TraceKind.RUN_STAGE)
@@ -265,7 +266,7 @@ def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
 
 
 def within(spans: Iterable[Span], whole: Span) -> list[Span]:
-    """Return the intersection of each span with `whole`, without empty ones."""
+    """Return the part of each span that lies in `whole`. Spans outside of `whole` are left out."""
     return [shared for shared in (span.shared_with(whole) for span in spans) if shared is not None]
 
 

@@ -44,7 +44,7 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     - `after_peer`: the broker that acknowledged the next commit.
 
     Nulls: `after_us` and `after_peer` of the last commit; `pending_us` of all other commits, and of
-    the last one if none of the three events followed.
+    the last commit if none of the three events followed it.
     """
     key = ("run", "group", "subject")
     consumer = F.col("node").alias("subject")
@@ -122,8 +122,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("produced_us").alias("waiting_us"))
     )
-    # The earliest beginning of work among all later batches. The next batch alone is not enough: if
-    # two members work at the same time, the one that finishes later can have begun earlier.
+    # The earliest beginning of work on any later batch. The next batch alone is not enough: if two
+    # members work at the same time, the member that finishes later can have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun = F.min("begun_us").over(later)
     # After the last batch, `next_begun` is null and the gap is open. The condition keeps the null:
@@ -142,8 +142,8 @@ def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
     """Return the times in which an offsets partition had no active coordinator.
 
     Output grain: one row per run, partition and time without a coordinator after the partition's
-    first tenure. Columns: `run`, `partition`, `before_us` (all earlier tenures had ended),
-    `after_us` (the next tenure began). Nulls: `after_us` if no tenure followed before the run's
+    first tenure. Columns: `run`, `partition`; `before_us`: when all earlier tenures had ended;
+    `after_us`: when the next tenure began. Nulls: `after_us` if no tenure followed before the run's
     end.
     """
     # Tenures can overlap, so a time without a coordinator begins when all earlier tenures have

@@ -142,8 +142,9 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
     Nulls: `paused_from_us`, `paused_to_us` if `paused_us` is 0; `cut_from_us`, `cut_to_us` if
     `cut_us` is 0.
     """
-    # Several intervals can have the same key, such as partitions that a member owned for the same
-    # time. `distinct` keeps one, because the others would multiply the rows of the join below.
+    # Several intervals can have the same key, for example if a member owned several partitions for
+    # the same time. `distinct` keeps each key once, so that the join below does not multiply the
+    # rows.
     key = ["run", node, "from_us", "to_us"]
     # The time that an interval and an impairment have in common.
     shared = F.least("to_us", "impaired_to_us") - F.greatest("from_us", "impaired_from_us")

@@ -77,7 +77,7 @@ def is_listed() -> Column:
 
 
 def telling_rows(rows: DataFrame) -> DataFrame:
-    """Keep the bad rows of a trace, and the good ones that tables read.
+    """Keep the bad rows of a trace, and the good rows that tables read.
 
     Input grain: one row per traced event, bad rows included (`events.read_events`). Output grain:
     one row per event that is kept. Columns: those of the input, and `span`. In a row about a batch

@@ -190,7 +190,10 @@ def _chart(comparison: Comparison) -> Chart | None:
 
 
 def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
-    """Return the figures after one fault as a table; with `fault` None, those of whole runs."""
+    """Return the figures after one fault as a table.
+
+    If `fault` is None, they are the figures of the whole runs.
+    """
     texts = [
         number(partial(_text_of, index), _heading(column.title))
         for index, column in enumerate(comparison.columns)

@@ -24,7 +24,7 @@ _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeMark:
-    """A fault on the overview of the time axis. Units: seconds.
+    """A fault on the overview of the time axis. Times are in seconds.
 
     - `to_s`: end of the fault; None for a momentary fault, such as an election.
     - `is_by_accident`: True if a machine was away without a fault of the plan.
@@ -40,7 +40,7 @@ class TimeMark:
 class Page:
     """A page with its headline and sections.
 
-    Units: `end_s` is the length of the time axis in seconds; 0 if the page has no time axis.
+    `end_s` is the length of the time axis in seconds; 0 if the page has no time axis.
     """
 
     title: str

@@ -97,7 +97,7 @@ def moment_link(
 
     The link is `<a href="#<lane>" data-from=".." data-to="..">`. The page's script zooms to the
     span and marks the span in every chart on the time axis. It then scrolls to the chart with the
-    id `lane`; with `lane` None it does not scroll.
+    id `lane`. If `lane` is None, it does not scroll.
     """
     end_us = from_us if to_us is None else to_us
     shown = text or (
@@ -139,7 +139,7 @@ def text_of(name: str, folder: str = "assets") -> str:
 
 
 def cell_text(value: Cell) -> str:
-    """Return a cell's text, or a dash if it has none, because an empty cell looks like a defect."""
+    """Return the text of a cell. An empty cell has a dash, because it would look like a defect."""
     if value is None or value == "":
         return "–"
     # bool comes before int, because it is a subclass of int.

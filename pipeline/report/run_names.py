@@ -78,7 +78,7 @@ def _distinguished(name: str, names: Sequence[str], part: str) -> str:
 
 
 def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
-    """Return the settings in each run's name: those in which runs of its experiment differ."""
+    """Return the settings in each run's name: those that differ between runs of its experiment."""
     named: list[list[str]] = [[] for _ in runs]
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
         indexes = [index for index, run in enumerate(runs) if run.manifest.experiment == experiment]

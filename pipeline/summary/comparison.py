@@ -162,13 +162,13 @@ def compare_runs(
     indexes_by_column = tuple(tuple(indexes) for indexes in indexes_by_title.values())
     table = _Table(summaries, indexes_by_column, in_full)
     all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
-    # A cell without a value is None. A row is shown if it has at least one other cell.
+    # A cell without a value is None. A row is shown if at least one of its cells has a value.
     rows_with_values = tuple(row for row in all_rows if any(row.cells))
     return Comparison(columns=columns, rows=rows_with_values)
 
 
 def _titles(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return the default names: those of the runs, or of their experiments if there are many."""
+    """Return the default names: the runs' names or, for many runs, their experiments' names."""
     if len(summaries) <= MAX_COLUMNS:
         return [summary.run for summary in summaries]
     # The name of a run is EXPERIMENT/RUN.

@@ -42,7 +42,8 @@ class DeployCost:
     - `waited_us`, `longest_wait_us`: time in which records waited: the sum over all partitions, and
       the time of the worst partition.
     - `repeated`: number of records that were processed again.
-    - `partitions`, `moved`: number of the group's partitions, and of those that changed owners.
+    - `partitions`: number of the group's partitions; `moved`: number of partitions that went from
+      one owner to another.
     - `others`: kinds of the run's other faults.
     """
 
@@ -236,7 +237,7 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
         return sorted(map(value_of, costs))[(len(costs) - 1) // 2]
 
     lengths = sorted(cost.length_us for cost in costs if cost.length_us is not None)
-    # Names and the number of partitions are those of the first cost; all figures are medians.
+    # The first cost gives the names and the number of partitions. All figures are medians.
     return replace(
         costs[0],
         replaced=median(lambda cost: cost.replaced),

@@ -120,7 +120,7 @@ MEASURES: tuple[Measure, ...] = (
 class Distribution:
     """A measure over all its subjects (partitions, members, groups).
 
-    Units: microseconds or counts, depending on the measure.
+    The values are microseconds or counts, depending on the measure.
 
     - `samples`: number of subjects with a value.
     - `missing`: number of subjects without a value. A subject has no value if it did not need the
@@ -141,8 +141,9 @@ class Distribution:
     def percentile(self, percent: int) -> int | None:
         """Return a percentile, or None if there are too few samples for it.
 
-        There are enough if at least one sample can be expected above the percentile: the 90th needs
-        10 samples, the 99th 100. The median needs only one.
+        There are enough samples if at least one sample can be expected above the percentile. The
+        90th percentile needs 10 samples, and the 99th needs 100 samples. The median needs only one
+        sample.
         """
         return self.percentiles.get(percent) if self.samples >= samples_needed(percent) else None
 
@@ -182,7 +183,7 @@ def duration_text(value_us: int, *, bound_us: int = 0) -> str:
     """Return a duration as text: three digits and a unit, or `< 5 ms` if the clocks' error is 5 ms.
 
     `bound_us` is the error of the clocks: a duration below it is not certain. Two clocks can even
-    make a duration negative. Units: the arguments are in microseconds.
+    make a duration negative. The arguments are in microseconds.
     """
     if abs(value_us) < bound_us:
         return f"< {duration_text(bound_us)}"
@@ -206,7 +207,8 @@ def length_text(value_us: int, *, bound_us: int = 0) -> str:
 class FaultSummary:
     """The figures of one fault.
 
-    Units: `injected_us`, `healed_us` (None: never) are microseconds on the run's clock.
+    `injected_us` and `healed_us` are microseconds on the run's clock. `healed_us` is None if the
+    fault was never healed.
 
     - `measures`: the measures that have rows, in the order of MEASURES.
     - `members`: number of members of the affected groups.
@@ -289,7 +291,7 @@ _ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
 class RunSummary:
     """The summary of one run.
 
-    Units: `clock_error_us` is the error of the clocks, in microseconds.
+    `clock_error_us` is the error of the clocks in microseconds.
 
     - `bad_rows`: pairs of a reason and the number of rows that were unusable for this reason.
     - `unreadable`: unusable files, with the reason.
@@ -313,7 +315,7 @@ class RunSummary:
     owners: tuple[Owners, ...] = ()
     processing: tuple[GroupProcessing, ...] = ()
     commit_errors: tuple[CommitErrors, ...] = ()
-    felt: Felt | None = None  # None: the run had no groups
+    felt: Felt | None = None  # None if the run had no groups
     disturbances: tuple[Disturbance, ...] = ()
 
 

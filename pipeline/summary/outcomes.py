@@ -191,7 +191,7 @@ def in_number_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 _NO_NUMBER = -1
-"""Stands for the number of a name that does not end in one."""
+"""Stands for the number of a name that does not end with a number."""
 
 
 def _split(name: str) -> tuple[str, int]:
@@ -208,7 +208,7 @@ def _split(name: str) -> tuple[str, int]:
 
 
 def _by_stem(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the numbers of names by their beginning: `consumer-` -> 0, 1, 2."""
+    """Return the numbers of names by the beginning of the name: 0, 1 and 2 for `consumer-`."""
     stems: dict[str, list[int]] = {}
     for name in in_number_order(names):
         stem, number = _split(name)

@@ -76,7 +76,7 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
 
 
 def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
-    """One row per kind of rebalances, or one per rebalance if a kind has few.
+    """One row per kind of rebalances; if a kind has few rebalances, one row for each of them.
 
     Rebalances of a kind have the same run, fault, group, coordinator and reason.
     """

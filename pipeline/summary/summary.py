@@ -83,7 +83,7 @@ def summarize_runs(
 
 
 def _marked(pairs: Sequence[_Pair], disturbances: Sequence[Disturbance]) -> tuple[_Pair, ...]:
-    """Return pairs of coordinators or of owners; those of a disturbed time are marked."""
+    """Return pairs of coordinators or of owners. A pair is marked if its time is disturbed."""
     return tuple(
         replace(pair, disturbed=is_disturbed(disturbances, pair.from_us, pair.to_us))
         for pair in pairs

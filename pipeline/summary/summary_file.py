@@ -71,7 +71,8 @@ def read_summary(directory: Path) -> RunSummary | None:
 
     Returns None without a summary, or if the summary has another version than TABLES_VERSION.
 
-    The summary's `directory` is the argument, not the stored one, because a run can be moved.
+    The `directory` of the summary is the argument, because the run can have been moved since it was
+    stored.
     """
     if _made_from(directory) is None:
         return None

@@ -1,8 +1,8 @@
 """The aggregates of one run's tables, computed in plain Python.
 
 An aggregate is a table of few rows, from which a summary is made. `summary.spark_aggregates`
-computes the same aggregates with Spark; `summary.summary` reads the aggregates of either. A leader
-epoch is the number of the leadership by which a broker is the coordinator of groups.
+computes the same aggregates with Spark. `summary.summary` reads the aggregates of both modules. A
+leader epoch is the number of the leadership by which a broker is the coordinator of groups.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -32,11 +32,10 @@ def availability(
 
     The kinds of subjects, and their gaps:
     - `member`: a time without an acknowledged commit. If the fault moved the coordinator, the gap
-      begins with the member's last commit before it commits at a later coordinator, and ends with
-      its first commit there. The later coordinators are the leader of the new leader epoch (the
-      number of the partition's leadership) and those of newer epochs. If the coordinator did not
-      move, the gap is the member's longest time without an acknowledged commit around or after the
-      fault.
+      ends with the member's first commit at a later coordinator, and begins with the member's
+      commit before it. The later coordinators are the leader of the new leader epoch (the number of
+      the partition's leadership) and the leaders of newer epochs. If the coordinator did not move,
+      the gap is the member's longest time without an acknowledged commit around or after the fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active
@@ -46,7 +45,7 @@ def availability(
     Rules for the gaps of members and partitions:
     1. A gap is "around or after the fault" if it begins before the next fault that affects the
        group and ends after this fault. If it begins after this fault, it must also end before the
-       next one.
+       next fault.
     2. Each interval between two commits or batches counts as a gap, so even without an effect of
        the fault, the gap is as long as the usual interval.
     3. An open gap counts only if the subject missed something: the consumer requested a commit or
@@ -59,13 +58,14 @@ def availability(
     Columns:
     - `run`, `fault`, `subject_kind`, `group`;
     - `subject`: the consumer's node, the data partition, or the group;
-    - `before_us`, `after_us`: the ends of the gap in microseconds on the run's clock (if the
-      subject is a partition: when work on a batch ended, and when work on the next one began);
+    - `before_us`, `after_us`: beginning and end of the gap, in microseconds on the run's clock. The
+      gap of a partition begins when work on a batch ends, and ends when work on the next batch
+      begins;
     - `gap_us`: the gap's length in microseconds.
 
-    Nulls: `after_us` and `gap_us` if service did not come back before the run ended. Two sorts of
-    subjects have no row: those without any activity around the fault, and a group that had no
-    coordinator before the fault.
+    Nulls: `after_us` and `gap_us` if service did not come back before the run ended. A member or
+    partition without any activity around the fault has no row. A group that had no coordinator
+    before the fault has no row, either.
     """
     chosen_gaps = (
         _commits(commit_gaps(events), failovers, runs)
@@ -88,8 +88,9 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     """Return one row per fault, group and consumer, with its gap between commits."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
     # The old coordinator can still acknowledge commits that were in flight when it lost the
-    # partition. This is no recovery, so the gap must end at a later coordinator. If the old
-    # coordinator is elected again, it counts as a later coordinator from its new start on.
+    # partition. Service has not come back then, so only a commit at a later coordinator ends the
+    # gap. If the old coordinator is elected again, it counts as a later coordinator from its new
+    # start on.
     at_later = F.exists(
         "later",
         lambda tenure: (
@@ -100,9 +101,9 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     missed_until_end = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
     is_open_after_move = F.col("moved") & missed_until_end
     is_around_no_move = ~F.col("moved") & _around_the_fault()
-    # If the coordinator moved, the first gap that ends at a later coordinator counts, and without
-    # such a gap the open one. If the coordinator did not move, these two are null, and the longest
-    # gap counts. A subject has at most one open gap, so `max` only picks it.
+    # If the coordinator moved, the first gap that ends at a later coordinator counts. If there is
+    # no such gap, the open gap counts. If the coordinator did not move, both are null, and the
+    # longest gap counts. A subject has at most one open gap, so `max` only picks it.
     first = F.min_by(_ends_of_gap(), F.when(ends_at_later, F.col("after_us")))
     picked = F.coalesce(
         first,
@@ -161,7 +162,7 @@ def _gaps_per_fault(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> D
 def _around_the_fault() -> Column:
     """Return whether a gap belongs to this fault (rule 1) and something was missed in it (rule 3).
 
-    The rules are those of `availability`.
+    `availability` has the rules.
     """
     missed_something = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
     is_last_fault = F.col("until_us") >= F.col("end_us")

@@ -123,7 +123,8 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
         elections.join(causes, "run")
         .where(possible_cause)
         .withColumn("nth_fault", F.row_number().over(latest_fault))
-        # Elections without a leader are dropped before the first one is searched.
+        # Elections that found no leader are dropped first, so that they do not count as the fault's
+        # first election.
         .where((F.col("nth_fault") == 1) & F.col("new_leader").isNotNull())
         .withColumn("nth_election", F.row_number().over(first_election))
         .where(F.col("nth_election") == 1)

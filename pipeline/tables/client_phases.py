@@ -26,6 +26,7 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
+"""Columns that name a member after a fault. They are the key of every window and aggregation."""
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
 """Kinds of rows which prove that a consumer was a member of the group. A row RECORDS_CONSUMED
 proves it, too, but it is left out: there are far more such rows, and a row of another of these
@@ -43,8 +44,8 @@ _MOMENTS = ("unknown", "named", "accepted")
 `accepted` ends accept.
 """
 _ANSWERED_AT_ONCE = [Api.HEARTBEAT.label, Api.OFFSET_COMMIT.label]
-"""APIs that the coordinator answers at once. Its answers to JoinGroup and SyncGroup wait for other
-members.
+"""APIs that a coordinator answers at once, so that a long wait shows that it is silent. Its answers
+to JoinGroup and SyncGroup wait for other members.
 """
 _ANSWER = "answer"
 """The `kind` of rows that are made of an exchange. Other rows have the kind of their event."""
@@ -98,10 +99,11 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     affected = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(affected, ["run", "group"])
-    # The columns `unknown`, `named` and `accepted` hold the step of a member that ends a phase, in
-    # all rows of the member. `_names_newest` reads `unknown`, and `_is_accepted` reads `named`, so
-    # the order of these three lines matters. Every window and aggregation below has the same key,
-    # so Spark shuffles (redistributes) the rows only once.
+    # A step is the key by which the rows of a member are ordered. In all rows of a member, the
+    # columns `unknown`, `named` and `accepted` hold the steps of the three rows that end its
+    # phases. `_names_newest` reads `unknown`, and `_is_accepted` reads `named`, so the order of
+    # these lines matters. Every window and aggregation has the key _KEY, so Spark shuffles
+    # (redistributes) the rows only once.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))

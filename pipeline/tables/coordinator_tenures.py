@@ -42,8 +42,8 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
       with two tenures counts twice;
     - `paused_us`, `cut_us`: microseconds of the tenure in which the broker was paused, or cut off
       from others;
-    - `paused_from_us`, `paused_to_us`: the beginning of the first pause and the end of the last one
-      in the tenure; `cut_from_us`, `cut_to_us`: the same of cuts;
+    - `paused_from_us`, `paused_to_us`: the beginning of the first pause and the end of the last
+      pause in the tenure; `cut_from_us`, `cut_to_us`: the same about cuts;
     - `commits`: number of commits that this broker acknowledged in this epoch;
     - `first_commit_us`, `last_commit_us`: moments of the first and the last of these commits,
       microseconds on the run's clock.
@@ -126,9 +126,9 @@ def _loads(events: DataFrame) -> DataFrame:
 def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
     is_after_start = F.col("died_us") >= F.col("start_us")
-    # A row of `died` is about the end of a process, or about the start of a newer one, which proves
-    # that all older ones have ended. `successor` is the incarnation that started; it is null in a
-    # row about an end.
+    # A row of `died` is about the end of a process, or about the start of a newer process, which
+    # proves that all older processes of the node have ended. `successor` is the incarnation that
+    # started; it is null in a row about an end.
     is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     is_its_death = is_after_start & is_of_this_life
     with_death = (

@@ -31,7 +31,7 @@ def group_failovers(
       end.
 
     Nulls: `decided_us`, `later` if the fault did not move the partition; `active_us` if no new
-    coordinator loaded it; `coordinator` if the group's partition never had one.
+    coordinator loaded it; `coordinator` if the group's partition never had a coordinator.
     """
     pairs = faults.join(groups.select("run", "group", "partition"), "run").select(
         "run",
@@ -52,9 +52,9 @@ def group_failovers(
         "decided_us",
         "active_us",
     )
-    # Of the tenures that began before the fault, the one with the highest epoch counts. It need not
-    # be the one that started last: a broker that lost its leadership can finish its load later than
-    # its successor.
+    # Of the tenures that began before the fault, the tenure with the highest epoch counts. It need
+    # not be the tenure that began last, because a broker that lost its leadership can finish its
+    # load later than its successor.
     latest_brokers = (
         faults.select("run", "fault", "injected_us")
         .join(tenures.select("run", "partition", "broker", "leader_epoch", "start_us"), "run")

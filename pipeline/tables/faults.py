@@ -20,7 +20,7 @@ fault; `from` and `to` are the nodes on the two sides of the links that it hit.
 
 
 def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
-    """List the faults, except those that hit no node.
+    """List the faults that hit a node.
 
     `events` has one row per event; `runs` is the table. Output grain: one row per run and fault.
     Columns:
@@ -36,8 +36,8 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
       moment follow one another in the order of their ids.
 
     Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that moment,
-    or did not record it; `node`, `target` if the fault has none. If the trace lacks a list, `nodes`
-    holds only `node`, and each other list is empty.
+    or did not record it; `node`, `target` if the trace names none. If the trace lacks a list,
+    `nodes` holds only `node`, and each other list is empty.
     """
     # Only the first injection of each fault id is listed. The schema of the trace allows `cause` to
     # be null; such a row counts as one of a fault with the id "fault", because a null would match
@@ -107,7 +107,8 @@ def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFr
     injected = faults.groupBy("run").agg(
         F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")
     )
-    # `injected` has the run's faults in time order, so the last one up to the moment is the latest.
+    # `injected` has the run's faults in time order, so the last fault up to the moment is the
+    # latest.
     so_far = F.filter("injected", lambda fault: fault["injected_us"] <= F.col(moment))
     # For an empty list, `try_element_at` is null.
     latest = F.try_element_at(so_far, F.lit(-1)).getField("fault")

@@ -171,7 +171,7 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition that had an owner: the time between owners and after the last one."""
+    """One row per partition that had an owner: the time between owners and after the last owner."""
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us")
     rows_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     ends_us = F.coalesce("to_us", "end_us")  # an owner without an end owns until the run ends
@@ -181,8 +181,8 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     # all intervals before it have ended, but not before the measured time or the first owner.
     reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
     hole_us = F.greatest(F.col("from_us") - reached_us, F.lit(0))
-    # `tail_us`, an aggregate over a partition's rows: the time without an owner after the last one.
-    # Like a hole, it does not begin before the measured time or the first owner.
+    # `tail_us`, an aggregate over a partition's rows: the time after the last owner. Like a hole,
+    # it does not begin before the measured time or the first owner.
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (
@@ -196,10 +196,11 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
     """One row per group, partition and produced or processed batch: the lag after the batch.
 
     Columns:
-    - those of `partitions`; `at_us`: when the batch was produced or processed;
-    - `processed`: true for a processed batch, false for a produced one;
-    - `begun_us`: when work on a processed batch began; null for a produced one;
-    - `lag`: acknowledged records above the last one that the group processed;
+    - the columns of `partitions`;
+    - `at_us`: when the batch was produced or processed;
+    - `processed`: true for a processed batch, false for a produced batch;
+    - `begun_us`: when work on a processed batch began; null for a produced batch;
+    - `lag`: the number of acknowledged records above the last record that the group processed;
     - `nth`: the number of batches that were processed up to this row.
     """
     count = detail("count", of=CountDetail).getField("count")
@@ -259,8 +260,8 @@ def _waited(levels: DataFrame) -> DataFrame:
         F.min("begun_us").alias("begun_us"),
     )
     # A wait ends with the earliest beginning of work on any later batch. The next batch alone is
-    # not enough: if two members own the partition at the same time, the one that finishes later can
-    # have begun earlier.
+    # not enough: if two members own the partition at the same time, the member that finishes later
+    # can have begun earlier.
     later = Window.partitionBy(*_PARTITION).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     # Only the part in the measured time counts.
@@ -321,7 +322,7 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us", "consumer")
     in_measured_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
     previous_consumer = F.lag("consumer").over(in_order)
-    # The first interval has no previous one; `coalesce` makes the null false.
+    # The first interval has no previous consumer. `coalesce` turns this null into false.
     is_same_owner = F.coalesce(previous_consumer == F.col("consumer"), F.lit(False))
     return (
         ownership.join(F.broadcast(measured), "run")

@@ -24,7 +24,8 @@ def figures(
     Columns:
     - `run`, `fault`, `kind` (of the fault), `chain` (broker | client | gap), `measure`;
     - `is_time` (true: microseconds; false: a count);
-    - `samples`: number of subjects that have a value, `missing`: number of those that have none;
+    - `samples`: number of subjects that have a value; `missing`: number of subjects without a
+      value;
     - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
     - `from_us`, `to_us`: the time that these values describe, in microseconds on the run's clock.
       It lasts from the earliest beginning to the latest end of the subjects' times. In the broker

@@ -1,9 +1,9 @@
 """The table `group_states`: the states of each group on each coordinator, as intervals.
 
 A group's coordinator is the broker that leads the group's offsets partition (a partition of
-`__consumer_offsets`). The broker loads the partition (reads its groups into memory) when it becomes
-leader, and unloads it when it no longer is. An incarnation is one life of a broker's process,
-counted from 0; at its beginning the broker has no groups.
+`__consumer_offsets`). A broker loads a partition (reads its groups into memory) when it becomes the
+leader, and unloads the partition when another broker becomes the leader. An incarnation is one life
+of a broker's process, counted from 0; at its beginning the broker has no groups.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -53,9 +53,9 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
       ask for their partitions), Stable or Dead;
     - `generation`: the number of the group's rebalance; in PreparingRebalance, the generation that
       has ended;
-    - `members`: their number when the interval began;
+    - `members`: the number of the group's members when the interval began;
     - `cause`: the coordinator's reason for entering the state;
-    - `from_us`, `to_us` in microseconds on the run's clock;
+    - `from_us`, `to_us`: beginning and end of the interval, in microseconds on the run's clock;
     - `length_us`: microseconds, up to the run's end if the state lasted so long. An interval of
       Dead has length 0, because the coordinator forgets the group in the same moment.
 
@@ -121,10 +121,15 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
 
 
 def _intervals(steps: DataFrame) -> DataFrame:
-    """One row per state that a coordinator entered, with the end that its own rows give."""
+    """One row per state that a coordinator entered.
+
+    `next_us` is the end of the state according to the coordinator's own rows: its next load or
+    change of state of the group, or the unload of the group's partition. It is null if none of
+    these followed.
+    """
     of_group = Window.partitionBy(*_GROUP).orderBy("seq")
     of_partition = Window.partitionBy(*_LIFE, "partition").orderBy("seq")
-    loads = _is(TraceKind.LOAD_STARTED) | _is(TraceKind.LOAD_COMPLETED)
+    is_load = _is(TraceKind.LOAD_STARTED) | _is(TraceKind.LOAD_COMPLETED)
     unloaded = F.when(_is(TraceKind.UNLOAD_COMPLETED), F.col("time_us"))
     entered = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GROUP_STATE)
     return (
@@ -132,10 +137,11 @@ def _intervals(steps: DataFrame) -> DataFrame:
         # The broker serves the partition in the epoch of its latest load.
         .withColumn(
             "epoch",
-            F.last(F.when(loads, F.col("leader_epoch")), ignorenulls=True).over(
+            F.last(F.when(is_load, F.col("leader_epoch")), ignorenulls=True).over(
                 of_partition.rowsBetween(Window.unboundedPreceding, Window.currentRow)
             ),
         )
+        # The first unload of the partition after the row.
         .withColumn(
             "unloaded_us",
             F.min(unloaded).over(of_partition.rowsBetween(1, Window.unboundedFollowing)),
@@ -159,9 +165,9 @@ def _intervals(steps: DataFrame) -> DataFrame:
 def _with_members(steps: DataFrame) -> DataFrame:
     """Add the number of members after each step, as far as the steps tell it.
 
-    It is the number in the last list of members, plus the members that were added later, minus
-    those that were removed later. A new group begins with 0 members. A group in the state Dead has
-    none.
+    The number is the length of the last list of members, plus the number of members that were added
+    later, minus the number of members that were removed later. A new group begins with 0 members. A
+    group in the state Dead has 0 members.
     """
     dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
     listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
@@ -170,8 +176,9 @@ def _with_members(steps: DataFrame) -> DataFrame:
     # `base` is a struct with a null `n`, so that the step counts as one with an unknown number.
     base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
-    # `lists` counts the steps so far that set the number. Steps with equal `lists` are the last one
-    # of these and all later ones, so the window `since` reaches from that step to this row.
+    # `lists` counts the steps so far that set the number. A step that sets the number and the steps
+    # after it have equal `lists`, so the window `since` reaches from the last such step to this
+    # row.
     so_far = _so_far(Window.partitionBy(*_GROUP))
     since = _so_far(Window.partitionBy(*_GROUP, "lists"))
     # Before the first of these steps the group is new: the changes count from 0 members.

@@ -32,9 +32,9 @@ NO_ANSWER = "no answer"
 """The `outcome` of an exchange without an answer or a failure in the trace."""
 _TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
 """APIs that change the group. So each successful request has a row of its own in the table."""
-_PAIR = ("run", "from_node", "to_node", "api", "correlation_id")
+_REQUEST = ("run", "from_node", "to_node", "api", "correlation_id")
 """Columns that name a request. Correlation ids repeat, so several requests can have the same
-values.
+values. `_exchanges` numbers such requests.
 """
 _FAULT = ("run", "fault")
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")
@@ -72,8 +72,8 @@ def messages(
       up);
     - `outcome`: NONE for success, Kafka's error, DISCONNECTED, TIMED_OUT, or `no answer`;
     - `named`: the coordinator that the answer to a FindCoordinator named;
-    - `repeats`: the number of exchanges in the row; `last_ended_us`: the latest moment at which one
-      of them ended.
+    - `repeats`: the number of exchanges in the row; `last_ended_us`: the latest `ended_us` of these
+      exchanges.
 
     Nulls:
     - a moment that the trace does not hold, or that did not come;
@@ -142,20 +142,22 @@ def _exchanges(events: DataFrame) -> DataFrame:
     2. A server's row does not name the connection. It belongs to the last request with its
        correlation id that was sent to the server before the row. If there is none, it belongs to
        the first request after the row, because the clocks of the two nodes can differ.
-    3. If a request has several rows of one kind, the first counts.
-    Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
+    3. If a request has several rows of one kind, the first counts. The result has the columns of
+       the table, and `begin_us` and `last_us`: the first and the last known moment of the exchange.
     """
-    # Requests with equal values in _PAIR are numbered from 1.
+    # Requests with equal values in _REQUEST are numbered from 1.
     # - `sent_so_far` is the number of the last request up to the row, on any connection.
     # - `own` is the number of the last request on the row's own connection.
     # - `exchange` is the number of the request that the row is about. For a client's row it is
     #   `own`, or 0 if no request came before the row. For a server's row it is `sent_so_far`, or 1
     #   (the first request after the row) if no request came before the row.
-    connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
+    connection = Window.partitionBy(*_REQUEST, "node", "incarnation", "purpose").orderBy("seq")
     # Of rows at the same time, the client's come first, because it sent before the server received.
-    pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
+    request = Window.partitionBy(*_REQUEST).orderBy(
+        "time_us", "is_server", "node", "incarnation", "seq"
+    )
     is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")
-    sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(pair))
+    sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(request))
     sent_on_connection = F.last(F.when(is_sent, F.col("sent_so_far")), ignorenulls=True)
     numbered = (
         _with_named(_sides(events))
@@ -171,7 +173,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     )
     # `seq` is the first field, so that `min` picks the client's earliest answer or failure.
     ended = F.struct("seq", "time_us", F.coalesce("error", F.lit("NONE")).alias("error"), "named")
-    exchanges = numbered.groupBy(*_PAIR, "exchange").agg(
+    exchanges = numbered.groupBy(*_REQUEST, "exchange").agg(
         # Only the client's rows have these three. `max` skips the nulls of the server's rows.
         *(F.max(column).alias(column) for column in ("purpose", "group", "member")),
         _first_us(TraceKind.REQUEST_SENT).alias("sent_us"),
@@ -182,7 +184,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     moments = ("sent_us", "received_us", "answered_us", "ended.time_us")
     # A failure whose request is not in the trace is not listed.
     return exchanges.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
-        *_PAIR,
+        *_REQUEST,
         "exchange",
         "purpose",
         "group",

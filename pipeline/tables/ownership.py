@@ -86,11 +86,11 @@ def ownership(
 
 
 def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) -> DataFrame:
-    """Close the intervals of `ownership_intervals`, and leave out those after the run's end.
+    """Give each interval of `ownership_intervals` its end, and drop intervals after the run's end.
 
     Output grain: one row per run, group, data partition, member and interval. Columns:
-    - those of `ownership_intervals`, with `node` renamed to `consumer`;
-    - `ended_by`;
+    - the columns of `ownership_intervals`, with `node` renamed to `consumer`;
+    - `ended_by`: how the interval ended;
     - `to_us`: the end of the interval, or the run's end if the interval still lasted then;
     - `ends_us`: the end of the interval, or null if the interval still lasted when the run ended.
       The table `ownership` has this column under the name `to_us`.
@@ -112,8 +112,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
     `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
     `start_offset`, `records`, `from_us`; `next_us`: when the member ended the interval, in
     microseconds on the run's clock; `next_by`: how the member ended it, a word as in `ended_by`.
-    Nulls: as in `ownership`; `next_us` if no row of the member ended the interval. `next_by` means
-    nothing then.
+    Nulls: as in `ownership`; `next_us` if no row of the member ended the interval. In this case
+    `next_by` has no meaning.
     """
     in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -128,8 +128,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         .orderBy("seq")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    # - `nth` is the number of the interval. Each assignment of the partition opens a new one, and
-    #   ends the one before if the member has not revoked or lost the partition yet.
+    # - `nth` is the number of the interval. Each assignment of the partition opens a new interval,
+    #   and ends the previous interval if the member has not revoked or lost the partition yet.
     # - `given_up` is true from the row with which the member revokes or loses the partition. Later
     #   rows (about a batch in work at that moment) do not count in the interval.
     steps = (

@@ -38,7 +38,8 @@ def rebalances(
     broker began.
     Columns:
     - `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure);
-    - `generation`: the number of the generation that ended; `new_generation`: of the next one;
+    - `generation`: the number of the generation that ended; `new_generation`: the number of the
+      next generation;
     - `reason`: why the coordinator began the rebalance, as a RebalanceCause; `cause`: the same as a
       sentence; `member`: the member id that caused the rebalance; `consumer`: this member's node;
     - `client_reason`: the reason in the member's request;
@@ -169,8 +170,8 @@ def _started(steps: DataFrame) -> DataFrame:
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
     """One row per rebalance for which members were added or removed."""
     removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
-    # A static member (one with a configured `group.instance.id`) that restarted has a new id but
-    # stays the same member. That is no change.
+    # A static member is a member with a configured `group.instance.id`. When it restarts, it gets a
+    # new id but stays the same member, so this is no change.
     is_replacement = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
     consumer_or_id = F.coalesce("consumer", "member")
     return (
@@ -199,7 +200,7 @@ def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> Da
     tenures_of_life = epochs.groupBy(*life).agg(
         F.sort_array(F.collect_list("tenure")).alias("tenures")
     )
-    # The coordinator's last tenure that had begun before the rebalance; null if there is none.
+    # The coordinator's last tenure that had begun before the rebalance; null if no tenure had.
     so_far = F.filter("tenures", lambda tenure: tenure["start_us"] <= F.col("time_us"))
     latest = F.try_element_at(so_far, F.lit(-1))
     return started.join(F.broadcast(tenures_of_life), life, "left").withColumn(

@@ -29,7 +29,7 @@ class _Refused:
     """An OSError of a task, as a value.
 
     Spark would pass an exception to the driver as text only. `number` is the error's errno; None if
-    it has none.
+    the error has no errno.
     """
 
     number: int | None
@@ -44,8 +44,8 @@ def analyze_by_run(
 
     Returns one summary per run, in the order of `runs`; None for a run that a task cannot read.
     `report_done` is called repeatedly with the number of runs that are done.
-    Raises: OSError of a task; Py4JError if a task fails otherwise. Before it raises either of them,
-    or a KeyboardInterrupt, the function cancels all jobs.
+    Raises: OSError of a task; Py4JError if a task fails otherwise. Before it raises one of these
+    errors or a KeyboardInterrupt, the function cancels all jobs.
     """
     tag = f"coordlab-{uuid.uuid4()}"
 

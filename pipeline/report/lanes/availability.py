@@ -261,7 +261,7 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
 
 
 def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int, int]]:
-    """Return the spans of gaps; overlapping gaps of one subject are one span.
+    """Return the time of each gap as a span. Overlapping gaps of one subject become one span.
 
     Two faults can share a gap, which must not count twice. `gaps` are tuples of a subject, a start
     and an end.

@@ -99,7 +99,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     ]
     if not tenures:
         return None
-    # Of tenures with the same start, one whose epoch is unknown (None) comes first.
+    # Of tenures with the same start, a tenure whose epoch is unknown (None) comes first.
     tenures.sort(key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"] or 0))
     partitions = _most_moved_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])
@@ -159,8 +159,8 @@ def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
 def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
     """Return the partitions in the order of how much they moved.
 
-    The partition with the longest time with two coordinators comes first. Of partitions with equal
-    times, that with most tenures comes first.
+    The partition with the longest time with two coordinators comes first. If two partitions have
+    equal times, the partition with more tenures comes first.
     """
     # For each partition, the time with two coordinators and the number of tenures.
     moves: dict[str, tuple[int, int]] = {}

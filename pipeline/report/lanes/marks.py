@@ -160,7 +160,7 @@ def fault_bands(run: ReportInput) -> list[Datum]:
 
 
 def _fault_bands(bands: Sequence[Datum], faint: float) -> Iterator[alt.Chart]:
-    """Yield the bands of planned faults and, in grey, those of accidents."""
+    """Yield the bands of planned faults, and the bands of accidents, which are grey."""
     # The Vega condition for the bands of planned faults; None if there are no others.
     planned: str | None = None
     if any("x" in band for band in bands):
@@ -214,7 +214,8 @@ def rows_y(
 ) -> alt.Y:
     """Return the y encoding of a lane.
 
-    - `rows`: names of the rows from top to bottom. None: the rows of the data, sorted by `order`.
+    - `rows`: names of the rows from top to bottom. If None, the lane has the rows of the data,
+      sorted by `order`.
     - `order`: a field of the data.
     - `label_offset`: pixels from the middle of a row to its label.
     - `without`: prefix that labels leave out.
@@ -297,7 +298,7 @@ class Marks:
 
         These arguments are Vega expressions over a row:
 
-        - `long`, `short`: the text, and its short form for bars in which the long one does not fit.
+        - `long`: the text; `short`: its short form, for bars that are too narrow for `long`.
         - `reserve`: pixels at the bar's end that the label leaves free.
         - `end`: the end of the bar, in seconds.
 

@@ -1,7 +1,7 @@
 """Intervals of time as rows of a lane, or as counts over time.
 
-A lane is a chart on the time axis that all lanes of a page share. Units: microseconds of the run's
-clock.
+A lane is a chart on the time axis that all lanes of a page share. Times are microseconds on the
+run's clock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -145,8 +145,8 @@ def _groups_table(rows: FaultRows) -> TextTable:
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
-    # For each group whose offsets partition moved, the row about that move: the partition's leader
-    # is the group's coordinator.
+    # For each group whose coordinator moved, the row about the move. The leader of the group's
+    # offsets partition is the group's coordinator.
     moved = {group: row for row in rows.broker for group in row["groups"] or ()}
     gaps = _gaps(rows, "member", "group")
 

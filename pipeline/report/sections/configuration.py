@@ -1,4 +1,4 @@
-"""The section `configuration`: first the settings that differ from their defaults, then the others.
+"""The section `configuration`: first the settings that differ from their defaults, then all others.
 
 A setting is Kafka's own, or one of the experiment: its size, its load, or the simulation. A setting
 is identified by its section and its name in the experiment's file.

@@ -109,7 +109,7 @@ def _worst_first(row: Row) -> tuple[int, int, str, str]:
 
 
 def _by_partition(rows: list[Row]) -> TextTable:
-    """Return the table of single partitions, those with the longest times first.
+    """Return the table of single partitions. Partitions with the longest times come first.
 
     The table is folded: the page shows it when the reader clicks on its summary line.
     """

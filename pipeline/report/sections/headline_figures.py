@@ -3,11 +3,11 @@
 The words of this module:
 
 - Felt effect: an effect that the clients of the cluster noticed, such as a commit gap.
-- Commit gap: the time from one acknowledged commit of a member to its next one.
+- Commit gap: the time from one acknowledged commit of a member to its next acknowledged commit.
 - Disturbed figure: a figure in whose time a machine of the Ray cluster was away by accident. The
   machine was lost or did not answer, although no fault was planned for it.
 - Measure: a length of time after a fault. It has a value for each subject of the fault (a member, a
-  partition or a group). The worst fault of a measure is the one with the greatest value.
+  partition or a group). The worst fault of a measure is the fault with the greatest value.
 """
 
 from collections.abc import Iterator, Sequence
@@ -262,8 +262,9 @@ def _kept_ids(run: ReportInput) -> Iterator[Figure]:
     concerned = [fault for fault in run.summary.faults if fault.members]
     if not concerned:
         return
-    # With several faults, both numbers are the worst case: the largest number of members that a
-    # fault concerned, and the smallest number that kept their ids, perhaps after another fault.
+    # If there are several faults, both numbers are the worst ones: the largest number of members
+    # that a fault concerned, and the smallest number of members that kept their ids, which can be
+    # the number of another fault.
     members = max(fault.members for fault in concerned)
     rebalanced = any(fault.rebalances for fault in concerned)
     members_kept = min(

@@ -145,7 +145,7 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
 
 
 def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
-    """Return the chart of one chain's phases; None if the fault has no row in it."""
+    """Return the chart of one chain's phases; None if the fault has no row about this chain."""
     strips = rows.strips(chain)
     if not strips:
         return None
@@ -174,7 +174,7 @@ def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
 def _pickable(faults: Sequence[FaultRows]) -> list[FaultRows]:
     """Return the faults that the reader can pick, in time order.
 
-    If there are more than MAX_PICKED, those with the longest gaps are chosen.
+    If there are more than MAX_PICKED, the faults with the longest gaps are chosen.
     """
 
     def longest_us(rows: FaultRows) -> int:
@@ -213,7 +213,7 @@ def _picked_chart(
     faults: Sequence[FaultRows], names: dict[str, str], chain: Chain, axis: LogAxis
 ) -> Chart | None:
     """Return a chart of the picked fault's strips; None if no fault has a strip of this chain."""
-    # The data has the rows of all faults; the chart draws those of the picked one.
+    # The data has the rows of all faults. The chart draws the rows of the fault that is picked.
     strips = {rows.fault.fault: rows.strips(chain) for rows in faults}
     # The chart has room for the fault with the most strips.
     most = max(len(of_fault) for of_fault in strips.values())

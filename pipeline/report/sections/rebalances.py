@@ -155,7 +155,7 @@ def _removed(row: Row) -> str | None:
 
 
 def _until_stable(row: Row) -> str:
-    """Return the length of a rebalance, or why it has none."""
+    """Return the length of a rebalance as text, or why it was not completed."""
     if row["length_us"] is not None:
         return duration_text(row["length_us"])
     return f"not stored ({row['store_error']})" if row["store_error"] else "never"

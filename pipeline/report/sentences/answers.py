@@ -115,7 +115,7 @@ def _members(run: ReportInput) -> dict[str, int]:
 class Durations:
     """The longest times without service, and with two owners or two coordinators.
 
-    A field is None if there was no such time. Units: microseconds.
+    A field is None if there was no such time. Times are in microseconds.
 
     - `owners`, `both`: the longest time with two owners, and with two coordinators.
     - `one_owner_us`: time with two coordinators but not yet two owners.
@@ -131,7 +131,8 @@ class Durations:
     both: Coordinators | None
     one_owner_us: int | None
     commits: Worst | None
-    commit_interval_us: int | None  # None: groups commit at different intervals, or not at all
+    commit_interval_us: int | None
+    """Time between two commits of a member; None if groups differ in it, or if no group commits."""
     hit_itself: str | None
     service: Worst | None
     group: str

@@ -127,7 +127,7 @@ class Causes:
     - `removed_because`: why the second coordinator removed the first owners.
     - `not_consumed`: sentences on the longest processing gap.
     - `notice`, `rediscover`, `longest_wait`: how long members took to notice the fault and to find
-      the new coordinator, and how long they waited for the old one's answer.
+      the new coordinator, and how long they waited for an answer of the old coordinator.
     - `noticed_by`: the reasons for which members gave their coordinator up.
     - `rebalances`: triples of a fault's name, rebalances of one kind after it, and the session
       timeout of the group. The timeout is None if it did not cause these rebalances.
@@ -195,7 +195,7 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
 
 
 def _explained_fault(run: ReportInput) -> FaultSummary | None:
-    """Return the fault to explain; None if the run has none.
+    """Return the fault to explain; None if the run has no fault.
 
     It is the fault with the longest gap. If there are no gaps, it is the first fault that affected
     members or moved a coordinator. If there is no such fault, it is the first fault.

@@ -94,7 +94,7 @@ class Episode:
 
     @property
     def to_us(self) -> int | None:
-        """When the last partition lost its second owner; None if one had two when the run ended."""
+        """When no partition had two owners any more; None if one still had when the run ended."""
         ends = [row["to_us"] for row in self.rows]
         return None if None in ends else max(ends)
 

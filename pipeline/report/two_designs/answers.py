@@ -80,8 +80,8 @@ def compared_size(sides: Sequence[GroupSide]) -> int | None:
 def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[ComparedFigure, ...]:
     """Return the figures of the groups with `compared_size`; without such a size, of all groups.
 
-    A value is the median over groups, or over changes. Two sorts of figures are left out: those
-    that are 0 in both designs, and those about changes that one design did not have.
+    A value is the median over groups, or over changes. A figure is left out if it is 0 in both
+    designs, or if it is about a change that one of the designs did not have.
     """
     if not all(of_design(sides, design) for design in _DESIGNS):
         return ()

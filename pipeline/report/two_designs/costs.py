@@ -28,7 +28,10 @@ STEP_US = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Numbers of the actions that a change caused. None: the group's design has no such action."""
+    """Numbers of the actions that a change caused.
+
+    A number is None if the group's design has no such action.
+    """
 
     plans: int
     """Assignments that were computed."""
@@ -130,7 +133,7 @@ def _zookeeper_counts(side: GroupSide, change: GroupChange, attempts: list[Row])
 def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[Row]) -> Counts:
     """Count requests and plans of a change with a group coordinator."""
     requests = (row for row in side.rows("coordinator_requests") if row["api"] in OF_REBALANCES)
-    # A rebalance that another one cut short has no new generation (None).
+    # A rebalance that another rebalance cut short has no new generation (None).
     generations = {row["new_generation"] for row in rebalances} - {None}
     return Counts(
         plans=len(generations),
@@ -141,12 +144,12 @@ def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[R
 
 
 def _attempts(side: GroupSide, change: GroupChange) -> list[Row]:
-    """Return the attempts that began between a change and the next one."""
+    """Return the attempts that began between a change and the next change."""
     return [row for row in side.rows("zookeeper_attempts") if change.covers(row["started_us"])]
 
 
 def _rebalances(side: GroupSide, change: GroupChange) -> list[Row]:
-    """Return the rebalances that began between a change and the next one."""
+    """Return the rebalances that began between a change and the next change."""
     return [row for row in side.rows("rebalances") if change.covers(row["started_us"])]
 
 

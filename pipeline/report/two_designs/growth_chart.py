@@ -90,7 +90,7 @@ def _is_shown(cost: Cost, kind: ChangeKind) -> bool:
 
 
 def counts_of(cost: Cost) -> dict[str, int]:
-    """Return the counts of a cost by the names of their series, without those that are 0."""
+    """Return the counts of a cost by the names of their series. A count that is 0 is left out."""
     counts = {
         WRITES: cost.counts.writes,
         READS: cost.counts.reads,

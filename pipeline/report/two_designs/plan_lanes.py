@@ -251,7 +251,7 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
 def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
     """Yield the bars of the times in which a living member owned no partition.
 
-    The times before its first partition and after its last one have no bar.
+    The times before its first partition and after its last partition have no bar.
     """
     spans = sorted(
         (

@@ -25,7 +25,8 @@ def zookeeper_watches(
     Columns:
     - `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node);
     - `type` as ZooKeeper names it, `path` that was watched;
-    - `zxid`: the transaction that caused the event: the last one that the server had applied;
+    - `zxid`: the transaction that caused the event, which is the last transaction that the server
+      had applied;
     - `changed_us`: time at which the first server applied that transaction;
     - `fired_us`: time at which this server sent the event;
     - `attempt_us`: the consumer's next attempt began;
