@@ -1,11 +1,11 @@
-"""Two link gates with a line between them, under random rules: the order and number of frames.
+"""Two link gates under random rules keep the order of frames, and lose frames only after a close.
 
-- A link gate holds back, slows or loses frames (messages of connections) of its node, as link rules
-  say.
+- A frame is one message of a connection. A link gate holds back, slows or loses frames of its node,
+  as link rules say.
 - A cut or a clog holds frames back until its rule is withdrawn. If one end has closed a connection
   during a cut, only the close arrives later. After a clog all frames arrive.
-- Each request here is a FindCoordinator or a Heartbeat. A rule may be for only one purpose of
-  connections, or only for heartbeats.
+- Each request here is a FindCoordinator or a Heartbeat. A client opens a connection for a purpose,
+  such as "fetch". A rule may be for only one purpose, or only for heartbeats.
 - Hypothesis draws a list of steps, which `play` carries out in a `Pair` of gates.
 """
 
@@ -31,7 +31,10 @@ PURPOSES = ("coordinator", "fetch")
 
 @dataclass(frozen=True)
 class Send:
-    """Node `a`, the client of every connection, sends a request, or node `b` sends a response."""
+    """A node sends a frame on a connection.
+
+    Node A is the client of every connection and sends requests. Node B sends responses.
+    """
 
     sender: NodeName
     connection: int
@@ -65,7 +68,10 @@ Step = Send | Close | SetRules | Wait
 
 
 class Pair:
-    """Gates of `a` and `b`, a line of constant latency between them, and the frames of both."""
+    """The gates of A and B, which send each other frames with a constant latency.
+
+    A gate asks its node's endpoint for the connections. The Pair takes the place of both endpoints.
+    """
 
     def __init__(self) -> None:
         self.loop = VirtualLoop()
@@ -74,7 +80,7 @@ class Pair:
         self.delivered: dict[tuple[NodeName, int], list[Frame]] = {}
         """The frames that the gate of the receiver delivered, by sender and connection."""
         self.closed: dict[tuple[NodeName, int], None] = {}
-        """The ends that have closed their connection. A dict, because a set has no fixed order."""
+        """The ends that have closed their connection. Only the keys matter."""
         self.lost: list[Frame] = []
         self.gates = {
             node: LinkGate(
@@ -96,11 +102,14 @@ class Pair:
     def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Return no frames, because no node dies in these tests."""
+        """Return no frames. A gate asks for them when a peer dies, but here no node dies."""
         return ()
 
     def send(self, sender: NodeName, connection: int, number: int, find: bool) -> None:
-        """Send a request if the sender is `a`, or else a response, unless this end is closed."""
+        """Send a request if the sender is A, or else a response, unless this end is closed.
+
+        The number distinguishes the frame from all others.
+        """
         if (sender, connection) not in self.closed:
             make: Callable[..., Frame] = request if sender == A else response
             self._send(sender, connection, make(number, connection=connection, find=find))
@@ -131,6 +140,7 @@ class Pair:
         self.loop.post_at(self.loop.now_us() + LATENCY_US, gate.receive, frame)
 
     def _deliver(self, frame: Frame) -> None:
+        # A ResetFrame, which ends all connections with a node, has no connection id.
         if not isinstance(frame, ResetFrame):
             self.delivered.setdefault((frame.source, frame.connection_id), []).append(frame)
 
@@ -143,8 +153,9 @@ RULES = st.builds(
         effect, sources=nodes[0], destinations=nodes[1], purposes=purposes, apis=apis
     ),
     EFFECTS,
-    # From `a` to `b`, from `b` to `a`, and in both directions.
+    # Sources and destinations: from A to B, from B to A, and both directions.
     st.sampled_from((((A,), (B,)), ((B,), (A,)), ((A, B), (A, B)))),
+    # Without purposes, a rule is for connections of all purposes. Without APIs, it is for all APIs.
     st.sampled_from(((), ("coordinator",))),
     st.sampled_from(((), ("Heartbeat",))),
 )
@@ -162,7 +173,7 @@ STEPS = st.lists(
 
 
 def play(pair: Pair, steps: list[Step]) -> None:
-    """Carry out the steps, heal, and wait until all frames are delivered."""
+    """Carry out the steps, withdraw all rules, and wait until all frames are delivered."""
     for number, step in enumerate(steps):
         match step:
             case Send():
@@ -201,7 +212,7 @@ def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive
         peer = B if sender == A else A
         assert is_subsequence(delivered, sent)
         if (sender, connection) in pair.closed:
-            if (peer, connection) not in pair.closed:  # case 2
+            if (peer, connection) not in pair.closed:  # case 2; the close is the last frame sent
                 assert delivered[-1] == sent[-1]
         elif (peer, connection) not in pair.closed:  # case 1
             assert delivered == sent

@@ -1,8 +1,9 @@
 """Three hosts that send requests to one another, under random faults.
 
 - A host gives a node its clock and network. A frame is one message on a connection.
-- The faults are link rules, pauses, crashes and resets of connections, as in a run. One more fault
-  exists only on real machines: the two ends of a link get their rules at different times.
+- The faults are link rules, pauses, crashes and resets of connections.
+- On real machines the two ends of a link may get their rules at different times. The tests do this,
+  too, although a run in virtual time never does.
 - A link rule selects frames between nodes. A cut or a clog holds them back, and a slow link delays
   them.
 - A host has a gate for the frames that its rules hold back, and a backlog for the frames that
@@ -126,7 +127,7 @@ class World:
         # A latency is 100 to 300 us; one frame in five takes up to 2 ms more.
         model = LinkModel(base_us=100, jitter_us=200, tail_us=2_000, tail_one_in=5)
         self.lab = HostLab(model)
-        self.incarnations = dict.fromkeys(NODES, -1)  # the first start counts it up to 0
+        self.incarnations = dict.fromkeys(NODES, -1)  # `start` adds 1, so the first is 0
         self.rules: dict[NodeName, tuple[LinkRule, ...]] = dict.fromkeys(NODES, ())
         self.hosts: dict[NodeName, VirtualHost] = {}
         self.connections: list[tuple[VirtualHost, ClientConnection]] = []
@@ -155,7 +156,7 @@ class World:
             host.crash()
 
     def connect(self, node: NodeName, peer: NodeName, purpose: str) -> None:
-        """Open a connection; do nothing if the node is down or paused."""
+        """Open a connection; do nothing if the node is down or paused, or is its own peer."""
         host = self.hosts.get(node)
         if host is None or host.is_paused or node == peer:
             return
@@ -164,7 +165,10 @@ class World:
         self.connections.append((host, connection))
 
     def send(self, index: int, *, finds: bool = True, parked: bool = False) -> SentRequest | None:
-        """Send a request on a connection; do nothing if its node is down or paused."""
+        """Send a request on a connection; do nothing if its node is down or paused.
+
+        The arguments are the fields of `Send`. Returns the request, or None if nothing was sent.
+        """
         host, connection = self.connections[index % len(self.connections)]
         if not host.alive or host.is_paused:
             return None
@@ -254,6 +258,8 @@ def _outcome_name(outcome: AnyResponse | Disconnected | RequestTimedOut, name: s
             return type(outcome).__name__
 
 
+# Strategies of Hypothesis, which draw the steps. An item that stands twice in a list of
+# alternatives is drawn twice as often as the other items.
 NODE = st.sampled_from(NODES)
 PAIR = st.sampled_from(((A, B), (B, A), (A, C), (C, B)))
 RULES = st.builds(
@@ -273,7 +279,6 @@ RULES = st.builds(
     st.integers(0, 3),
 )
 RULE_LISTS = st.lists(RULES, max_size=2, unique_by=lambda r: r.rule_id).map(tuple)
-# Of these alternatives, one that is listed twice is drawn twice as often as the others.
 SENDS = st.builds(Send, st.integers(0, 7), st.booleans(), st.booleans())
 STEPS = st.lists(
     st.one_of(
@@ -292,7 +297,8 @@ STEPS = st.lists(
             PAIR,
             st.sampled_from(((), PURPOSES[:1])),
         ),
-        # In microseconds: no time, about a latency, and longer than each of the timeouts.
+        # In microseconds. 150, 400 and 2,000 are possible latencies. 12,000 is shorter than both
+        # timeouts, 40,000 longer than both.
         st.builds(Wait, st.sampled_from((0, 0, 150, 400, 2_000, 12_000, 40_000))),
     ),
     max_size=60,
@@ -351,7 +357,7 @@ def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step
     """
     world = play(steps)
     assert world.lab.failures == []
-    # The host of the client, by connection.
+    # The host of the client, by the identity of the connection object.
     owners = {id(connection): host for host, connection in world.connections}
     for sent in world.requests:
         owner = owners[id(sent.connection)]
@@ -364,7 +370,8 @@ def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step
         assert numbers == sorted(numbers)
 
 
-# Only the gate of B cuts the link to A. The connection that B opens to A times out behind the cut.
+# Only B gets the rule that cuts the link to A. So the gate of B holds back the frames of the
+# connection that `play` opens from B to A, and the opening times out.
 BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B)),)), Wait(40_000))
 
 
@@ -389,6 +396,7 @@ def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[
     for host, connection in world.connections:
         server = world.hosts[connection.peer]
         end = ConnectionEnd(host.name, connection.connection_id, is_client=False)
+        # The endpoint returns None for an end that it does not have.
         server_has_connection = server.endpoint.purpose_of(end) is not None
         client_has_connection = host.alive and connection.is_open
         assert server_has_connection == client_has_connection, connection.connection_id

@@ -3,9 +3,9 @@
 Time jumps to the next timer. Callbacks that are due at the same time run in the order in which they
 were scheduled. Exceptions end the run. Sockets, threads and processes are refused.
 
-An instant is one microsecond of virtual time with all its callbacks. `post` schedules a callback
-for now, and `post_at` for a given time; neither can be cancelled. `call_at_us` and asyncio's own
-methods return a timer that can be cancelled.
+Virtual time is counted in microseconds. All callbacks of one microsecond form an instant. `post`
+schedules a callback for now, and `post_at` for a given time; neither can be cancelled. `call_at_us`
+and asyncio's own methods return a timer that can be cancelled.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
 def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
     """The order of scheduling decides, whichever method has scheduled a callback.
 
-    Asyncio's own loop does not keep this order. The removal of a timer from its heap moves others.
+    Asyncio's own loop does not keep this order: its heap compares only the times of timers, so
+    timers with equal times come out in any order.
     """
     loop = VirtualLoop()
     seen: list[int] = []
@@ -72,9 +73,9 @@ def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> No
 
 
 def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
-    """A cancelled timeout of a request must not make an idle run look busy.
+    """A loop that has only cancelled timers has nothing to wait for.
 
-    With no other timer, waiting is a Deadlock, and the clock still shows 0.
+    So waiting for a future is a Deadlock at once, and the clock still shows 0.
     """
     loop = VirtualLoop()
     seen: list[str] = []
@@ -86,9 +87,10 @@ def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
 
 
 def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
-    """If an answer and its timeout are due in one microsecond, the one scheduled first runs first.
+    """An answer and the timeout of its request are due in the same microsecond.
 
-    Here the answer was scheduled first, and cancels the timeout.
+    The callback that was scheduled first runs first. Here this is the answer, which cancels the
+    timeout.
     """
     loop = VirtualLoop()
     seen: list[str] = []
@@ -111,7 +113,10 @@ def test_waiting_for_an_event_that_cannot_happen_is_a_deadlock() -> None:
 
 
 def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
-    """Callbacks that schedule each other without delay would never let time pass."""
+    """Callbacks that schedule each other without delay would never let time pass.
+
+    So the loop has a limit of callbacks in an instant.
+    """
     loop = VirtualLoop(max_events_per_instant=100)
 
     def again() -> None:
@@ -123,7 +128,7 @@ def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
 
 
 def test_the_limit_counts_per_instant_not_per_run() -> None:
-    """Only the events of one instant are limited, not those of a run: 501 events pass here."""
+    """A run may have any number of callbacks, here 501, if each instant is within the limit."""
     loop = VirtualLoop(max_events_per_instant=10)
     count = 0
 
@@ -138,7 +143,10 @@ def test_the_limit_counts_per_instant_not_per_run() -> None:
 
 
 def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
-    """The caller gets the exception. Afterwards the loop can still heal and stop the run."""
+    """The caller gets the exception.
+
+    The caller can run the loop again, for instance to undo faults and to stop the nodes.
+    """
     loop = VirtualLoop()
     seen: list[str] = []
 
@@ -157,7 +165,7 @@ def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
 def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
     """Ctrl-C stops the loop between two callbacks.
 
-    Then the run heals its faults on the same loop.
+    Then the runtime runs the same loop again, to undo the faults of the run.
     """
     loop = VirtualLoop()
     seen: list[str] = []
@@ -215,7 +223,7 @@ def test_the_standard_library_runs_on_the_loop() -> None:
             async with asyncio.timeout(0.25):
                 await event.wait()
 
-        items.append(round(loop.time(), 6))
+        items.append(round(loop.time(), 6))  # whole microseconds, without a rounding error
 
         await event.wait()
         with pytest.raises(TimeoutError):
@@ -250,9 +258,11 @@ def test_sockets_threads_and_processes_are_refused() -> None:
 
 
 def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
-    """`discard` keeps a node that crashes from taking another step. Other nodes go on.
+    """A crashed node must not run on, not even a single step of a task.
 
-    Each node's tasks have a context of their own, by which the loop finds their steps.
+    A step is what a task does until its next `await`. `discard` removes the steps of the crashed
+    node's tasks that are ready to run. All tasks of a node share one context, by which the loop
+    finds their steps. Other nodes go on.
     """
     loop = VirtualLoop()
     contexts = {"dead": contextvars.Context(), "alive": contextvars.Context()}
@@ -314,9 +324,10 @@ def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
 
 
 def test_exception_of_the_awaited_task_stops_no_later_run() -> None:
-    """KeyboardInterrupt leaves the loop before the loop can report the end of its task.
+    """The end of an awaited task schedules a callback that stops the loop.
 
-    The report comes during the next run, here the one that heals, and must not stop this run.
+    KeyboardInterrupt leaves the loop before this callback runs. The callback then runs during the
+    next run, here of `heal`, and must not stop this run.
     """
     loop = VirtualLoop()
     healed: list[str] = []

@@ -1,9 +1,11 @@
 """A paused host: its connections stay open, and at the resume it catches up in a fixed order.
 
-A host gives a node its clock and network; a pause stops it as SIGSTOP stops a process. A frame is
-one message on a connection. `lab` has hosts on one network, with a latency of LATENCY_US in each
-direction. An EchoServer answers heartbeats without delay; those of `parked_groups` it keeps until
-`release`. `lab.run_for(0)` runs what is due now.
+A node is a simulated process. Its host gives it clock and network. The pause of a host stops its
+node as SIGSTOP stops a process. A frame is one message on a connection.
+
+`lab` has hosts on one network, with a latency of LATENCY_US in each direction. `lab.run_for(0)`
+runs what is due now. An EchoServer answers each heartbeat at once. It keeps the heartbeats of its
+`parked_groups` unanswered until `release` is called.
 """
 
 import asyncio
@@ -21,9 +23,10 @@ from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab,
 
 SERVER = NodeName("broker-0")
 CLIENT = NodeName("client")
-# Timeouts of opening a connection (SETUP_US) and of a request.
 SETUP_US = 10_000
+"""Timeout of opening a connection."""
 TIMEOUT_US = 50_000
+"""Timeout of a request."""
 
 
 class Calls:
@@ -53,6 +56,7 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
+    # Two connections, because on one connection "b" would wait for the answer to "a".
     calls, late = Calls(lab, client), Calls(lab, client)
     lab.run_for(2 * LATENCY_US)  # both connections are open
 
@@ -82,8 +86,8 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
 def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
     """The kernel accepts a connection to a stopped process, but the process does not answer.
 
-    The first client waits until its setup timeout. The second client began later, and is answered
-    after the resume.
+    The client opens two connections. The first one is closed by its setup timeout. The second one
+    is begun later, so the resume comes before its timeout, and it opens.
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
@@ -95,7 +99,7 @@ def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
     second = Calls(lab, client)
     lab.run_for(1)
     assert first.connection.is_closed
-    lab.run_for(LATENCY_US)
+    lab.run_for(LATENCY_US)  # the second attempt to open reaches the paused server
 
     server.host.resume()
     lab.run_for(LATENCY_US)
@@ -120,7 +124,8 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
         await host.sleep(200)
         seen.append("sleeper")
 
-    # This timer fires first. It cancels another timer that is due, and sets new ones.
+    # The number in a timer's name is its delay. `first` is the timer with the shortest delay. It
+    # cancels another timer that is due, and sets two new ones.
     def first() -> None:
         seen.append("timer 100")
         doomed.cancel()
@@ -128,7 +133,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
         host.after(5, seen.append, "made for later")
 
     host.spawn(sleeper(), name="sleeper")
-    lab.run_for(1)
+    lab.run_for(1)  # the sleeper begins to sleep
     host.after(300, seen.append, "timer 300")
     doomed = host.after(250, seen.append, "cancelled by the timer at 100")
     host.after(100, first)
@@ -144,9 +149,9 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     host.resume()
     lab.run_for(0)
 
-    # Timers come first, in the order of their due times. The timer of the sleeper, due at 200, only
-    # wakes its task, which continues after the other timers. The requests come last, in the order
-    # of their arrival.
+    # Timers come first, in the order of their due times. "timer 5000" and "made for later" are not
+    # due yet. The sleeper's timer, due at 200, only makes its task ready to run. The task takes its
+    # step after the other timers. The requests come last, in the order of their arrival.
     assert seen == [
         "timer 100",
         "timer 300",
@@ -161,7 +166,8 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     assert seen == []
     lab.run_for(1)
     assert seen == ["made for later"]
-    # 3,010 us passed before the resume and 5 us since. Wait until one microsecond is left.
+    # "timer 5000" was set 3,010 us before the resume, and 5 us have passed since the resume. Wait
+    # until one microsecond is left.
     lab.run_for(5_000 - 3_010 - 5 - 1)
     assert seen == ["made for later"]
     lab.run_for(1)
@@ -181,6 +187,7 @@ def test_a_step_that_was_ready_waits_for_the_resume() -> None:
     async def waiter() -> None:
         await event.wait()
         seen.append(host.now_us())
+        # Like most tasks of nodes, the task also uses its host. No assertion needs this row.
         host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
 
     def wake_and_stop() -> None:
@@ -265,6 +272,7 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
     server, client = EchoServer(lab.host(SERVER), parked_groups=("p",)), lab.host(CLIENT)
     calls = Calls(lab, client)
     calls.send("p")
+    # The connection opens within two latencies, and the request arrives one latency later.
     lab.run_for(4 * LATENCY_US)
     # During the pause the timer that answers "p" becomes due, and the rules change.
     server.host.after(10, server.release)
@@ -305,8 +313,9 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
         seen.append("sleeper")
 
     host.spawn(sleeper(), name="sleeper")
+    # This server does not read the group, so the group only says what the request is for.
     calls.send("on its way when the cut begins")
-    lab.run_for(LATENCY_US // 2)
+    lab.run_for(LATENCY_US // 2)  # the request has gone half of its way
     lab.set_rules(rule(Cut(), sources=(CLIENT,), destinations=(SERVER,)))
     lab.run_for(LATENCY_US)
 
@@ -322,6 +331,7 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
 
     host.crash()
     lab.run_for(LATENCY_US)
+    # The crash ends both requests: neither has had an answer.
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"] * 2
 
 
@@ -336,8 +346,10 @@ def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(paused: NodeName)
     calls.send("a")
 
     hosts[paused].pause()
-    lab.run_for(3 * LATENCY_US)
+    lab.run_for(3 * LATENCY_US)  # longer than the way of the request and of its answer
 
+    # `reset_links` returns a frame for each connection that it resets. Its second argument limits
+    # the reset to some purposes of connections; empty means all.
     assert len(client.reset_links((SERVER,), ())) == 1
     assert len(server.host.reset_links((CLIENT,), ())) == 1
     lab.run_for(LATENCY_US)

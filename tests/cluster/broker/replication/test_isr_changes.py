@@ -44,12 +44,16 @@ P0 = TopicPartition(ORDERS, 0)
 CONFIG = BrokerConfig(
     auto_leader_rebalance_enable=False,
     replica_lag_time_max_ms=4_000,
-    replica_socket_timeout_ms=2_000,  # a follower gives a lost Fetch up, and fetches again
+    replica_socket_timeout_ms=2_000,  # after this time a follower repeats a lost Fetch
 )
 
 
 class LossyCluster:
-    """A controller and three brokers on a network that drops the frames that a test selects."""
+    """A controller and three brokers on a network that drops the frames that a test selects.
+
+    A test sets `lab.lose` to a function that returns True for each frame to drop, for instance to
+    `lose_fetches_of_broker_2`. A metrics interval of 0 means that the nodes write no metrics.
+    """
 
     def __init__(self, *, metrics_interval_us: int = 0) -> None:
         self.lab = HostLab()
@@ -95,7 +99,10 @@ class LossyCluster:
         ]
 
     def metrics(self, node: str) -> dict[str, float]:
-        """Return the latest replica metrics of a broker."""
+        """Return the latest replica metrics of a broker.
+
+        A broker writes several kinds of METRICS rows; only the replica metrics have PartitionCount.
+        """
         samples = [
             row.detail or ""
             for row in self.lab.rows
@@ -122,8 +129,8 @@ class LossyCluster:
         data = PartitionProduceData(index=0, records=batch)
         connection.send(
             ProduceRequest(
-                acks=-1,
-                timeout_ms=60_000,
+                acks=-1,  # all: the answer waits for every replica in the ISR
+                timeout_ms=60_000,  # like the timeout of the request below, longer than every test
                 topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
             ),
             timeout_us=90_000_000,
@@ -136,9 +143,11 @@ class LossyCluster:
 def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
     """A follower leaves after the lag limit, and returns with a Fetch from the log end.
 
-    The limit, 4 s, counts from the last Fetch, which was up to 0.5 s before the test begins. So the
-    follower leaves after 3.5 s at the earliest. The leader checks every 2 s, which is half the
-    limit. So the follower has left after 6 s and the time of a few messages: here within 7 s.
+    - The limit, 4 s, counts from the last Fetch. This Fetch was up to 0.5 s before the test begins.
+      4 s - 0.5 s = 3.5 s is the earliest time at which the follower leaves.
+    - The leader checks its followers every 2 s, which is half the limit. 4 s + 2 s = 6 s is the
+      latest time at which the leader proposes the removal. A few messages later the removal is
+      confirmed, here within 7 s.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
@@ -158,6 +167,7 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 
     cluster.lab.lose = lambda _frame: False
     cluster.lab.run_for(8_000_000)
+    # Sorted, because a broker that returns need not get its old place in the ISR.
     assert sorted(cluster.isr()) == [0, 1, 2]
     assert cluster.lab.failures == []
 
@@ -195,7 +205,7 @@ def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
 
 
 def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
-    """Until the controller confirms a removal, the high watermark waits also for that replica."""
+    """The high watermark waits for a replica until the controller has confirmed its removal."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     # The controller confirms the removal within 7 s, as in the first test.
@@ -221,7 +231,8 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
-    # Both partitions get a record at the same time, so that broker 2 lags in both.
+    # The first record is sent without a wait for its answer. So both partitions get a record at the
+    # same time, and broker 2 begins to lag in both.
     cluster.produce(seconds=0)
     cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
     messages = [
@@ -250,15 +261,16 @@ def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
     cluster.lab.lose = cluster.lose_alter_partition_and_fetches
     changes = cluster.brokers[0]._replicas._isr_changes
     cluster.produce(seconds=1)
-    # Run until the proposal is in the place that the test wants, in steps of 10 ms, for 60 s at
-    # most. The request is lost, so at each timeout the proposal goes back to `_pending`.
+    # Run in steps of 10 ms until the proposal is in `where`, the place that the test wants. It gets
+    # into both places within 60 s: it is sent once the follower lags. The request is lost, so after
+    # its timeout of 30 s the proposal goes back to `_pending`.
     for _ in range(6_000):
         cluster.lab.run_for(10_000)
         if getattr(changes, where):
             break
-    cluster.brokers[0].check_invariants()
+    cluster.brokers[0].check_invariants()  # without the planted bug the check passes
 
-    # The damage: the proposal is lost.
+    # The planted bug: the proposal is lost.
     setattr(changes, where, {})
 
     with pytest.raises(InvariantViolation, match=r"orders-0: .* is not waiting"):

@@ -1,15 +1,16 @@
 """The log cleaner on real brokers: what remains, who reads it, and how often the cleaner runs.
 
-- A cleaning removes each record whose key has a newer record. The first dirty offset is the end of
-  the cleaned part of a log.
-- Every log.cleaner.backoff.ms, here 1 s, the cleaner looks for logs with enough records that were
-  not cleaned yet.
+- A cleaning removes each record whose key has a newer record. Records that no cleaning has read yet
+  are dirty. The first dirty offset is thus the end of the cleaned part of a log.
+- Every log.cleaner.backoff.ms, here 1 s, the cleaner looks for logs to clean: at least half of the
+  log, without the active segment, must be dirty.
 - The active segment is the end of the log, into which the broker still writes. It is never cleaned.
 - `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
 - `lab.until(condition)` waits until the cluster's status fulfils a condition.
 - `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That broker then
   loads the partition's groups, in less than the second for which the tests wait.
-- The tests commit offsets of one group. So the log that matters is the group's offsets partition.
+- The tests commit offsets of one group. The commits go to one partition of __consumer_offsets, the
+  group's offsets partition. The tests watch the cleaning of this partition.
 """
 
 import json
@@ -42,6 +43,7 @@ GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
 """The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
+# The two brokers that follow the group's offsets partition.
 NEXT = BrokerId((COORDINATOR + 1) % 3)
 OTHER = BrokerId((COORDINATOR + 2) % 3)
 
@@ -51,7 +53,7 @@ def compacting_cluster(config: BrokerConfig | None = None, **more: object) -> Cl
     settings = config or msgspec.structs.replace(
         NO_BALANCING, offsets_topic_segment_bytes=2_000, log_cleaner_backoff_ms=1_000
     )
-    base = broker_cluster(config=settings, **more)  # type: ignore[arg-type]  # by name
+    base = broker_cluster(config=settings, **more)  # type: ignore[arg-type]
     return msgspec.structs.replace(
         base,
         topics=tuple(
@@ -73,7 +75,7 @@ async def commit(lab: BrokerLab, count: int, *, at: int = COORDINATOR) -> None:
 
 
 async def committed(lab: BrokerLab, broker_id: int) -> int:
-    """Return the committed offset of orders-0 that a coordinator answers."""
+    """Ask a broker, which must be the coordinator, for the committed offset of orders-0."""
     answer = await lab.client.call(broker_id, offset_fetch((ORDERS, 0), group_id=GROUP))
     assert isinstance(answer, OffsetFetchResponse)
     assert answer.groups[0].error_code is ErrorCode.NONE
@@ -111,7 +113,8 @@ def end_of_log(lab: BrokerLab, broker_id: int) -> int:
 async def kill_and_cut(lab: BrokerLab, broker_id: int) -> int:
     """Kill a broker, and leave only the first batch of PARTITION on its disk; return the log's end.
 
-    The cut comes before the crash, which then leaves the disk as it is.
+    This models a disk that has lost the end of a log. The log is cut while the broker still runs;
+    the crash does not change the disk further.
     """
     lab.storages[broker_name(broker_id)].log(PARTITION).truncate(1)
     await lab.kill(broker_id)
@@ -133,14 +136,16 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
 
         counts = detail(cleaned[0])
         assert counts["records"] == 1
-        assert counts["removed_records"] >= 15  # a segment of 2,000 bytes has more commits
+        # The cleaning has read at least one full segment of 2,000 bytes. A segment has more than 15
+        # commits.
+        assert counts["removed_records"] >= 15
         # The offset of the row is the end of the cleaned part, which begins at 0.
         assert (cleaned[0].offset or 0) == counts["records"] + counts["removed_records"]
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         # The load reads the commits that the first cleaning did not remove. The bound has room for
-        # two more records.
+        # one record more.
         assert loaded(lab, NEXT)["records"] < 60 - counts["removed_records"] + 2
         assert await committed(lab, NEXT) == 60
 
@@ -197,13 +202,15 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         await lab.restart(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 3)
         copy = lab.storages[broker_name(NEXT)].log(PARTITION)
-        assert len(copy) < 60  # 85 batches were written, one for each commit
+        # 85 batches were written, one for each commit. With fewer than 60 the copy has holes.
+        assert len(copy) < 60
         assert copy.batch(len(copy) - 1).next_offset == 85  # the sum of 5 and 80 commits
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         assert await committed(lab, NEXT) == 80
 
+        # The new leader can also append to its log with holes: OTHER copies and loads the commits.
         await commit(lab, 3, at=NEXT)
         await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
         await lab.seconds(1)
@@ -252,7 +259,8 @@ def test_end_that_a_disk_lost_is_dirty_again() -> None:
         assert end < first_dirty(lab, OTHER)
 
         await lab.restart(OTHER)
-        await lab.seconds(0.5)  # the cleaner's first run comes after a second
+        # The cleaner first runs a second after the start, so only the start can lower the offset.
+        await lab.seconds(0.5)
         assert first_dirty(lab, OTHER) == end
 
     BrokerLab(compacting_cluster()).run(story)
@@ -277,7 +285,8 @@ def test_end_that_a_follower_truncates_is_dirty_again() -> None:
         assert end < first_dirty(lab, NEXT)
 
         await lab.restart(COORDINATOR)
-        # COORDINATOR's death and its return have each begun a leader epoch, so it leads again.
+        # The leader epoch was 0 at first. COORDINATOR's death and its return each add 1, so at 2 it
+        # leads again.
         await lab.until(lambda status: status.partitions[PARTITION].leader_epoch >= 2)
         await lab.restart(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 2)
@@ -288,9 +297,10 @@ def test_end_that_a_follower_truncates_is_dirty_again() -> None:
 
 
 def test_preloaded_log_is_cleaned_like_any_other() -> None:
-    """Of 20,000 commits with 1,000 keys, fewer than a quarter remain to be loaded.
+    """A preload writes commits into the offsets partition before the cluster starts.
 
-    There are 20 groups, which commit 50 partitions each.
+    Here it writes 20,000 commits. They are of 20 groups with 50 partitions each, so there are 1,000
+    keys. After a cleaning, fewer than a quarter of the commits remain to be loaded.
     """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=20_000)
     config = msgspec.structs.replace(
@@ -314,7 +324,8 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
 def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
     """The cleaner must not write a deleted topic's log again, even if it was cleaning this log.
 
-    Afterwards the disk has the logs of topic orders only.
+    The commits fill several segments, so the cleaner has something to clean. After the deletion the
+    disk has the logs of topic orders only.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -1,4 +1,4 @@
-"""Produce requests of real clients: stored as sent, and once each, also on brokers that crash.
+"""Brokers store the batches of Produce requests as sent, and once each, even if they crash.
 
 - An idempotent producer numbers its records (sequence numbers), so that a broker recognises a batch
   that is sent again.
@@ -47,7 +47,7 @@ def produced(*values: str, sequence: int = 0) -> RecordBatch:
 def with_settings(
     *, config: BrokerConfig = NO_BALANCING, topic_config: TopicConfig | None = None
 ) -> ClusterSpec:
-    """Return three brokers. Topic orders has single replicas; its partition 0 is on broker 0."""
+    """Return three brokers. Each partition of orders has one replica: partition 0 on broker 0."""
     orders = TopicSpec(
         name=ORDERS,
         partitions=3,
@@ -65,6 +65,7 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
     """
 
     async def story(lab: BrokerLab) -> None:
+        # A broker refuses a transactional batch of a transaction that was not begun.
         sent = [recorded for recorded in recorded_batches() if not recorded.is_transactional]
         for recorded in sent:
             (batch,) = decode_batches(recorded.data)
@@ -125,7 +126,8 @@ def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: boo
 
     async def story(lab: BrokerLab) -> None:
         accepted = await lab.client.produce_batch(0, client_batch("a"))
-        # LogAppendTime: the broker's own clock gives the records their time.
+        # LogAppendTime: the broker's own clock gives the records their time. The answer has come in
+        # less than a second.
         now_ms = lab.client.host.wall_us() // 1_000
         assert now_ms - 1_000 < accepted.log_append_time_ms <= now_ms
         (stored,) = (await lab.client.fetch(0)).records
@@ -156,8 +158,8 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
 def test_duplicate_is_acknowledged_like_the_first_append() -> None:
     """A duplicate is a batch that is sent again. It is answered no earlier than the first batch.
 
-    The followers are paused, so no append is acknowledged until they resume. Later a duplicate is
-    answered without a wait.
+    The followers are paused, so no batch is acknowledged until they resume. A duplicate that comes
+    after the acknowledgement is answered at once.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -201,6 +203,8 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
 def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: bool) -> None:
     """A batch that is sent again after a failover or a restart is not written twice.
 
+    Broker 0 dies by a crash, or by a power loss, which also loses what is not yet on its disk.
+
     1. Broker 0 dies. The next leader knows the batch "a", "b", and refuses a gap in the sequence.
     2. Broker 0 restarts, and copies the batch "c".
     3. The other brokers die. Broker 0 leads again, and knows the batch "c", too.
@@ -218,6 +222,7 @@ def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: boo
 
         again = await lab.client.produce_batch(leader, produced("a", "b"))
         assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
+        # "a" and "b" have the sequence numbers 0 and 1, so the next number is 2.
         gap = await lab.client.produce_batch(leader, produced("x", sequence=3))
         assert gap.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         await lab.client.produce_batch(leader, produced("c", sequence=2))
@@ -265,7 +270,8 @@ def test_expired_producer_may_continue_with_any_sequence() -> None:
 def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
     """Any broker may be asked for a producer id, and no id may be given to two producers.
 
-    The producers have no transactional id, and the cluster has no topic of transactions.
+    The producers have no transactional id, so they need no transaction coordinator. The cluster has
+    none, because it has no topic __transaction_state.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -304,10 +310,10 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
 
 
 def test_repeated_append_completes_with_the_first_one() -> None:
-    """A duplicate waits for the end offset of its first append, not for the present log end.
+    """A duplicate waits until the followers have the first append of its batch.
 
-    So it can complete before a later append. The follower fetches from offset 1: it has the first
-    record and not the second.
+    It does not wait for appends after that. Here the follower fetches from offset 1, which shows
+    that it has the first record and not the second. So the second append still waits.
     """
     log = PartitionLog(P0, MemoryLogStorage())
     partition = Partition(P0, BrokerId(0), log, ReplicaConfig())
@@ -323,6 +329,7 @@ def test_repeated_append_completes_with_the_first_one() -> None:
 
     for _ in range(2):
         partition.append_records((Record(None, b"a"),), required_acks=-1, now_us=0)
+    # A parked append completes when the high watermark reaches its required offset.
     wait("first", 1)
     wait("second", 2)
     wait("first again", 1)
@@ -330,7 +337,7 @@ def test_repeated_append_completes_with_the_first_one() -> None:
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=1),
         replica_id=1,
-        replica_epoch=-1,
+        replica_epoch=-1,  # unknown, so it is not checked
         max_bytes=1_000,
         now_us=0,
     )

@@ -48,13 +48,15 @@ class NeverQuiet(QuietFetches):
 
 
 class Leader:
-    """The partitions that broker A leads.
+    """The partitions that broker A leads, with the reader that answers Fetches from them.
 
-    Each change of a partition is reported to QuietFetches, as a ReplicaManager does it.
+    It does a part of the work of ReplicaManager, the broker's class for replication: it reports
+    each change of a partition to its QuietFetches.
     """
 
     def __init__(self, quiet: type[QuietFetches]) -> None:
-        # The brokers that may be in an ISR, with the epochs of their registrations.
+        # The brokers that may be in an ISR, with the epochs of their registrations. QuietFetches
+        # and the partitions keep this very dict, so they see each change of it.
         self.eligible = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
         self.quiet = quiet(self.eligible)
         self.partitions: dict[PartitionKey, Partition] = {}
@@ -75,6 +77,7 @@ class Leader:
             self.lead(index, (A, B, C), now_us=0)
         self.reader = FetchReader(
             self.partitions,
+            # The error for a partition that the broker does not have; no test asks for one.
             lambda *_: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             self.fetched,
             self.quiet,
@@ -156,10 +159,11 @@ class Follower:
         """A Fetch that waits, with the answers of both leaders at its arrival."""
 
     def request(self, leader: Leader) -> FetchRequest:
-        """Return a Fetch from the ends of the follower's logs.
+        """Return a Fetch from the ends of the follower's logs, with the leader epochs of `leader`.
 
         If no position has changed since the last Fetch, the request has the same FetchTopic object.
-        A real follower also sends the same object. QuietFetches compares objects before values.
+        A real follower also sends the same object. QuietFetches looks for the same object first,
+        and compares the positions only if it gets another one.
         """
         positions = []
         for index, end in self.ends.items():
@@ -182,7 +186,7 @@ class Follower:
         )
 
     def take(self, response: FetchResponse) -> None:
-        """Append the records of an answer; only the ends of the logs are kept."""
+        """Move the ends of the follower's logs behind the records of an answer."""
         for data in response.responses[0].partitions:
             for batch in data.records:
                 self.ends[data.partition_index] = batch.last_offset + 1
@@ -193,6 +197,7 @@ def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -
     if follower.parked is None:
         return
     request, quiet_answer, plain_answer = follower.parked
+    # `previous` is the answer of the first read. It shows the reader that this is a second read.
     reads = (
         quiet.reader.read(request, now_us, previous=quiet_answer),
         plain.reader.read(request, now_us, previous=plain_answer),
@@ -222,6 +227,9 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
 
     `quiet` is the leader that skips quiet partitions, `plain` the one that reads all of them. The
     events are appends, Fetches, ISR changes, new leader epochs and restarts of followers.
+
+    A leader counts a Fetch: it records when, and up to which offset, the follower has read. The
+    counts decide which followers are in sync, so equal ISRs show equal counts.
     """
     rng = random.Random(seed)
     quiet, plain = Leader(QuietFetches), Leader(NeverQuiet)
@@ -229,6 +237,7 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
     now_us = 0
 
     for _ in range(STEPS):
+        # With the longest of these delays a follower lags after a few events without a Fetch.
         now_us += rng.choice((1_000, 20_000, LAG_MAX_US // 3))
 
         index = rng.randrange(PARTITIONS)
@@ -261,12 +270,13 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
 
 
 def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower of hundreds of partitions usually lacks records of a single one.
+    """A follower may fetch hundreds of partitions of which a single one has a new record.
 
-    The leader must read only the partition that has got a record.
+    The leader must read only the partition with the new record.
     """
     leader, follower = Leader(QuietFetches), Follower(B, 101)
-    # After two Fetches with equal positions and without records, all partitions are quiet.
+    # The second Fetch asks for the same positions as the first, and again finds no records. After
+    # it, all partitions are quiet.
     for now_us in (1, 2):
         leader.reader.read(follower.request(leader), now_us)
     # The leader calls `fetch_nothing` for each partition that it reads.
@@ -293,7 +303,8 @@ def test_whole_run_is_unchanged_without_the_skipping(
     """The runs would differ if a broker did not report each change of a partition to QuietFetches.
 
     `play_seed` plays the experiment that a seed draws from a space (a file of experiments to draw
-    from). It returns digests, which are hashes of the run's trace.
+    from). It returns digests, which are hashes of the run's trace. For the second run the method
+    of NeverQuiet replaces the method of QuietFetches.
     """
     space = load_space("reference")
     with_skipping = play_seed(space, seed)

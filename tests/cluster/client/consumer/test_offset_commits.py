@@ -1,8 +1,9 @@
 """OffsetCommit and OffsetFetch of a member: their contents, and all errors of their answers.
 
 Kafka's tables of these errors are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are its cases.
-A generation is the number of a group's rebalance. A member that revokes its partitions commits
-their offsets first; a member that loses them cannot.
+A generation is the number of a group's rebalance. A member that is asked to rebalance revokes its
+partitions, and commits their offsets before that. A member that the group no longer knows loses its
+partitions, and can commit nothing for them.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
@@ -71,7 +72,8 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
 def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) -> None:
     """The application takes its texts in turn, one for each commit, as the metadata of all offsets.
 
-    The application continues although the broker refuses a text.
+    The application continues although the broker refuses a text. One text is empty. The other text,
+    an owl, is a single character of four bytes.
     """
     lab = make_lab(1)
     lab.consumer(commit_metadata=("", "\U0001f989"))
@@ -98,6 +100,7 @@ def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
     lab.consumer()
     lab.run_for(SECOND)
     commits_before = len(broker.of_type(OffsetCommitRequest))
+    # In 5 s the application would commit 25 times. The request's timeout is much longer.
     broker.answer(OffsetCommitRequest, None)
     lab.run_for(5 * SECOND)
     assert len(broker.of_type(OffsetCommitRequest)) == commits_before + 1
@@ -151,7 +154,11 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
 def test_commit_that_is_fenced_makes_the_member_rejoin(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """The member joins a third time. Only UNKNOWN_MEMBER_ID drops its id (CL-19)."""
+    """The member joins again. Only after UNKNOWN_MEMBER_ID it joins without its id (CL-19).
+
+    A new member sends two JoinGroups: the first has no member id, and its answer contains an id for
+    the second. So the JoinGroup after the failed commit is the third.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     lab.consumer()
@@ -164,7 +171,7 @@ def test_commit_that_is_fenced_makes_the_member_rejoin(
 
 
 def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -> None:
-    """Outside of STABLE a member has no generation to commit with, so it sends no commit.
+    """During a rebalance a member has no generation to commit in, so it sends no commit.
 
     Source: BEHAVIOUR 7.5.
     """
@@ -179,7 +186,8 @@ def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -
         commit_interval_ms=None,
     )
     lab.run_for(SECOND)
-    # The member learns of a rebalance, and gets no answer to its JoinGroup.
+    # The member learns of a rebalance with its next Heartbeat, 3 s after the last at most. Its
+    # JoinGroup gets no answer, so the rebalance does not end.
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     broker.answer(JoinGroupRequest, None)
     lab.run_for(4 * SECOND)
@@ -227,7 +235,8 @@ def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> Non
     lab.run_for(4 * SECOND)
 
     joins = broker.of_type(JoinGroupRequest)
-    # After UNKNOWN_MEMBER_ID the member has no id, so it joins twice again.
+    # After UNKNOWN_MEMBER_ID the member has no id. It sends one JoinGroup without an id, to get the
+    # new id "m-2", and one with it. The two JoinGroups of the first join are left out.
     assert [join.member_id for join in joins if isinstance(join, JoinGroupRequest)][2:] == [
         "",
         "m-2",
@@ -242,6 +251,7 @@ def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=1_000)
     lab.consumer(config, commit_interval_ms=None)
     lab.run_for(10_500 * MS)
+    # The member commits every second. It begins when it has joined, within the first second.
     assert 9 <= len(lab.brokers[0].of_type(OffsetCommitRequest)) <= 10
     assert lab.committed == {0: 1, 1: 1}
 
@@ -256,7 +266,7 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
     lab.run_for(4 * SECOND)
     failed = lab.of_kind("commit_failed")[0]
     acknowledged = lab.of_kind("offsets_committed")[0]
-    # retry.backoff.ms is 100 ms.
+    # The backoff, 100 ms by default, passes before the commit is repeated.
     assert acknowledged.time_us - failed.time_us < 200 * MS
 
 
@@ -299,12 +309,17 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 def test_offset_fetch_with_a_retriable_error_is_repeated(
     make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
 ) -> None:
-    """The member asks a loading coordinator again. Other errors lead to a lookup first (CL-21)."""
+    """The member repeats the OffsetFetch (CL-21).
+
+    It sends the request to the same coordinator if that one is loading. After the other errors
+    (`marks_unknown`) it first looks up its coordinator with FindCoordinator.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(code), group_error(code))
     lab.committed = {0: 1, 1: 1}
     lab.consumer(commit_interval_ms=None)
     lab.run_for(2 * SECOND)
+    # Two requests fail and the third succeeds. Then each of the two partitions has a position.
     assert len(lab.brokers[0].of_type(OffsetFetchRequest)) == 3
     assert len(lab.of_kind("position_reset")) == 2
     lookups = len(lab.brokers[0].of_type(FindCoordinatorRequest))
@@ -317,7 +332,8 @@ def test_offset_fetch_with_a_retriable_error_is_repeated(
 def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> None:
     """An offset is unstable while a transaction with it is open.
 
-    If one partition has UNSTABLE_OFFSET_COMMIT, the request is repeated for all (CL-21).
+    If one partition has UNSTABLE_OFFSET_COMMIT, the request is repeated for all (CL-21). Here three
+    requests fail and the fourth succeeds.
     """
     lab = make_lab(1)
     unstable = lab.fetched_offsets(range(2), ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -338,5 +354,6 @@ def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMake
     lab.brokers[0].answer(OffsetFetchRequest, unknown)
     node = lab.consumer()
     lab.run_for(2 * SECOND)
+    # The member has left its group. It has not joined again: its last JoinGroup has its first id.
     assert member_status(node).state == "UNJOINED"
     assert last_join(lab).member_id == "m-1"
