@@ -30,6 +30,7 @@ EVENT_SCHEMA = T.StructType(
 """Columns read from every file; a column that a file lacks is null."""
 
 _KNOWN_KINDS = [kind.value for kind in TraceKind]
+"""The kinds of events. A row of another kind is bad."""
 
 
 def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = False) -> DataFrame:

@@ -62,8 +62,9 @@ class _Step:
         """
         if self.row.kind not in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             return False
-        # The row of a success has no error.
-        return self.row.api in apis and error in (None, self.row.error or "NONE")
+        # A row without an error is a success. If `error` is None, every end of the request counts.
+        own_error = self.row.error or "NONE"
+        return self.row.api in apis and (error is None or error == own_error)
 
 
 @once_per_trace
@@ -262,6 +263,8 @@ def _request_to_success_us(
     )
     if success is None or success.sent_us is None:
         return None
+    # `requests_us` has the request of this success. The default is for a trace whose times are not
+    # in order.
     return success.at_us - min(requests_us, default=success.sent_us)
 
 

@@ -86,6 +86,7 @@ def figures_of(trace: Trace) -> list[TableRow]:
                 "kind": fault["kind"],
                 "chain": chain,
                 "measure": name,
+                # The names of columns with times end in `_us`; all other columns hold counts.
                 "is_time": column.endswith("_us"),
             }
             spans = [_span(chain, row, fault) for row in subjects]

@@ -50,6 +50,7 @@ class _BrokerLife:
 
     def process(self, row: TraceRow) -> None:
         """Process the next row of the broker."""
+        # Rows about a group name it, so `str` only satisfies the type checker.
         group = row.group
         match TraceKind(row.kind):
             case TraceKind.LOAD_STARTED | TraceKind.LOAD_COMPLETED:

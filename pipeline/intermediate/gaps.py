@@ -7,10 +7,10 @@ offsets partition:
 - An offsets partition (a partition of `__consumer_offsets`) is active in a tenure: the time in
   which a broker is the active coordinator of the partition's groups.
 
-A gap lasts from `before_us`, when one activity ended, to `after_us`, when the next one began. A gap
-that lasts until the end of the trace is open: its `after_us` is null. `pending_us` of an open gap
-is the first moment at which the subject should have become active, but did not. If `pending_us` is
-null, the subject had nothing more to do, and the gap does not count as lost time.
+A gap lasts from `before_us`, when one activity ended, to `after_us`, when the next activity began.
+A gap that lasts until the end of the trace is open: its `after_us` is null. `pending_us` of an open
+gap is the first moment at which the subject should have become active, but did not. If `pending_us`
+is null, the subject had nothing more to do, and the gap does not count as lost time.
 
 An event about a batch of records has a column `span`, a struct of three fields: `count`, the number
 of records; `last`, the offset of the last record; `work_us`, the time of the work on them.
@@ -37,8 +37,8 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     partitions is one row.
     Columns:
     - `run`, `group`, `subject` (the consumer's node);
-    - `before_us`, `after_us`: moments of this commit and of the next one, microseconds on the run's
-      clock;
+    - `before_us`, `after_us`: moments of this commit and of the next commit, microseconds on the
+      run's clock;
     - `pending_us`: after the last commit, the first moment of one of three events: the consumer
       requested a commit, a commit failed, or the consumer marked its coordinator unknown;
     - `after_peer`: the broker that acknowledged the next commit.
@@ -50,7 +50,8 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     consumer = F.col("node").alias("subject")
     acknowledged = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
-        # A commit of several partitions has a row for each, all with the same time and broker.
+        # A commit of several partitions has a row for each partition, all with the same time and
+        # broker.
         .groupBy("run", "group", consumer, F.col("time_us").alias("before_us"))
         .agg(F.max("peer").alias("peer"))
     )

@@ -31,6 +31,7 @@ _PARTITION_KINDS = (
 )
 """Kinds of rows that name partitions, offsets partitions among them."""
 _PREFIX = f"{CONSUMER_OFFSETS}-"
+"""Beginning of the name of every offsets partition; its number follows."""
 
 
 def in_offsets_topic() -> Column:

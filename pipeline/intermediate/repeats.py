@@ -26,7 +26,7 @@ def batches(events: DataFrame) -> DataFrame:
     Output grain: one row per run, group, partition and batch processed by any member.
     Columns:
     - `run`, `group`, `partition`, `consumer` (node);
-    - `first`, `last` (offsets), `records` (their number);
+    - `first`, `last` (offsets), `records` (the number of records);
     - `begun_us`, `at_us`: work on the batch began and ended, microseconds on the run's clock;
     - `incarnation` and `seq` of the event, which order events of one node at one moment.
 
@@ -120,12 +120,12 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
     """
     run_ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     # Each interval becomes a struct. The join below pairs the struct of one interval, as `first`,
-    # with the struct of another one, as `second`.
+    # with the struct of another interval, as `second`.
     intervals = ownership.join(run_ends, "run").select(
         *_PARTITION,
         "run_end_us",
         F.struct(
-            # Another name than `from_us`, which is the overlap's beginning in the output.
+            # Not named `from_us`: in the output, `from_us` is the overlap's beginning.
             F.col("from_us").alias("at_us"),
             "consumer",
             "incarnation",

@@ -34,6 +34,7 @@ from pipeline.report.two_designs.section import designs_section
 from pipeline.summary.summary_file import read_summary
 
 REPORT_FILE = "report.html"
+"""Name of the report's file in the run's directory."""
 
 
 def timeline(run: ReportInput) -> Section | None:

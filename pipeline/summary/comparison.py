@@ -383,7 +383,11 @@ class _Table:
         )
 
     def _text_row(self, name: str, values: Sequence[str | None]) -> ComparisonRow:
-        """Return a row of texts. Columns differ if the first words of their texts differ."""
+        """Return a row of texts, such as verdicts.
+
+        Columns differ if the first words of their texts differ. In a column of several runs, this
+        is the first text that occurs; the numbers that follow do not matter.
+        """
         cells = tuple(
             text_cell_of([values[index] for index in indexes]) for indexes in self.indexes
         )

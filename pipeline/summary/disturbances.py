@@ -16,6 +16,7 @@ import msgspec
 from results_schema.journal import decode_journal
 
 JOURNAL_FILE = "journal.json"
+"""Name of the journal's file in the run's directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ without markup and line breaks. Moments are times on the run's clock.
   silent without a planned fault) in the time that the figure is about.
 - Felt figures are about effects that users of a group notice, such as records that wait.
 - The broker that leads a group's offsets partition coordinates the group. The leader epoch is the
-  number of this leadership; the newest epoch has the true coordinator.
+  number of this leadership; the true coordinator is the leader of the newest epoch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,6 +65,7 @@ NOTHING_FELT = (
     "records waited than before the first fault"
 )
 FELT_IN_ALL = "over the whole run, per partition of data"
+"""Caption of the table of felt figures about a whole run, not about one fault."""
 GROUP_HEADINGS: dict[str, str] = {
     "broker": CHAIN_HEADINGS["broker"],
     "client": CHAIN_HEADINGS["client"],

@@ -21,7 +21,7 @@ def group_failovers(
     - `run`, `fault`, `group`, `partition` (the group's offsets partition);
     - `affected`: the fault lists the group as affected, or moved its partition;
     - `moved`: the fault gave the partition a leader in a new epoch;
-    - `old_leader`: the coordinator before the fault; `coordinator`: the leader of this new epoch,
+    - `old_leader`: the coordinator before the fault; `coordinator`: the leader of the new epoch,
       or `old_leader` if the fault did not move the partition;
     - `later`: the brokers that coordinated the group in the new epoch or a later one, as a list of
       structs. The field `broker` names the broker. The field `start_us` is the moment at which its

@@ -64,14 +64,14 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
             F.min(F.when(is_healed_row, F.col("time_us"))).alias("healed_us"),
         )
     )
-    # The faults that hit no node. The anti-join below removes them from the injected ones.
+    # The faults that hit no node. The anti-join below removes them from the injected faults.
     missed = of_kind(events, TraceKind.FAULT_MISSED).select(
         "run", F.coalesce("cause", F.lit("fault")).alias("fault")
     )
     in_order = Window.partitionBy("run").orderBy("time_us", "fault")
     none = F.array().cast("array<string>")
     node = F.nullif("peer", F.lit(""))
-    # `nodes` of a fault whose detail lists none.
+    # The value of `nodes` for a fault whose detail lists no nodes.
     just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(none)
     return (
         injected.join(F.broadcast(missed), ["run", "fault"], "left_anti")

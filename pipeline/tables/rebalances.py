@@ -59,7 +59,7 @@ def rebalances(
     - `new_generation`, `joined_us`, `stable_us`, and the lengths that begin or end with these, if
       another rebalance, the coordinator's end or the run's end came first;
     - `member`, `consumer` if no single member caused the rebalance;
-    - `client_reason` if the request gave none;
+    - `client_reason` if the request gave no reason;
     - `store_error` if the log took the assignment, or if no assignment was given to the log;
     - `leader_epoch` if the tenure is unknown.
 
@@ -153,6 +153,7 @@ def _started(steps: DataFrame) -> DataFrame:
     )
 
     def next_of(kind: TraceKind) -> Column:
+        """Return the next step of a kind after the row, as a struct; null if there is none."""
         # `ignorenulls` skips the rows of other kinds.
         step = F.struct("seq", "time_us", "generation", "cause", "error")
         return F.last(F.when(_is(kind), step), ignorenulls=True).over(backwards)

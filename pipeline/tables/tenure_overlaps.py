@@ -44,7 +44,8 @@ def tenure_overlaps(
     - `older_broker`, `older_epoch`, `older_incarnation`, `newer_broker`, `newer_epoch`,
       `newer_incarnation` (an incarnation is one life of a broker's process);
     - `fault`: the fault that moved the partition to the newer broker;
-    - `from_us`, `to_us` in microseconds on the run's clock, and `length_us`;
+    - `from_us`, `to_us`: when the overlap began and ended, in microseconds on the run's clock;
+    - `length_us`: the overlap's length in microseconds;
     - `older_end`: how the older tenure ended;
     - `older_paused_us`, `older_cut_us`: microseconds of the overlap in which the older broker was
       paused, or cut off from others;
@@ -52,8 +53,8 @@ def tenure_overlaps(
       the answer reached the client during the overlap;
     - `older_commits`, `newer_commits`: commits that the broker acknowledged, if the answer reached
       the client during the overlap;
-    - `older_commits_in_all`, `newer_commits_in_all`: commits of the whole tenure, whether or not
-      the answer reached the client: those whose append to the log was complete;
+    - `older_commits_in_all`, `newer_commits_in_all`: commits in the whole tenure whose append
+      to the log was complete, whether or not the answer reached the client;
     - `older_last_commit_us`, `newer_first_commit_us`: when the log acknowledged the last commit of
       the older tenure, and the first commit of the newer one.
 

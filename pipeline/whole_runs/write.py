@@ -25,6 +25,7 @@ def analyze_whole(files: RunFiles) -> RunSummary | None:
 
 
 def _analyze(files: RunFiles) -> RunSummary | None:
+    """Do the work of `analyze_whole`."""
     run_rows = rows_of(files)
     if run_rows is None:
         return None

@@ -294,6 +294,7 @@ def _add_step(attempt: TableRow, row: TraceRow) -> None:
     step = detail_of(row)
     match TraceKind(row.kind):
         case TraceKind.ZOOKEEPER_VIEW if attempt["view_us"] is None:
+            # `|=` changes the dict itself, which is a row of the table.
             attempt |= {
                 "view_us": row.time_us,
                 "view": step["members"],

@@ -28,9 +28,8 @@ class LogAxis:
         # At least 1 ms, so that an axis without values has a length.
         longest = max([*positive, bound_us, 1_000])
         shortest = min(positive, default=longest)
-        unit_us = _decade(max(1, shortest))
         room_behind_longest = longest // 4
-        return cls(unit_us=min(unit_us, _decade(longest)), end_us=longest + room_behind_longest)
+        return cls(unit_us=_decade(shortest), end_us=longest + room_behind_longest)
 
     @property
     def ticks(self) -> list[int]:

@@ -218,6 +218,7 @@ def _add_partition(
 
 
 def _tenure_datum(tenure: Row, row: str, load: Row | None) -> Datum:
+    """Return the bar of a tenure in the row `row`; `load` is the load before it, if it is known."""
     label = f"{tenure['broker']} \u00b7 leader epoch {_epoch(tenure)}"
     parts = [label]
     if load is not None and load["load_us"] is not None:
@@ -259,6 +260,7 @@ def _load_datum(load: Row, row: str) -> Datum:
 
 
 def _overlap_datum(overlap: Row, row: str) -> Datum:
+    """Return the bar of a time with two coordinators, in the row `row`."""
     older = f"{overlap['older_broker']} (leader epoch {overlap['older_epoch']})"
     newer = f"{overlap['newer_broker']} (leader epoch {overlap['newer_epoch']})"
     length = duration_text(overlap["length_us"])

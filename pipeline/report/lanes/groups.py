@@ -190,6 +190,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
 
 
 def _label(row: Row) -> str:
+    """Return the long label of an interval: its state, generation and number of members."""
     parts = [row["state"], f"generation {row['generation']}"]
     if row["members"] is not None:
         began = " at its beginning" if row["state"] == "PreparingRebalance" else ""

@@ -474,6 +474,7 @@ def _left_out(count: int) -> str:
 
 
 def _table(rows: Sequence[Row]) -> TextTable:
+    """Return the messages as text, in the order in which they were sent."""
     return text_table(
         _COLUMNS,
         sorted(rows, key=lambda row: (row["sent_us"] is None, row["sent_us"] or 0)),

@@ -56,6 +56,7 @@ def _length(row: Row) -> str | None:
 
 
 def _generations(row: Row) -> str:
+    """Return the generation that ended and the one that began, as text."""
     if row["new_generation"] is None:
         return f"generation {row['generation']}, no new one"
     return f"generation {row['generation']} to {row['new_generation']}"
@@ -110,6 +111,7 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
         return LANE.draw_counts(
             run,
             count_intervals(run, spans),
+            # An area without a fill would not be visible, so it has a pattern here.
             PARTS | {BROKEN_OFF: HATCHES[7]},
             what="waiting for",
             unit="rebalances",

@@ -51,6 +51,7 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
 
 
 def _table(faults: Sequence[FaultSummary]) -> TextTable:
+    """Return the table of all faults. It is folded if there is a picture of them."""
     longest = [number(partial(_longest, name), name) for name in MEASURES]
     columns = (
         Column(lambda fault: fault.fault, "fault"),

@@ -119,6 +119,7 @@ def _strip(reason: str, rows: Sequence[Row]) -> Strip:
 
 
 def _table(rows: Sequence[Row]) -> TextTable:
+    """Return the table of the first MAX_LISTED rebalances."""
     more = len(rows) - MAX_LISTED
     more_text = f" {more:,} more stand in the table rebalances." if more > 0 else ""
     return text_table(

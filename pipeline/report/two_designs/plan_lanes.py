@@ -56,6 +56,7 @@ _SECOND = 1_000_000
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
 """Colours of attempts by their outcome."""
 _MAX_TABLE_ROWS = 200
+"""Maximum number of attempts in the table beneath the charts."""
 
 CostPair = tuple[Cost, Cost]
 """The costs of two corresponding changes: on ZooKeeper, and with a coordinator."""

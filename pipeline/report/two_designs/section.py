@@ -88,6 +88,7 @@ def _felt(
 
 
 def _answers_table(caption: str, figures: Sequence[ComparedFigure]) -> TextTable:
+    """Return a table of figures, with the values of both designs and the factor between them."""
     return text_table(
         (
             Column(lambda figure: figure.name, "figure"),
@@ -168,6 +169,7 @@ def _time(length_us: int | None) -> Cell:
 
 
 def _plans(charts: Sequence[Part]) -> Section | None:
+    """Return the section with the charts of the plans; None if there are no charts."""
     if not charts:
         return None
     return Section(
