@@ -3,7 +3,8 @@
 - `lab` is a cluster of three brokers in virtual time.
 - `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That broker
   becomes the coordinator of the groups or transactions in the partition.
-- TC is the broker with the transaction coordinator, GC the broker with the group's coordinator.
+- TC is the broker with the producer's transaction coordinator. GC is the broker with the
+  coordinator of the group whose offsets the producer commits.
 - `tx` sends single requests of a producer. `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to the
   producer's transaction; `tx.end(TC)` commits the transaction.
 - A marker is the record that ends a transaction in a partition. Until the marker of the transaction
@@ -60,9 +61,9 @@ def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: No
 
 
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
-    """Between processes every message is encoded. A run with `copy_messages` also encodes each one.
+    """A cluster in one process need not encode its messages; with `copy_messages` it does.
 
-    This run must have the same trace as a run that encodes no message.
+    Both clusters must write the same trace. It would differ if the codec changed a message.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -117,8 +118,8 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
 def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -> None:
     """After transaction.timeout.ms, here 1 s, the coordinator aborts and fences the producer.
 
-    The group then has no offset (-1), and none is pending. A late commit of the producer is
-    refused.
+    After the abort the group has neither a committed offset (-1) nor a pending one. A late commit
+    of the producer is refused.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -126,7 +127,7 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
         await tx.init(TC, timeout_ms=1_000)
         await tx.add_offsets(TC, GROUP)
         await tx.commit_offset(GC, GROUP, 41)
-        # `stable_offset` waits while an offset is pending. The abort leaves none.
+        # `stable_offset` waits while an offset is pending, here until the abort.
         assert await stable_offset(lab, GC, GROUP) == -1
         assert await tx.commit_offset(GC, GROUP, 42) is ErrorCode.INVALID_PRODUCER_EPOCH
         assert await tx.end(TC) is ErrorCode.PRODUCER_FENCED
@@ -135,9 +136,11 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
 
 
 def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the_log() -> None:
-    """The transaction is aborted while the answer to the commit's verification is held back.
+    """A transaction is aborted between the verification of its commit and the append of the commit.
 
-    If the log accepted the commit, it would open a transaction that no marker ever ends (KIP-890).
+    The test holds back the answer to the verification, and the transaction is aborted meanwhile. If
+    the log then accepted the commit, the commit would open a transaction that no marker ever ends
+    (KIP-890).
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -163,7 +166,8 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
         assert await same_producer.end(TC, is_commit=False) is NONE
         await lab.seconds(0.5)
 
-        await lab.runtime.set_link_rules(())  # the answer arrives: the transaction is "open"
+        # Now the answer arrives. It says that the transaction is open, which was true before.
+        await lab.runtime.set_link_rules(())
         await lab.seconds(0.5)
         assert results == [ErrorCode.INVALID_TXN_STATE]
         assert await stable_offset(lab, GC, GROUP) == -1
@@ -172,10 +176,11 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 
 
 def test_completion_of_a_transaction_waits_behind_a_load() -> None:
-    """A broker has one queue for the completions of transactions and for loads (KAFKA-10614).
+    """A broker loads partitions and completes transactions in one queue (KAFKA-10614).
 
-    So the marker is in the log long before the group's offset is committed. The load of 300,000
-    records takes 3 s, at 10,000 ns each.
+    When a marker is in the log, its completion goes into this queue. The completion makes the
+    pending offset of the group a committed one. Here it waits behind a load: 300,000 records at
+    10,000 ns each take 3 s.
     """
     other = (OFFSETS + 1) % 3  # an offsets partition that moves to GC, which has to load it
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
@@ -216,6 +221,7 @@ def test_producer_ids_are_never_assigned_twice() -> None:
     Broker NEXT_GC is killed twice. Each of its three incarnations (lives) gets another block, and
     assigns an id to a new producer.
     """
+    # Three transactional ids whose coordinator is NEXT_GC; a third of the 99 names has this one.
     names = (f"other-{number}" for number in range(99))
     new_producers = [name for name in names if partition_for(name, 3) == NEXT_GC][:3]
 

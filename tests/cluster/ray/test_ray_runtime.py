@@ -1,12 +1,14 @@
 """RayRuntime with fake nodes: real kills, restarts on the same disk, and failures.
 
-RayRuntime gives the controller and each broker a process, and all clients a common one.
+RayRuntime runs the controller and each broker in a process of its own. All clients share one
+process. The processes are real. The nodes in them are fakes, which do less than Kafka's nodes:
 
-- Fake consumers send heartbeats.
-- For each heartbeat a fake broker appends a batch to its disk. A fake broker reports the number of
-  its batches as the generation of a group `g`.
-- An incarnation is one life of a node: a killed node that is started again is the next one.
-- In the trace (the recorded events) "driver" is the run itself.
+- A fake consumer sends heartbeats to the brokers.
+- A fake broker appends a batch to its disk for each heartbeat. It has no groups. It reports the
+  number of its batches in the field of the generation of a group `g`.
+
+An incarnation is one life of a node. A node that is killed and started again has a new incarnation.
+In the trace (the recorded events) the rows of the node "driver" are those of the run itself.
 """
 
 import asyncio
@@ -141,7 +143,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
     )
 
     async def appended() -> int:
-        # The broker VICTIM has the number 1.
+        # The number of batches of VICTIM, which is broker 1.
         status = await runtime.status()
         return sum(g.generation for g in status.groups["g"] if g.coordinator == 1)
 
@@ -151,7 +153,8 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
             await runtime.sleep(20_000)
 
         killed = await runtime.crash(VICTIM)
-        was_gone = start_ticks(killed.pid or 0) is None  # None: there is no process with this pid
+        # `start_ticks` returns the start time of a process, or None if no process has this pid.
+        was_gone = start_ticks(killed.pid or 0) is None
         with pytest.raises(UnknownNode, match="broker-1 is down"):
             await runtime.crash(VICTIM)
         status_after_kill = await runtime.status()
@@ -188,7 +191,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
 def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
     """The process must have ended when `crash` returns. The run records its pid.
 
-    The status afterwards has the group of the other broker only.
+    The status after the kill has no report of the killed broker.
     """
     assert story.killed.pid is not None
     assert story.pid_was_gone
@@ -198,7 +201,10 @@ def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
 
 
 def test_restart_on_ray_finds_batches_appended_before_the_kill(story: Story) -> None:
-    """As with Kafka, written data are in the page cache, which outlives `kill -9`."""
+    """A kill loses no data that the process has written, because the kernel keeps them.
+
+    The same holds for Kafka, whose brokers write into the kernel's page cache.
+    """
     assert story.appended_before >= 10
     assert story.appended_after >= story.appended_before
     started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
@@ -276,7 +282,7 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(
             await runtime.start()
             await runtime.sleep(100 * SECOND_US)
         finally:
-            await asyncio.sleep(0)  # the cleanup can still await something
+            await asyncio.sleep(0)  # shows that the cleanup of an ended run can still await
             cleaned_up.append("main")
 
     try:
@@ -286,6 +292,7 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(
         runtime.run(runtime.stop())
     assert cleaned_up == ["main"]
     assert message in runtime.failures()[0]
+    # A process that was killed has written no row.
     if build is build_broken:
         assert len(rows_of(rows, TraceKind.TASK_FAILED, "broker-0")) == 1
 

@@ -4,9 +4,10 @@
   user.
 - The listeners file has the addresses of the nodes that are up, and the run's token: a secret that
   the nodes of the run demand.
-- A question is a coroutine that gets the guest's host, that is, its access to the network.
-- `lab` has node processes (`p0`, `p1`) and echo nodes. An echo node reports the number of
-  heartbeats that it has served as `records_produced`.
+- A question is what a guest does in the run: a coroutine function. It gets the guest's host, which
+  opens connections to nodes.
+- `lab` has node processes (`p0`, `p1`) and echo nodes, which answer heartbeats. An echo node
+  produces no records. It reports the number of its answers in the field `records_produced`.
 """
 
 import asyncio
@@ -100,6 +101,7 @@ def test_outside_client_is_answered_by_nodes_whose_directory_lacks_it(tmp_path: 
         await serve(lab)
         assert await ask(lab, beating(3)) == [HeartbeatResponse()] * 3
         assert lab.processes["p0"].status().records_produced == 3
+        # A guest has a name that begins with "admin".
         (file,) = (lab.run_dir / "trace").glob("admin-*.frames")
         kinds = [row.kind for row in read_frames(file).rows]
         assert kinds[0] == "node_started"
@@ -118,7 +120,7 @@ def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path)
     async def body(lab: Lab) -> None:
         await serve(lab)
         await lab.start_process("p1")
-        neighbour = connect(lab.node("p1", CLIENT))
+        neighbour = connect(lab.node("p1", CLIENT))  # a connection of a node of the run
         for _ in range(2):
             assert await ask(lab, beating()) == [HeartbeatResponse()]
         await beat(neighbour)
@@ -132,8 +134,8 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
     """A killed broker starts again in another process, and the file gets its new address.
 
     1. The client is answered once. Then the server's process stops.
-    2. The client is refused until it reads the new address. `until_it_is_back` returns the number
-       of refusals.
+    2. The client is refused until it reads the new address. `until_it_is_back` repeats its
+       question until it is answered again, and returns the number of refusals.
     """
 
     async def body(lab: Lab) -> None:
@@ -168,7 +170,7 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
 def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Path) -> None:
     """When the run stops, it removes the listeners file. Then the client gives up.
 
-    Otherwise the client would wait for its 60 s.
+    The question `forever` takes 60 s, and the client does not wait for its end.
     """
 
     async def body(lab: Lab) -> None:
@@ -189,7 +191,10 @@ def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Pat
 
 
 def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
-    """The file of another run, or an old file, must give no access."""
+    """A client that has read an old file, or the file of another run, must get no access.
+
+    Such a file has another token than the nodes of this run.
+    """
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -203,9 +208,9 @@ def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
 
 
 def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_path: Path) -> None:
-    """If a task of the guest dies, by a bug of ours, the question ends with its error.
+    """If a task of the guest dies, by a bug of ours, the question ends with the error of the task.
 
-    The question does not wait for its 60 s.
+    The question `breaks` would otherwise take 60 s.
     """
 
     async def body(lab: Lab) -> None:
@@ -229,6 +234,7 @@ def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_
 
     If another writer has left a half-written file that others may read, it is replaced.
     """
+    # The writer writes into this file, and then gives it the name of the listeners file.
     unfinished = tmp_path / f".{FILE_NAME}.unfinished"
     unfinished.write_text("open to all")
     unfinished.chmod(0o666)
@@ -264,9 +270,10 @@ def test_run_without_a_listeners_file_cannot_be_asked(
 
 
 def test_run_with_another_version_of_the_links_is_not_called(tmp_path: Path) -> None:
-    """Nodes of another version would close the connection without a reason, so none is opened.
+    """Nodes of another version would close a connection without a reason. So the guest opens none.
 
-    A listeners file without a node is an error of its own.
+    The guest gets an error that names the version. If the file names no node, the guest gets
+    another error.
     """
     write_listeners(tmp_path, listeners({}, link_version=LINK_VERSION + 1))
     with pytest.raises(NotReachable, match=f"got version {LINK_VERSION + 1}"):

@@ -4,8 +4,8 @@
   process of Python. A paused node stands still while the other nodes of its process run.
 - `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
 - A frame is one message of a connection.
-- `beat(connection, n)` sends a heartbeat of generation n, 0 by default, and waits for its answer.
-  `served` lists the numbers that the server has got.
+- `beat(connection, n)` sends a heartbeat and waits for its answer. The generation n, 0 by default,
+  is the number of the heartbeat. `served` lists the numbers of the heartbeats that a node has got.
 - `settle` waits 50 ms, which is long enough for all frames to arrive.
 - The driver is the process that runs the experiment.
 """
@@ -46,7 +46,11 @@ def heartbeat() -> HeartbeatRequest:
 def test_paused_node_keeps_its_connections_open_and_silent(
     tmp_path: Path, client_process: str
 ) -> None:
-    """Kafka's clients notice a stopped process only by a timeout. New connections hang, too."""
+    """Kafka's clients notice a stopped process only by a timeout.
+
+    Connections that existed before the pause stay open. New ones are neither open nor closed until
+    the resume.
+    """
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
@@ -84,12 +88,15 @@ def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
 
 
 def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path: Path) -> None:
-    """A resumed node first acts on its old state, so a Kafka coordinator expires live members.
+    """A resumed node first acts on its old state, and only then reads what has arrived.
+
+    So a coordinator in Kafka removes members whose heartbeats have arrived during its pause.
 
     1. A request arrives during the pause.
     2. Four timers become due during the pause. The timer of 2 ms wakes a sleeping task, the timer
        of 5 ms writes into the story, and the timer of 10 ms cancels the timer of 20 ms.
-    3. At the resume the timers fire in this order, so the timer of 20 ms does not fire.
+    3. At the resume the timers fire in the order of their due times, so the timer of 20 ms is
+       cancelled before it can fire.
     """
 
     async def body(lab: Lab) -> None:
@@ -127,9 +134,10 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_frames(
     tmp_path: Path,
 ) -> None:
-    """A cut ends during the pause, so its frames wait until the due timers have fired.
+    """A cut holds a frame back, and ends while the receiver is paused.
 
-    They were sent before the frames that arrived during the pause, so they come before these.
+    The frame then waits until the due timers of the resumed node have fired. It was sent before the
+    frames that arrive during the pause, so the node handles it before them.
     """
 
     async def body(lab: Lab) -> None:
@@ -170,7 +178,7 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
 
 
 def test_frames_that_arrived_during_a_pause_precede_later_ones(tmp_path: Path) -> None:
-    """A connection keeps the order of its frames, so frames after the resume must not overtake."""
+    """Frames that arrive after the resume must not overtake those that arrived during the pause."""
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
@@ -266,7 +274,10 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
 
 
 def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> None:
-    """The files of a run can be read while it runs; rows of a stopped process must be in them."""
+    """A pause writes the rows that the node has buffered into the files of the run.
+
+    Others read these files while the run goes on, so they must find all rows of a stopped process.
+    """
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
@@ -304,7 +315,10 @@ def finish(node: EchoNode) -> None:
 def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
     tmp_path: Path,
 ) -> None:
-    """As after SIGTERM, a broker answers while its leaderships move. Then its sockets close."""
+    """As after SIGTERM, a broker still answers while its leaderships move to other brokers.
+
+    Then it stops, which closes its connections. A node of the next incarnation can start.
+    """
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
@@ -335,7 +349,10 @@ def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
 def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
     tmp_path: Path, end: str
 ) -> None:
-    """The driver waits for the end of a shutdown, and must not wait for a dead node."""
+    """The driver waits for the end of a shutdown, and must not wait for a dead node.
+
+    So `shut_down_node` also returns when the node is killed. `end` says how it is killed.
+    """
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")

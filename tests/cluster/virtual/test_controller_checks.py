@@ -1,8 +1,8 @@
 """Checks of the controller's answers, in virtual time: each finds a planted bug.
 
-The tests plant bugs by patching our code. `reason_of(...)` plays a cluster of three brokers, with
-one group, a producer, and the faults given. A run is BROKEN if an invariant is violated; its reason
-names the invariant.
+A test plants a bug: it replaces a part of our code by a wrong one. Then it calls `reason_of` with
+faults. `reason_of` plays a run of a cluster of three brokers, with one group and a producer, and
+injects the faults. A run is BROKEN if an invariant is violated; its reason names the invariant.
 
 In a controlled shutdown a broker asks the controller for permission to stop. The controller moves
 the broker's leaderships, and permits the stop when all active brokers have metadata with the new
@@ -26,6 +26,7 @@ from protocol.ids import BrokerId
 from protocol.records.metadata import PartitionChangeRecord
 from tests.support.worlds.planted import small
 
+# The coordinator of the group `readers` is shut down at 2 s, and starts again 5 s later.
 SHUTDOWN: dict[str, object] = {
     "at": "2s",
     "fault": "controlled_shutdown",
@@ -56,7 +57,8 @@ def reason_of(*faults: dict[str, object], publish_us: int = 30_000) -> str:
 def test_sound_run_has_no_violation() -> None:
     """Without a planted bug no check may fail.
 
-    The controller permits a shutdown, holds elections, and crashes during another shutdown.
+    The run has every kind of fault of these tests. The controller permits the shutdown at 2 s,
+    moves a leadership at 9 s, and crashes during the shutdown at 20 s.
     """
     restart: dict[str, object] = {
         "at": "20020ms",  # 20 ms after the second shutdown has begun
@@ -75,7 +77,7 @@ def test_sound_run_has_no_violation() -> None:
 def test_shutdown_that_waits_for_the_fastest_broker_only_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the controller waits for the broker with the newest metadata, not the oldest.
+    """Planted bug: the controller waits until one active broker has the new metadata, not all.
 
     broker-2 is cut off from the controller, so its metadata stay old.
     """
@@ -105,7 +107,11 @@ def test_shutdown_that_waits_for_no_broker_is_found(monkeypatch: pytest.MonkeyPa
 def test_broker_that_reports_metadata_that_it_does_not_have_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: brokers report a metadata offset that is higher than what they have applied."""
+    """Planted bug: brokers report a metadata offset that is higher than what they have applied.
+
+    The offset 10,000 is higher than any in the run. A broker needs 0.5 s to apply new metadata, so
+    the shutdown ends while another broker still has the old ones.
+    """
     monkeypatch.setattr(MetadataFetcher, "applied_offset", 10_000)
     assert "still has it as the leader of" in reason_of(SHUTDOWN, publish_us=500_000)
 
@@ -129,7 +135,8 @@ def test_controller_that_miscounts_leaderships_is_found(
 ) -> None:
     """Planted bug: the controller believes that each broker leads a partition, or that none does.
 
-    In the first case no broker may ever stop. In the second a leader may stop at once.
+    If each broker seems to lead a partition (`leads`), no broker may ever stop. If none seems to,
+    a leader may stop at once.
     """
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: leads)
     assert invariant in reason_of(SHUTDOWN)
@@ -143,6 +150,7 @@ def test_broker_without_leaderships_that_must_wait_is_found(
     broker-0 leads nothing since its crash, so it need not wait, and the bug makes it wait.
     """
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: True)
+    # At 2 s broker-0 crashes, and at 20 s it is shut down.
     crash = {**SHUTDOWN, "fault": "crash", "target": "broker(0)"}
     assert "a broker without leaderships may stop at once" in reason_of(
         crash, {**SHUTDOWN, "at": "20s", "target": "broker(0)"}
@@ -185,7 +193,11 @@ def test_available_preferred_leader_that_is_refused_is_found(
 def test_election_that_is_answered_and_not_held_is_found(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    """Planted bug: the controller answers an election, but its metadata get no new leader."""
+    """Planted bug: the controller answers an election, but its metadata get no new leader.
+
+    The invariant finds the bug, whether the answer says that the election was held (NONE) or that it
+    was not needed.
+    """
     monkeypatch.setattr(administration, "_elect", lambda *_: code)
     reason = reason_of(MOVE)
     assert "an election's answer fits the metadata" in reason
@@ -195,9 +207,10 @@ def test_election_that_is_answered_and_not_held_is_found(
 def test_reassignment_that_is_agreed_to_and_not_stored_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the record of a reassignment (another list of replicas) has no replicas.
+    """Planted bug: the controller agrees to a reassignment, and does not store it.
 
-    The controller has agreed to the reassignment before.
+    A reassignment gives a partition another list of replicas. The bug leaves this list out of the
+    record that the controller writes.
     """
 
     def without_replicas(**fields: object) -> object:

@@ -1,14 +1,15 @@
 """Our codec of Kafka's protocol, compared with kafka-python's, in every offered API and version.
 
 The listener is the part of a broker that speaks Kafka's protocol. kafka-python reads Kafka's own
-schemas, and shares no code with the listener. Each field gets a different value, so that a mix-up
-of two fields of the same width shows.
+schemas, and shares no code with the listener. The tests give each field a different value. So they
+notice if the codec confuses two fields of the same width.
 
 - Functions `their_...` make or read messages of kafka-python.
 - A *plain* message consists of dicts, lists and simple values. A *field* (WireField) describes one
   field of the wire format.
-- In versions below `reshaped_below` an API has other fields than our message. `lift` makes our
-  request of those fields, and `lower` makes those fields of our answer.
+- In versions below `reshaped_below` an API has other fields than our message. `lift` converts the
+  fields of such a version into our request. `lower` converts our answer into the fields of such a
+  version.
 """
 
 from collections.abc import Iterator
@@ -72,8 +73,8 @@ class Values:
         number = next(self._numbers)
         match field.kind:
             case Kind.INT:
-                # The value is large, so that a codec with a smaller width fails. A third of the
-                # values are negative.
+                # The value needs all bits of the field, so a codec with fewer bits fails. A third
+                # of the values are negative.
                 value = number + (1 << (field.bits - 2))
                 return -value if number % 3 == 0 else value
             case Kind.BOOL:
@@ -206,10 +207,11 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
     """Return the values that a client of this version must read from an answer."""
     expected: dict[str, Any] = {}
     for field in fields:
-        # kafka-python makes sets of authorized operations, and has other names for them.
+        # Fields of authorized operations are not compared, because kafka-python reads them as sets
+        # of names and not as numbers.
         if field.is_in(version) and not field.name.endswith("authorized_operations"):
             is_plain = isinstance(message, dict)
-            # If our message has no such field, `absent` is written.
+            # If our message has no such field, the codec writes `absent`, the field's default.
             value: Any = (
                 message[field.name] if is_plain else getattr(message, field.name, field.absent)
             )
@@ -222,7 +224,7 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
 
 
 def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-python has no types)
-    """Return the values that kafka-python has read, in the shape of the expected ones."""
+    """Return the values that kafka-python has read, as dicts and lists like those of `expected`."""
     if isinstance(expected, dict):
         return {name: read_of(getattr(message, name), value) for name, value in expected.items()}
     if isinstance(expected, list):
@@ -240,7 +242,8 @@ def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -
     response: Any = some_message(api.response, count(1))
     reshaped = schema.lower is not None and version < schema.reshaped_below
     if reshaped:
-        # These versions have a single group or key in place of a list, so keep one item.
+        # These versions have a single group or key in place of a list. So our answer may have only
+        # one item. The list is the only tuple among the fields of the answer.
         ((name, items),) = [
             (name, value)
             for name in response.__struct_fields__
@@ -264,7 +267,7 @@ def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -
                 batches = ours.pop("records")
                 assert decode_batches(bytes(their.records)) == batches
     assert read_of(theirs, expected) == expected
-    # Without this, kafka-python does not encode a message that it has decoded.
+    # kafka-python encodes a message that it has decoded only without its header.
     theirs._header = None
     assert bytes(theirs.encode(version=version)) == bytes(out)
 
@@ -277,8 +280,8 @@ def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> No
     assert consumer.JoinGroupResponse.decode(bytes(out), version=5).protocol_name == ""
 
 
-# `cut` is the number of bytes that remain. The request has about 30 bytes. With a larger `cut` only
-# its last byte is missing.
+# `cut` is the number of bytes that remain of the request, which has about 30 bytes. If `cut` is
+# larger than that, only the last byte is missing.
 @pytest.mark.parametrize("cut", range(4, 40, 3))
 def test_truncated_request_is_malformed(cut: int) -> None:
     """A request that ends too early is malformed, wherever it ends."""
@@ -299,7 +302,7 @@ def test_truncated_request_is_malformed(cut: int) -> None:
 
 
 def test_list_with_a_count_of_billions_is_malformed_at_once() -> None:
-    """No memory may be reserved for a count before the items are read."""
-    data = b"\x7f\xff\xff\xff"
+    """The codec must not reserve memory for the number of items that a request claims to have."""
+    data = b"\x7f\xff\xff\xff"  # the number of groups: 2**31 - 1
     with pytest.raises(MalformedRequest, match="2147483647 items"):
         decode_request(Api.DESCRIBE_GROUPS, 0, Cursor(data))

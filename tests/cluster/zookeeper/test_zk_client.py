@@ -10,7 +10,8 @@ docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 - A client that subscribes to a path calls its listener after each change of the children, or of the
   data. The call is a notification.
 - `lab.rule(Slow(...), sources, destinations)` delays messages in this direction only.
-- `lab.cut` holds messages back in both directions, so that nothing arrives. `lab.heal()` ends both.
+- `lab.cut` holds messages back in both directions, so that nothing arrives. `lab.heal()` removes
+  every rule and every cut.
 """
 
 import pytest
@@ -43,8 +44,9 @@ def operations_sent(lab: EnsembleRun, node: str) -> list[str]:
 def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
     """A notification costs 2 reads before the program even hears of it (ZK-22).
 
-    A watch fires only once. So after a child event zkclient first sets the watches again, on the
-    path by `exists` and on its children by `getChildren`.
+    A watch fires only once. So after an event on a path's children, zkclient first sets two watches
+    again: the one on the path with `exists`, and the one on the children with `getChildren`. These
+    are the two reads. After them it calls the listener.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -69,7 +71,10 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
 
 
 def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
-    """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22)."""
+    """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22).
+
+    A subscription to the data of a path sends only `exists`, which sets the watch.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
@@ -91,8 +96,9 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
     """One ZkEventThread runs all listeners one after the other (ZK-21).
 
-    Both paths have the same listener, which takes 1 s and fails. The call for the second path
-    begins only after the first has ended, and begins although the first has failed.
+    The client listens to two paths with the same listener, which takes 1 s and then fails. The call
+    for the second path begins only after the call for the first path has ended. The failure of the
+    first call does not prevent the second one.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -150,7 +156,10 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
 def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
     """The retry may run in the next session, and delete the claim of another (ZK-23, ZK-74).
 
-    1. `late` owns a znode, its claim, and is cut off from the server.
+    A client of the old consumer claims a partition by a znode that its session owns: the znode is
+    ephemeral.
+
+    1. `late` creates its claim, and is cut off from the server.
     2. `late` begins a delete of the znode. The delete waits for a connection.
     3. The session of `late` expires, which removes the znode.
     4. `other` creates the same path.
@@ -228,9 +237,9 @@ def test_write_creates_the_znode_and_its_parents() -> None:
 def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
     """The event has a type and a path, but not the new data, so the listener reads it (ZK-18).
 
-    The watch has fired, so it tells of no further changes until that read sets it again (rearms
-    it). Changes between the event and the read are seen as one: the listener below misses "1" and
-    "2", but never the last state.
+    A watch fires only once. ZkClient sets it again (rearms it) by a read, before it calls the
+    listener. A change before this read causes no further event. So the listener below, which then
+    reads the data, misses "1" and "2", but it never misses the last state.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -245,7 +254,8 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
         await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)
         for data in ("1", "2", "3"):
             await writer.write("/brokers", data)
-        await lab.runtime.sleep(10 * SECOND)  # enough for a few reads of 1 s each
+        # Two reads of ZkClient and one of the listener follow. Each of them takes a second.
+        await lab.runtime.sleep(10 * SECOND)
         assert read_data == ["3"]
         await lab.heal()  # the reads are fast again
         await writer.write("/brokers", "4")

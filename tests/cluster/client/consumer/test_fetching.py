@@ -71,6 +71,7 @@ def test_partition_without_a_committed_offset_and_reset_none_ends_the_applicatio
     lab = make_lab(1)
     node = lab.consumer(ConsumerConfig(enable_auto_commit=False, auto_offset_reset="none"))
     lab.run_for(2 * SECOND)
+    # The consumer has not asked for the first or last offset, and has left its group.
     assert lab.brokers[0].of_type(ListOffsetsRequest) == []
     assert member_status(node).state == "UNJOINED"
 
@@ -84,6 +85,7 @@ def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
     lab.brokers[0].answer(ListOffsetsRequest, ListOffsetsResponse(), ListOffsetsResponse())
     lab.consumer()
     lab.run_for(2 * SECOND)
+    # Two requests fail and the third succeeds. Then each of the two partitions has a position.
     assert len(lab.brokers[0].of_type(ListOffsetsRequest)) == 3
     assert len(lab.of_kind("position_reset")) == 2
 
@@ -106,7 +108,7 @@ def test_consumed_ranges_name_first_last_and_count(make_lab: LabMaker) -> None:
 
 
 def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
-    """The records of one Fetch are returned by several polls. The position follows each poll."""
+    """Several polls return the records of one Fetch. Each poll moves the position."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 25
     config = ConsumerConfig(
@@ -125,7 +127,8 @@ def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
 def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
     """One Fetch contains all partitions of its leader.
 
-    Without records it waits 500 ms (fetch.max.wait.ms), so in 5 s the consumer sends 10.
+    If there are no records, the broker answers a Fetch after 500 ms (fetch.max.wait.ms). The
+    consumer sends one Fetch after the other, so in 5 s it sends 10.
     """
     lab = make_lab(1, partitions=6)
     lab.consumer(commit_interval_ms=None)
@@ -161,7 +164,8 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
     lab.run_for(SECOND)
 
     metadata_requests = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
-    lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)  # for the next two Fetches
+    # The old leader answers the next two Fetches with the error.
+    lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)
     lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
     lab.run_for(2 * SECOND)
 
@@ -175,8 +179,8 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
 def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) -> None:
     """The closed connection makes the consumer request new metadata.
 
-    At the end each of two partitions has 4 records, and none was read twice. Broker 1 coordinates
-    the group, so that only the leader dies.
+    Broker 1 coordinates the group, so the death of the leader, broker 0, leaves the group alone. At
+    the end each of the two partitions has 4 records, and none was read twice.
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -185,7 +189,7 @@ def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) ->
     lab.run_for(2 * SECOND)
 
     lab.brokers[0].host.crash()
-    lab.run_for(3 * SECOND)
+    lab.run_for(3 * SECOND)  # for this time the metadata still name the dead leader
     lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
     lab.run_for(3 * SECOND)
     assert member_status(node).records_consumed == 8
@@ -214,9 +218,10 @@ def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -
 
 
 def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
-    """After an unclean election the committed offset may be beyond the log end.
+    """In an unclean election a replica that lacks records becomes the leader.
 
-    In this case auto.offset.reset decides the position.
+    The committed offset may then be beyond the leader's log end. In this case auto.offset.reset
+    decides the position.
     """
     lab = make_lab(1, partitions=1)
     lab.committed = {0: 100}
@@ -239,10 +244,12 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
     At first broker 1 leads.
 
     1. Broker 0 becomes the leader, and its answer to a Fetch is delayed.
-    2. Broker 1 becomes the leader again, and answers with records. A poll returns one record, so
-       the records of `t-1` wait while those of `t-0` are processed.
-    3. The answer of broker 0 arrives: OFFSET_OUT_OF_RANGE. If it reset `t-1`, the consumer would
-       process the waiting records, and then begin again at offset 0.
+    2. Broker 1 becomes the leader again, and answers with five records of each partition. A poll
+       returns one record, so the records of `t-1` wait in the consumer while those of `t-0` are
+       processed.
+    3. The answer of broker 0 arrives, with OFFSET_OUT_OF_RANGE for both partitions. It must not
+       reset the position of `t-1`. Otherwise the consumer would process the records that wait, and
+       then process all of them again from offset 0.
     """
     lab = make_lab(2, partitions=2)
     lab.leader = 1
@@ -263,7 +270,7 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
     # Wait until the first record of `t-0` is processed.
     while not ranges(lab):
         lab.run_for(50 * MS)
-    (late,) = lab.brokers[0].unanswered
+    (late,) = lab.brokers[0].unanswered  # the delayed Fetch
     lab.brokers[0].host.reply(
         late.request_id, fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, partitions=2)
     )
@@ -274,9 +281,10 @@ def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMa
 
 
 def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker) -> None:
-    """Ten records with 100 ms each count as processed after a second, not when they arrive.
+    """Ten records with 100 ms each count as processed a second after the poll, all at once.
 
-    So a consumer that dies within this second has processed none of them.
+    So a consumer that dies within this second has processed none of them. The consumer joins its
+    group first, so at 0.9 s the records are not processed yet. At 1.2 s they are.
     """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
@@ -304,9 +312,10 @@ def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab
 
 
 def test_pause_is_no_processing(make_lab: LabMaker) -> None:
-    """A member that is paused in the middle of a batch does not process during the pause.
+    """A member that is paused while it processes records does not process during the pause.
 
-    So the 5 s of the pause do not count as work: ten records take 1 s.
+    So the 5 s of the pause do not count as work: ten records take 1 s. The pause begins at 0.9 s,
+    as in the test above before the last record is processed.
     """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10

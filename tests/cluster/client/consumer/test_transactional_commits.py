@@ -54,7 +54,7 @@ def started(lab: ClientLab) -> ConsumerNode:
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
     """Return error, reason and peer of each failed commit.
 
-    A failed commit has a row for each of the two partitions; the rows of the first are enough.
+    A failed commit has a row for each of the two partitions. The rows of partition t-0 are enough.
     Commits that were not sent, with the error COMMIT_FAILED, are left out. The peer is the
     coordinator if the outcome is unknown, and None otherwise.
     """
@@ -75,7 +75,10 @@ def ends(lab: ClientLab) -> list[bool]:
 
 
 def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMaker) -> None:
-    """The order: InitProducerId, which is sent once; AddOffsetsToTxn; TxnOffsetCommit; EndTxn."""
+    """A producer first sends InitProducerId, once.
+
+    Then it sends three requests for each transaction: AddOffsetsToTxn, TxnOffsetCommit and EndTxn.
+    """
     lab = make_lab(1)
     node = started(lab)
     lab.run_for(2 * SECOND)
@@ -105,9 +108,10 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
 
 
 def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> None:
-    """The broker refuses a commit because of its text (metadata), and the member aborts.
+    """The broker refuses a commit because its text (metadata) is too large. The member aborts.
 
-    The application's texts take turns, so the next commit has another text and succeeds.
+    The application takes its two texts in turn, so the next commit has another text and succeeds.
+    The scripted broker refuses only the first commit, whatever its text is.
     """
     lab = make_lab(1)
     lab.high_watermark = 4
@@ -171,7 +175,7 @@ def test_retriable_errors_repeat_the_request(
     lab.run_for(4 * SECOND)
     assert lab.committed == {0: 4, 1: 4}
     assert failures(lab) == []
-    assert False not in ends(lab)
+    assert False not in ends(lab)  # no transaction was aborted
 
 
 @pytest.mark.parametrize(
@@ -204,7 +208,7 @@ def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMa
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)  # enough for more than 3 s
     started(lab)
-    lab.run_for(12 * SECOND)
+    lab.run_for(12 * SECOND)  # long enough for the abort and for a transaction that succeeds
     assert failures(lab)[0] == ("TRANSACTION_ABORTED", "COORDINATOR_LOAD_IN_PROGRESS", None)
     assert ends(lab)[0] is False
     assert lab.committed == {0: 4, 1: 4}
@@ -242,7 +246,8 @@ def test_fenced_producer_is_replaced_by_a_new_one(
 def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMaker) -> None:
     """The next transaction begins only after the answer to EndTxn.
 
-    EndTxn fails twenty times, for more than 12 s.
+    EndTxn fails twenty times. With the waits between the attempts this takes more than 12 s, and
+    less than the 32 s of the test.
     """
     lab = make_lab(1)
     not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -283,6 +288,6 @@ def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     node = started(lab)
     lab.run_for(3 * SECOND)
     node.shut_down(lambda: None)
-    lab.run_for(100 * SECOND)
+    lab.run_for(100 * SECOND)  # longer than the consumer tries to close
     rows: list[TraceRow] = lab.of_kind("commit_failed")
     assert ("TIMED_OUT", "broker-0") in [(row.error, row.peer) for row in rows]
