@@ -195,8 +195,8 @@ def test_election_that_is_answered_and_not_held_is_found(
 ) -> None:
     """Planted bug: the controller answers an election, but its metadata get no new leader.
 
-    The invariant finds the bug, whether the answer says that the election was held (NONE) or that it
-    was not needed.
+    The invariant finds the bug, whether the answer says that the election was held (NONE) or that
+    it was not needed.
     """
     monkeypatch.setattr(administration, "_elect", lambda *_: code)
     reason = reason_of(MOVE)
