@@ -1,4 +1,4 @@
-"""Both runtimes allow, refuse and trace the same acts in the same states of a node.
+"""Both runtimes allow, refuse and trace (record) the same acts in the same states of a node.
 
 The runtimes are the virtual runtime and Ray's, which has fake processes here. An act (a LifeAct)
 starts, restarts, kills, stops, pauses or resumes a node. It is legal only in some states of the

@@ -13,7 +13,8 @@
 - Verification is a question of the group coordinator to the transaction coordinator: does this
   commit belong to an open transaction?
 - A fenced producer is one whose requests are refused, because its id has a newer epoch.
-- The link effect Clog holds messages back until its rule is withdrawn.
+- The link effect Clog holds messages back until its rule is withdrawn. A rule can be for
+  connections of one purpose, which is what a connection is used for.
 """
 
 import msgspec
@@ -63,7 +64,8 @@ def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: No
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
     """A cluster in one process need not encode its messages; with `copy_messages` it does.
 
-    Both clusters must write the same trace. It would differ if the codec changed a message.
+    Both clusters must write the same trace (the recorded events), which would differ if the codec
+    changed a message.
     """
 
     async def story(lab: BrokerLab) -> None:

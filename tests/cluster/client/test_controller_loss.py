@@ -28,7 +28,8 @@ Action = Callable[[VirtualRuntime], Awaitable[None]]
 def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus]:
     """Wait until a group of three is stable, carry out `action`, and wait `after_s` seconds more.
 
-    Return the trace rows since the beginning of the action, and the status at the end.
+    Return the rows of the trace (the recorded events) since the beginning of the action, and the
+    status at the end.
     """
     rows: list[TraceRow] = []
     # No test here reads rows about messages.

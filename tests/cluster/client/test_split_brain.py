@@ -62,8 +62,8 @@ def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
 def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
     """Run the steps 1 to 4; each argument has the bootstrap servers of one joiner.
 
-    Return the rows of the trace since the cut, with times that count from the cut, and the status
-    at the end.
+    Return the rows of the trace (the recorded events) since the cut, with times that count from the
+    cut, and the status at the end.
     """
     joiners = [consumer(6 + index, named) for index, named in enumerate(servers)]
     spec: ClusterSpec = msgspec.structs.replace(

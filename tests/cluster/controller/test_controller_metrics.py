@@ -18,7 +18,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def values(lab: ControllerLab) -> dict[str, float]:
-    """Return the metrics that follow from all trace rows of the controller so far."""
+    """Return the metrics that follow from the controller's trace, its recorded events so far."""
     metrics = ControllerMetrics(HostLab().host("controller-100"), lab.image, interval_us=0)
     for event in lab.trace:
         if event.kind in COUNTED_CONTROLLER_EVENTS:

@@ -7,6 +7,8 @@
 - An EchoServer answers heartbeats without delay, except those of the groups in `parked_groups`. It
   answers these at `release()`.
 - Each request has a group of its own, by which the test recognizes it.
+- The purpose of a connection says what the connection is used for.
+- The trace has the recorded events as rows.
 - `lab` has the hosts, on a simulated clock and a network with a latency of LATENCY_US.
   `lab.run_for(n)` advances the clock by n microseconds. `lab.lose` selects frames that the network
   drops.

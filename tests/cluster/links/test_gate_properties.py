@@ -2,8 +2,8 @@
 
 - A frame is one message of a connection. A link gate holds back, slows or loses frames of its node,
   as link rules say.
-- A cut or a clog holds frames back until its rule is withdrawn. If one end has closed a connection
-  during a cut, only the close arrives later. After a clog all frames arrive.
+- A cut or a clog holds frames back until its rule is withdrawn (the healing). If one end has closed
+  a connection during a cut, only the close arrives later. After a clog all frames arrive.
 - Each request here is a FindCoordinator or a Heartbeat. A client opens a connection for a purpose,
   such as "fetch". A rule may be for only one purpose, or only for heartbeats.
 - Hypothesis draws a list of steps, which `play` carries out in a `Pair` of gates.

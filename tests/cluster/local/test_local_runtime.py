@@ -181,7 +181,7 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
 
 
 def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
-    """During a pause the node's timers and frames wait, so its disk does not grow."""
+    """During a pause the node's timers and incoming messages wait, so its disk does not grow."""
 
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
@@ -259,11 +259,12 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
         runtime = lab.runtime
         await lab.until_appended(3, VICTIM)
         assert await runtime.reset_links(clients, brokers) >= 1
-        assert await runtime.reset_links(clients, brokers, ["gossip"]) == 0  # no such purpose
+        # No connection is used for "gossip".
+        assert await runtime.reset_links(clients, brokers, ["gossip"]) == 0
 
         cut = Selector(sources=clients, destinations=brokers)
         await runtime.set_link_rules([LinkRule(rule_id="1", selector=cut, effect=Cut())])
-        await runtime.sleep(SECOND_US // 10)  # long enough for frames in flight to arrive
+        await runtime.sleep(SECOND_US // 10)  # long enough for messages in flight to arrive
         sizes = [lab.bytes_on_disk(broker) for broker in brokers]
         await runtime.sleep(SECOND_US)
         assert [lab.bytes_on_disk(broker) for broker in brokers] == sizes

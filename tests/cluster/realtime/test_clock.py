@@ -9,7 +9,7 @@ from cluster.realtime.clock import ClockReading, RunClock, measure_offset, read_
 
 
 def test_run_clock_starts_at_zero_and_never_decreases() -> None:
-    """Times count from the start of the run, so the first row of a trace is near 0."""
+    """Times count from the start of the run, so its first recorded event has a time near 0."""
     clock = RunClock.starting_now()
     readings = [clock.now_us() for _ in range(100)]
     assert 0 <= readings[0] < 1_000_000

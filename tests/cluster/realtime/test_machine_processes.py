@@ -141,7 +141,7 @@ def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
 
 
 def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> None:
-    """Other disks and the traces stay. A disk that does not exist is no error."""
+    """The disks of other nodes stay. A disk that does not exist is no error."""
     for name in ("disks/broker-0/orders-0.log", "disks/broker-1/orders-0.log"):
         path = tmp_path / name
         path.parent.mkdir(parents=True)

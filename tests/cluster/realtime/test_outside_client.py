@@ -94,7 +94,7 @@ async def serve(lab: Lab, process_id: str = "p0", incarnation: int = 0) -> None:
 def test_outside_client_is_answered_by_nodes_whose_directory_lacks_it(tmp_path: Path) -> None:
     """Nodes can answer a guest, because the guest sends its own address with its requests.
 
-    The rows that the guest writes are a file of the run's trace.
+    The rows that the guest writes are a file of the run's trace (its recorded events).
     """
 
     async def body(lab: Lab) -> None:

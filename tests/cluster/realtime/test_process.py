@@ -8,6 +8,7 @@
   `served` lists the numbers that the server has got.
 - `lab.directory` has the address of each node. `lab.push` sends the directory to all processes.
 - An incarnation is one life of a node.
+- A frame is one message of a connection. The trace of a node has its recorded events as rows.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ PAYLOAD = b"a commit like the one before it, " * 50
 def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: CompressionType) -> None:
     """Compressing and decompressing a payload gives the payload.
 
-    The same payload must always give the same bytes, or runs would not have equal traces. So the
+    The same payload must always give the same bytes, or two runs with one seed would differ. So the
     header of gzip must not have the time, although its format has a field for it.
     """
     compressed = CODECS.compress(codec, PAYLOAD)

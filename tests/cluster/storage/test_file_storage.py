@@ -48,7 +48,7 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
     log.append(batch(base_offset=0))
     log.append(batch(base_offset=1))
     content = (tmp_path / LOG).read_bytes()
-    # Both batches have frames of the same length.
+    # A frame is a batch in the file. Both frames have the same length.
     frame_size = len(content) // 2
     for cut in range(len(content)):
         (tmp_path / LOG).write_bytes(content[:cut])

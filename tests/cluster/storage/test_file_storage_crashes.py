@@ -105,7 +105,7 @@ def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
 
     def read_on(content: bytes) -> LogContent:
         log = parse_log(content)
-        # A good frame may begin at any later byte, so try each.
+        # A frame is a batch in the file. A good frame may begin at any later byte, so try each.
         for start in range(log.end + 1, len(content)):
             rest = parse_log(content[start:])
             if rest.batches:

@@ -1,8 +1,9 @@
 """Trace files: at most a torn last frame is lost, and Parquet keeps every value.
 
-During a run each incarnation (life) of a node writes a file of frames. A frame is its length in 4
-bytes and one row in MessagePack (a compact binary JSON). A torn frame is one whose write was
-interrupted. At the end of the run the files are merged into one Parquet file.
+The trace of a run has its recorded events as rows. During the run each incarnation (life) of a node
+writes a file of frames. A frame is its length in 4 bytes and one row in MessagePack (a compact
+binary JSON). A torn frame is one whose write was interrupted. At the end of the run the files are
+merged into one Parquet file.
 """
 
 import random

@@ -1,8 +1,9 @@
 """Rows of a run whose driver (the process that conducts the run) was killed.
 
-Normally the driver merges the files of the nodes into a trace at the end of the run. After a kill
-of the driver `salvage_trace` merges all rows that the nodes had written. A node's file is a
-sequence of frames, one for each row. A torn frame is one whose write was interrupted.
+A row is a recorded event. Normally the driver merges the files of the nodes into a trace at the end
+of the run. After a kill of the driver `salvage_trace` merges all rows that the nodes had written. A
+node's file is a sequence of frames, one for each row. A torn frame is one whose write was
+interrupted.
 """
 
 from pathlib import Path

@@ -1,5 +1,7 @@
 """TraceTail reads the rows of a run that is in progress: in one order, and each row once.
 
+A row is a recorded event. A file is a sequence of frames, one for each row.
+
 `tail.poll(now_us)` reads what the files of the nodes have so far. It returns the rows up to its
 watermark, which is `now_us` less WATERMARK_LAG_US. A later poll returns only rows after this
 watermark. A row that appears later with a time before the watermark is dropped and counted.

@@ -6,6 +6,8 @@
 - `SlowToStop` is a fake broker whose shutdown takes 0.5 s.
 - The trace has the recorded events of a run. The driver is the run itself: its rows are the faults.
 - An incarnation is one life of a node.
+- A frame is one message of a connection. A purpose says what a connection is used for. A link is
+  healed when its rules are withdrawn.
 """
 
 from collections.abc import Callable, Coroutine

@@ -4,6 +4,7 @@
   removed at the end of this session.
 - A zxid is the number of a write. A write is first prepared, which decides whether it is refused,
   and then applied.
+- A watch is a client's request for an event when a znode changes.
 - Here the id of a session is the zxid of the write that opened the session; 0 is no session.
 - Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 """

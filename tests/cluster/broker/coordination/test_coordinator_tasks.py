@@ -206,7 +206,7 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
 
     completed = lab.row(TraceKind.LOAD_COMPLETED)
     detail = json.loads(completed.detail or "{}")
-    # By default a preload has commits of 20 groups.
+    # By default a PreloadSpec has commits of 20 groups.
     assert (detail["records"], detail["groups"], completed.offset) == (20_000, 20, 20_000)
 
     costs = CostModel()

@@ -1,6 +1,7 @@
 """A leader changes its ISR only with the controller's consent (docs/kafka, BEHAVIOUR 6.1).
 
-- The ISR is the set of in-sync replicas of a partition.
+- The ISR is the set of in-sync replicas of a partition. The high watermark is the offset below
+  which all of them have the records.
 - A proposal is the leader's request AlterPartition for another ISR.
 - Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2.
 - The lag limit (replica.lag.time.max.ms) is 4 s: a follower that has not caught up for this time

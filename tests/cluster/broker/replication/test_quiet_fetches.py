@@ -303,8 +303,8 @@ def test_whole_run_is_unchanged_without_the_skipping(
     """The runs would differ if a broker did not report each change of a partition to QuietFetches.
 
     `play_seed` plays the experiment that a seed draws from a space (a file of experiments to draw
-    from). It returns digests, which are hashes of the run's trace. For the second run the method
-    of NeverQuiet replaces the method of QuietFetches.
+    from). It returns digests, which are hashes of the run's trace (its recorded events). For the
+    second run the method of NeverQuiet replaces the method of QuietFetches.
     """
     space = load_space("reference")
     with_skipping = play_seed(space, seed)

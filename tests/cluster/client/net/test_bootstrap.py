@@ -5,7 +5,7 @@
 - `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
   group within the first second.
 - A lookup is the request FindCoordinator, which any broker can answer. In a row COORDINATOR_FOUND
-  of the trace, `cause` is the broker that has answered the lookup.
+  of the trace (the recorded events), `cause` is the broker that has answered the lookup.
 """
 
 import pytest
