@@ -1,16 +1,19 @@
-"""Runs scenarios in one process and prints their trace digests as JSON: a child of the test.
+"""Runs scenarios in one process and prints the digest of each run's trace as JSON.
 
-A digest is a hash over all rows of a run's trace: equal digests mean equal runs.
-`python -m tests.support.determinism --heap 5000 --gc off --order reversed` first fills the heap, so
-that objects have other addresses than in another process. Then it runs the scenarios in the given
-order: if state leaks from one run into the next, another order gives another digest.
+A digest is a hash over all rows of a run's trace: equal digests mean equal runs. The tests of
+determinism start this module in several processes, with different options, and compare the digests:
 
-Scenarios called `fake` have nodes that only exchange heartbeats; those called `real` have the nodes
-of the product. All run in virtual time (the run's own simulated clock). `copy_messages` encodes and
-decodes each message, as between processes.
+- `--heap 5000` first fills the heap, so that objects have other addresses than in other processes.
+- `--gc off` switches Python's garbage collector off.
+- `--order reversed` runs the scenarios in the reversed order. If a run left state behind that
+  changes the next run, another order would give another digest.
+
+All scenarios run in virtual time (the run's own simulated clock). In scenarios called `fake` the
+nodes only exchange heartbeats. In those called `real` they are the project's brokers, controllers
+and clients. With `copy_messages` each message is encoded and decoded, as between processes.
 
 A planted source gives values that differ between processes on purpose, such as the order of a set.
-Tests plant it in a node, and must then find different digests.
+Some scenarios plant it in a node. The tests must find different digests for these scenarios.
 """
 
 import argparse
@@ -48,8 +51,9 @@ FAKE_RUN_US = 3 * SECOND_US
 REAL_RUN_US = 16 * SECOND_US
 """Length of a run of the real cluster.
 
-The broker crashes after half of the run: 8 s are enough for the group to become stable. It restarts
-after another quarter: within 4 s another broker takes over, because the session timeout is 2 s.
+`digest` crashes a broker after half of the run. These 8 s are enough for the group to become
+stable. The broker restarts after another quarter. Within these 4 s another broker takes over,
+because the session timeout is 2 s.
 """
 SCHEDULES = Path(__file__).resolve().parents[1] / "schedules"
 JUNK: list[object] = []
@@ -81,12 +85,12 @@ class PlantedNode:
         while True:
             await self._host.sleep(SECOND_US // 10)
             for text in self._source():
-                # Any kind of row will do; this one takes any text.
+                # The kind of the row does not matter. This kind can contain any text.
                 self._host.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": text}))
 
 
 def set_of_strings() -> list[str]:
-    """Iterate a set of strings: its order depends on the process's hash seed."""
+    """Return the items of a set of strings. Their order depends on the process's hash seed."""
     return list({"broker-0", "broker-1", "broker-2", "broker-3"})
 
 
@@ -103,7 +107,10 @@ class _Member:
 
 
 def set_of_objects() -> list[str]:
-    """Iterate a set of objects (code might do so with tasks): the order depends on the heap."""
+    """Return the names of a set of objects. Their order depends on the objects' addresses.
+
+    Code might iterate over a set of tasks in the same way.
+    """
     return [member.name for member in {_Member(name) for name in "abcdefgh"}]
 
 
@@ -162,9 +169,9 @@ def digest(
 
 
 def digest_of_faults(seed: int) -> str:
-    """Run the fake cluster with every kind of fault; return the trace's digest.
+    """Run the fake cluster with every kind of fault, and return the trace's digest.
 
-    Some faults are not yet healed when the cluster stops. SlowToStop is a broker whose orderly stop
+    Some faults are still active when the cluster stops. SlowToStop is a fake broker whose shutdown
     takes time.
     """
     observer = TraceDigest()
@@ -186,7 +193,11 @@ def digest_of_faults(seed: int) -> str:
 
 
 def drawn_schedule(name: str) -> Experiment:
-    """Return an experiment of tests/schedules: a cluster and faults that an exploration drew."""
+    """Return an experiment of tests/schedules.
+
+    An exploration draws experiments at random, each with a cluster and a schedule of faults, and
+    plays them. These were kept.
+    """
     return load_experiment(str(SCHEDULES / f"{name}.yaml")).experiment
 
 
@@ -224,11 +235,13 @@ def digest_with_messages(name: str, seed: int) -> str:
     return f"{observer.hexdigest()} of {observer.rows} rows"
 
 
-# The scenarios add the builder of the nodes, the seed, and perhaps `copy_messages`.
+# `digest` without the arguments in which the scenarios differ: the builder of the nodes, the seed,
+# and perhaps `copy_messages`.
 fake = partial(digest, fake_spec(), run_us=FAKE_RUN_US)
 real = partial(digest, real_spec(), run_us=REAL_RUN_US)
 SOURCES = (set_of_strings, set_of_objects, global_random)
-# A scenario whose name has one of these ends must give the digest of the scenario without the end.
+# Two scenarios whose names differ only by one of these ends must give equal digests. The first end
+# says that the messages are encoded, the second that the trace has rows of messages.
 CODEC = " through the codec"
 MESSAGES = " with messages"
 DRAWN = {
@@ -273,16 +286,15 @@ SCENARIOS: dict[str, Callable[[], str]] = {
 
 
 def fill_heap(count: int) -> None:
-    """Allocate `count` objects of many sizes and free every third, which leaves holes.
+    """Allocate `count` objects of many sizes, and free every third of them.
 
-    JUNK keeps the rest for the life of the process.
+    New objects get the places of the freed ones. JUNK keeps the other two thirds alive.
     """
-    # Alternate between a dictionary and a list, whose length changes.
+    # Every second object is a dictionary. The others are lists of different lengths.
     JUNK.extend(
         [None] * (number % 37) if number % 2 else {number: str(number), "name": (number,)}
         for number in range(count)
     )
-    # Every third object is freed here.
     del JUNK[::3]
 
 

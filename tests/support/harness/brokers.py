@@ -1,9 +1,9 @@
 """A cluster of controller and brokers in virtual time, and a client for single requests.
 
-Virtual time is the run's own simulated clock. A test plays a story: a coroutine that gets the lab
-(the cluster with its trace, the recorded events), sends requests, waits, and changes the cluster.
-The cluster has brokers 0, 1 and 2, and the topic `orders` of three partitions. At first broker n
-leads partition n.
+Virtual time is the run's own simulated clock. BrokerLab has the cluster and its trace, that is, the
+recorded events. A test gives the lab a story: a coroutine function that gets the lab, sends
+requests, waits, and changes the cluster. The cluster has brokers 0, 1 and 2, and the topic `orders`
+of three partitions. At first broker n leads partition n.
 """
 
 from collections.abc import Callable, Coroutine
@@ -51,7 +51,8 @@ from tests.support.harness.controllers import CONTROLLER, NO_BALANCING, cluster_
 T = TypeVar("T")
 
 CLIENT = NodeName("client-0")
-"""Node of the test's client; the cluster's specification has it as a producer."""
+"""Node of the test's client. The specification of a cluster must list it, and lists it as a
+producer."""
 ORDERS = "orders"
 SECOND_US = 1_000_000
 TIMEOUT_US = 30 * SECOND_US
@@ -103,7 +104,7 @@ class TestClient:
         self._connections: dict[int, Connection] = {}
 
     def start(self) -> None:
-        """Do nothing until a test sends a request."""
+        """Do nothing: the node acts only when a test calls one of its methods."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Stop immediately."""
@@ -120,9 +121,10 @@ class TestClient:
         timeout_us: int = TIMEOUT_US,
         api_version: int | None = None,
     ) -> AnyResponse:
-        """Send `request` to a broker, connecting to it if necessary, and return its answer.
+        """Send `request` to a broker, and return the answer.
 
-        `api_version` None: the newest.
+        The client first connects to the broker if it has no open connection. By default the request
+        has the newest version of its API.
         """
         connection = self._connections.get(broker_id)
         if connection is None or connection.is_closed:
@@ -279,7 +281,7 @@ class BrokerLab:
                 await self.runtime.stop()
 
         result = self.runtime.run(main())
-        # No node may have failed by itself.
+        # The story may crash nodes, but no node may have failed by a bug.
         assert self.runtime.failures() == ()
         return result
 
@@ -287,7 +289,7 @@ class BrokerLab:
         """Start the cluster and wait until partitions have leaders."""
         await self.runtime.start()
         await self.until(self._has_started)
-        await self.seconds(1)  # for the brokers to apply the metadata
+        await self.seconds(1)  # long enough for every broker to apply the metadata
 
     async def seconds(self, duration_s: float) -> None:
         """Advance the time."""
@@ -335,7 +337,7 @@ class BrokerLab:
         return len(status.partitions) > 0
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build a node of the product, or the test's client; keep its disk."""
+        """Build a node as in any run, but a TestClient for a producer. Keep the node's disk."""
         self.storages[host.name] = host.storage
         if isinstance(spec, ProducerSpec):
             self.client = TestClient(host)

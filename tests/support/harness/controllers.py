@@ -1,13 +1,15 @@
-"""A ControllerCore with a clock, without a host and a network; tests send the brokers' requests.
+"""ControllerLab runs the core of a controller, with a clock and without a network.
 
-The controller registers the brokers and elects the leader of each partition. The core is its state
-machine: requests and fired timers go in, replies, timers and trace events come out. ControllerLab
-keeps what comes out.
+The controller registers the brokers and elects the leader of each partition. ControllerCore is its
+state machine: requests and fired timers go in; replies, timers and trace events come out. A test
+sends the requests that brokers would send. ControllerLab keeps what comes out.
 
 Terms:
 
-- A broker epoch is the number of a broker's registration; the broker names it in its requests. A
-  fenced broker is registered, but leads nothing yet or any more.
+- A broker epoch is the number of a broker's registration; the broker names it in its requests.
+- A fenced broker is registered, but may not lead partitions. A broker is fenced from its
+  registration until a heartbeat shows that it has read its registration in the metadata log. It is
+  fenced again when its heartbeats stop.
 - The metadata log has every decision of the controller as a record. The metadata image is the state
   after all these records.
 - The ISR are the in-sync replicas of a partition. Its leader epoch counts its leaders, its
@@ -80,7 +82,7 @@ def topic(
         name=name,
         partitions=partitions,
         replication_factor=replication_factor,
-        **more,  # type: ignore[arg-type]  # the fields of TopicSpec, by name
+        **more,  # type: ignore[arg-type]
     )
 
 
@@ -108,7 +110,10 @@ class ControllerLab:
     # -- requests --
 
     def send(self, request: AnyRequest, *, host: str = "broker-0") -> RequestId:
-        """Pass a request to the controller; the reply is put in `replies`, now or later."""
+        """Pass a request of the node `host` to the controller, and return the request's id.
+
+        The reply is put in `replies` under this id, before `send` returns or later.
+        """
         request_id = RequestId(self._next_request_id)
         self._next_request_id += 1
         envelope = RequestEnvelope(
@@ -163,7 +168,7 @@ class ControllerLab:
                 BrokerHeartbeatRequest(
                     broker_id=broker_id,
                     broker_epoch=(
-                        # -1: the broker was never registered.
+                        # A broker that was never registered has the epoch -1.
                         self.broker_epochs.get(broker_id, -1) if epoch is None else epoch
                     ),
                     current_metadata_offset=(
@@ -179,7 +184,7 @@ class ControllerLab:
         return response
 
     def start_brokers(self, *broker_ids: int) -> None:
-        """Register brokers and unfence them (by a heartbeat, which shows that they are up)."""
+        """Register brokers, and send a heartbeat of each, after which it is no longer fenced."""
         for broker_id in broker_ids:
             self.register(broker_id)
         for broker_id in broker_ids:
@@ -188,7 +193,7 @@ class ControllerLab:
     def fetch(self, offset: int, *, max_wait_ms: int = 500) -> RequestId:
         """Fetch the metadata log from `offset`, as broker 0.
 
-        Without new records, the controller answers when one comes, or after `max_wait_ms`.
+        If there is no new record, the controller answers when one comes, or after `max_wait_ms`.
         """
         position = FetchPartition(partition=0, fetch_offset=offset)
         return self.send(
@@ -212,7 +217,8 @@ class ControllerLab:
         """Let broker `by`, the partition's leader, propose an ISR.
 
         By default the request names the partition's present leader epoch and partition epoch.
-        `broker_epochs` has the broker epochs that the request names for the members of the ISR.
+        `broker_epochs` has the broker epochs that the request names for the members of the ISR. For
+        a member without an entry it names -1, as a leader does that does not know the epoch.
         """
         present = self.image.partition(name)
         if leader_epoch is None:
@@ -224,9 +230,7 @@ class ControllerLab:
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             new_isr_with_epochs=tuple(
-                # -1: a broker that does not know the epoch of the member.
-                IsrBrokerState(member, (broker_epochs or {}).get(member, -1))
-                for member in new_isr
+                IsrBrokerState(member, (broker_epochs or {}).get(member, -1)) for member in new_isr
             ),
         )
         response = self.replies[
@@ -268,10 +272,7 @@ class ControllerLab:
     def reassign(
         self, name: TopicPartition, replicas: tuple[int, ...] | None
     ) -> ReassignablePartitionResponse:
-        """Request other replicas of one partition.
-
-        `replicas` None: cancel the reassignment.
-        """
+        """Request other replicas of one partition; None cancels the reassignment."""
         target = ReassignablePartition(partition_index=name.partition, replicas=replicas)
         response = self.replies[
             self.send(
@@ -288,7 +289,10 @@ class ControllerLab:
     # -- time --
 
     def advance_ms(self, duration_ms: int) -> None:
-        """Advance the time; timers fire in the order of their times, also those set meanwhile."""
+        """Advance the time, and fire each timer that becomes due, in the order of their times.
+
+        A timer that fires may set others. They also fire if they become due within this time.
+        """
         end_us = self.now_us + duration_ms * 1_000
         while True:
             next_timer = min(self.timers.items(), key=lambda item: item[1], default=None)

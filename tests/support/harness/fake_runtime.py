@@ -1,12 +1,12 @@
 """A runtime without nodes: the clock moves when code sleeps, and tests script the status.
 
-A run is conducted through the interface `Runtime`; this fake is for tests of the conducting code.
-Each call that changes the cluster is kept in `acts`, as a short text. A script is a function that
-changes the runtime at some time.
+The driver is the process that conducts a run: it starts the cluster, injects faults and reads the
+cluster's status. It does so through the interface `Runtime`. The fake is for tests of the driver's
+code. It keeps each call that changes the cluster in `acts`, as a short text. A script is a function
+that changes the fake at some time.
 
 An incarnation is the number of a node's restarts. A generation counts a group's rebalances. The ISR
-are the in-sync replicas of a partition. The trace is the run's table of events; the driver is the
-process that conducts the run.
+are the in-sync replicas of a partition. The trace is the run's table of events.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -76,13 +76,16 @@ class FakeRuntime(Runtime):
         self.partitions: dict[TopicPartition, PartitionStatus] = {}
         self.rules: tuple[LinkRule, ...] = ()
         self.open_connections = 3
-        """Number of connections that each reset_links ends."""
+        """Number of connections that each call of `reset_links` reports as ended."""
         self.stopping_takes_us: int | None = 1_000_000
         """Duration of a controlled shutdown; None: it never ends."""
         self._resumes_as: dict[NodeName, NodeState] = {}
         """State of each paused node before its pause: up or stopping."""
         self.admin_answer: dict[str, str] | Exception = {}
-        """Answer to an administrator's order about a group: a result by name, or an error."""
+        """Answer to every question of `ask_as_admin` but the one for committed offsets.
+
+        An exception is raised in place of an answer.
+        """
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
         """The active controller; None: no controller answers, and no leader is known."""
         self.group_leader: str | None = None
@@ -97,7 +100,7 @@ class FakeRuntime(Runtime):
         self.committed: dict[TopicPartition, Offset] | None = None
         """Committed offsets; None: every partition has offset 7."""
         self.tool_failures: list[str] = []  # failures of coordlab itself
-        self.machines_away: list[MachineEvent] = []
+        self.machines_away: list[MachineEvent] = []  # each time that a machine was unreachable
         self.lost_traces: tuple[NodeName, ...] = ()  # nodes without a trace
         self.crash_fails_with: Exception | None = None
         self.power_fails_with: Exception | None = None
@@ -117,7 +120,7 @@ class FakeRuntime(Runtime):
         return self.time_us
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main`, which waits only for this runtime."""
+        """Run `main`, which may await only methods of this runtime."""
         # No method here really waits: each await returns immediately. So one step runs the whole
         # coroutine.
         try:
@@ -176,13 +179,17 @@ class FakeRuntime(Runtime):
         if not self.nobody_joined:
             for group_id in coordinated_groups(experiment):
                 self._report_group(group_id, status)
-        # Only now: the status of a group names the leader of its partition.
+        # Without a controller no leader is known. The partitions are removed only now, because the
+        # lines above take each group's coordinator from them.
         if self.controller is None:
             status.partitions = {}
         return status
 
     def _report_group(self, group_id: str, status: ClusterStatus) -> None:
-        """Add a group to the status: all started members have joined, each with one partition."""
+        """Add a group to the status.
+
+        All members that were started have joined the group, and each owns one partition.
+        """
         group = self.experiment.groups[group_id]
         names = [consumer_name(group_id, index) for index in range(group.members_total)]
         started = [name for name in names if self.nodes[name] is not NodeState.NOT_STARTED]
@@ -202,7 +209,7 @@ class FakeRuntime(Runtime):
         ]
         for index, name in enumerate(started):
             if self.nodes[name] is not NodeState.UP:
-                continue  # such a node cannot report its own status
+                continue  # a node that is paused, stopping or down does not report its own status
             status.members[name] = MemberStatus(
                 group_id=group_id,
                 member_id=members[index],
@@ -211,7 +218,8 @@ class FakeRuntime(Runtime):
                 coordinator=leader,
                 # Member number n has partition n of the group's first topic.
                 assigned=(TopicPartition(group.topics[0], index),),
-                # A record every 100 ms since its start, and a commit every 200 ms.
+                # From its start on a member consumes a record every 100 ms, and it commits every
+                # 200 ms.
                 records_consumed=(self.time_us - self._started_at_us.get(name, 0)) // 100_000,
                 commits_acknowledged=self.first_commit
                 + (0 if self.commits_stand_still else self.time_us // 200_000),
@@ -315,7 +323,7 @@ class FakeRuntime(Runtime):
     ) -> dict[TopicPartition, Offset]:
         """Return the scripted committed offsets."""
         self.acts.append(f"read offsets of {group_id}")
-        # As the real request does, trace each partition without a commit (offset -1).
+        # The real request writes a row with the offset -1 for each partition without a commit.
         if self.committed is not None:
             for partition in partitions:
                 if partition not in self.committed:

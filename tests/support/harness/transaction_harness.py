@@ -1,9 +1,10 @@
 """A TransactionCoordinator with the parts of a broker that it needs: a log, timers, markers.
 
-The coordinator keeps the state of each transaction in a log. Each call returns a Result (appends,
-timers, markers, replies), which the harness carries out. Markers are the records that end a
-transaction in its partitions. By default appends are acknowledged and markers written immediately;
-with `holds_appends` and `holds_markers` they wait until a test decides their outcome.
+The coordinator keeps the state of each transaction in a log. Markers are the records that end a
+transaction in its partitions. Each call of the coordinator returns a Result: appends, timers,
+markers and replies. The harness carries the Result out. By default it acknowledges appends and
+writes markers immediately. With `holds_appends` and `holds_markers` they wait until a test decides
+their outcome.
 
 A producer has a transactional id, which it keeps through a restart, a producer id, and the producer
 epoch, which every new start of the producer increases. The controller gives producer ids to the
@@ -61,7 +62,12 @@ class TransactionHarness:
         epoch: int | None = 0,
         first_producer_id: int = 0,
     ) -> None:
-        """Load the only partition as its leader in leader epoch `epoch`; None: do not load it."""
+        """Create the coordinator, and load its only partition.
+
+        It becomes the partition's leader in leader epoch `epoch`. If `epoch` is None, it loads
+        nothing, and the test calls `load`. `log` is the partition's log, by default an empty one.
+        `first_producer_id` is the first id of the first block of producer ids.
+        """
         self.config = config or BrokerConfig()
         self.coordinator = TransactionCoordinator(
             config=self.config, num_partitions=1, num_offsets_partitions=1
@@ -85,11 +91,11 @@ class TransactionHarness:
         self._timer_heap: list[tuple[int, int, str]] = []
         """Deadline, sequence number and key of every timer that was set.
 
-        An entry that `_deadlines` does not have is outdated.
+        An entry is outdated if `_deadlines` does not have it: the timer was cancelled or set again.
         """
         self._sequence = count()
         self._acknowledge: list[Append] = []
-        """Appends to complete with success, in order, when the current Result is carried out."""
+        """Appends of the current Result that are not held. They succeed, in order, at its end."""
         self.execute(self.coordinator.start(self.now_us))
         self.coordinator.producer_ids_allocated(self._take_block(), BLOCK)
         if epoch is not None:
@@ -129,9 +135,9 @@ class TransactionHarness:
         self._complete(self.held.pop(0), error)
 
     def answer_markers(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Complete the oldest held request for markers, or let it fail with `error`.
+        """Let the oldest held request for markers succeed, or fail with `error`.
 
-        Each of the transaction's partitions has the same outcome.
+        The outcome is the same for all partitions of the transaction.
         """
         markers = self.markers.pop(0)
         self.execute(
@@ -175,7 +181,7 @@ class TransactionHarness:
     ) -> InitProducerIdResponse:
         """Send an InitProducerId and return its answer.
 
-        `producer_id` and `epoch` -1: the client has none yet. `version` None: the newest.
+        By default the client has no producer id and epoch yet (-1), and sends the newest version.
         """
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -294,7 +300,10 @@ class TransactionHarness:
     # -- the broker's part --
 
     def execute(self, result: TransactionResult) -> None:
-        """Carry out a Result, and the Results that follow from it without waiting."""
+        """Carry out a Result, and each Result that follows from it.
+
+        The coordinator returns further Results when appends complete and markers are answered.
+        """
         self._carry_out(result)
         while self._acknowledge:
             self._complete(self._acknowledge.pop(0), ErrorCode.NONE)

@@ -4,8 +4,8 @@ The members of such a group agree through ZooKeeper on who owns which partition;
 coordinator. The ensemble are the servers of ZooKeeper. An attempt is one try of a member to own its
 share of the partitions. Virtual time is a simulated clock.
 
-A test gives a scenario, a coroutine that changes the cluster. When the run has ended, the test
-reads the trace rows: requests by operation, attempts, applied writes, processed records.
+A test gives the lab a scenario, a coroutine function that changes the cluster. After the run the
+test reads the rows of the trace, for instance the requests, the attempts and the writes.
 """
 
 import json
@@ -51,9 +51,11 @@ def member_name(index: int) -> NodeName:
 class GroupLab:
     """One group of `members` members, with the cluster that they need.
 
-    late_from: members from this index on do not start by themselves; the scenario starts them.
-    starts_apart: if False, all other members start in the same moment.
-    config, configs: the configuration of all members, and other ones of single members by index.
+    late_from: the members from this index on do not start with the cluster; the scenario starts
+        them.
+    starts_apart: if False, the members that start with the cluster start in the same moment.
+    config: the configuration of all members.
+    configs: other configurations of single members, by index.
     has_visitor: adds a host for a client of the ensemble that is no member.
     brokers_register: the brokers register in ZooKeeper.
     records_per_second: the rate of the producer of each topic; 0: there are no producers.
@@ -80,7 +82,7 @@ class GroupLab:
         starts_apart: bool = True,
     ) -> None:
         self.nodes: dict[NodeName, Node] = {}
-        """Each node, as it was built at its last start."""
+        """The node object of each node's last start."""
         self._visitor_host: Host | None = None
         self._starts_apart = starts_apart
         self.members = members
@@ -99,7 +101,8 @@ class GroupLab:
                 for index, name in enumerate(topic_names)
             ]
         if has_visitor:
-            # Only the name counts: `_build` gives this node no producer.
+            # A cluster has no kind of node for a visitor. So the visitor is listed as a producer,
+            # and `_build` builds an IdleNode for it.
             visitor = ProducerSpec(name=VISITOR, topic=topic_names[0], records_per_second=1)
             producers.append(visitor)
         spec = ClusterSpec(
@@ -147,9 +150,9 @@ class GroupLab:
         self._started = self.names if late_from is None else self.names[:late_from]
 
     def run(self, scenario: Callable[["GroupLab"], Awaitable[None]]) -> "GroupLab":
-        """Start all nodes, wait until the group is settled and one second more, run `scenario`.
+        """Start the cluster, run `scenario`, and stop the cluster.
 
-        At the end the cluster is stopped.
+        The scenario begins a second after each member that has started owns its share.
         """
 
         async def main() -> None:
@@ -168,7 +171,7 @@ class GroupLab:
         return (await self.runtime.status()).members
 
     async def settled(self, names: Sequence[NodeName], timeout_us: int = 120 * SECOND) -> None:
-        """Wait until each of `names` owns its computed share, which is the state STABLE."""
+        """Wait until each of the members `names` owns its share, which is the state STABLE."""
         deadline_us = self.runtime.now_us() + timeout_us
         while self.runtime.now_us() < deadline_us:
             status = await self.status()
@@ -242,8 +245,8 @@ class GroupLab:
 
     def writes_of(self, part: str, after_us: int = 0) -> list[tuple[TraceRow, dict[str, Any]]]:
         """Return the applied writes under `/consumers/g/<part>/`, with their details."""
-        # Every server writes a row for each write that it applies. The rows of one server have each
-        # write once.
+        # Each server applies every write, and writes a row for it. So the rows of one server are
+        # enough.
         applied = [
             (row, detail_of(row))
             for row in self.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)

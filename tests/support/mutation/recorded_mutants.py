@@ -26,6 +26,7 @@ from tests.support.soak import code_id, has_result, load_or_compute
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "tests" / "soak" / "recorded_mutants.jsonl"
+# The number of mutants that are drawn of each package, and the seed of the draw.
 PER_PACKAGE, SEED = 40, 17
 PART = "mutants"
 _QUICK = "not ray and not spark and not browser and not soak and not slow"
@@ -52,7 +53,7 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
 A later stage runs only on mutants that the earlier stages did not kill.
 """
 FOLDERS = (*STAGES, "results_schema", "scripts")
-Place = tuple[str, Drawn]  # the folder that the mutant's file is relative to
+Place = tuple[str, Drawn]  # a folder, and a mutant whose file is relative to this folder
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,10 +75,10 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """What became of those recorded mutants of a package that were killed when recorded.
+    """The present results of those recorded mutants of a package that the tests killed.
 
-    `killed` is the number of those that the tests still kill. `gone` are those whose line was
-    removed or rewritten.
+    `killed` is the number of mutants that the tests still kill. `alive` are the mutants that they
+    no longer kill. `gone` are the mutants whose line was removed or rewritten.
     """
 
     killed: int
@@ -121,8 +122,8 @@ def write_sample(package: str) -> None:
     with RECORD.open("a", encoding="utf-8") as file:
         for mutant, is_killed in zip(drawn, killed, strict=True):
             alike = [candidate for candidate in possible if _key(candidate) == _key(mutant)]
-            # A function may have the same line twice. The two mutants differ in the text of the
-            # whole file, by which this one is found among them.
+            # A function may have the same line twice, so several mutants may have equal keys. They
+            # differ in `source`, the text of the whole file with the change.
             nth = next(
                 number
                 for number, candidate in enumerate(alike)
@@ -192,7 +193,7 @@ def find(recorded: Recorded, possible: Sequence[tuple[str, Sequence[Drawn]]]) ->
             mutant for mutant in alike if mutant.scope.rpartition(".")[2] == name
         ]
         if in_scope:
-            # Equal lines may have been removed since, so that `nth` is too large.
+            # Some of the equal lines may have been removed since, so `nth` may be too large.
             return folder, in_scope[min(recorded.nth, len(in_scope) - 1)]
         if len(alike) == 1:
             return folder, alike[0]

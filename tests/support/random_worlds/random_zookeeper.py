@@ -3,10 +3,9 @@
 The tests of the analysis compute tables from these traces (recorded events, one row each).
 
 The servers of an ensemble apply one log of transactions, each at its own pace. A zxid is the number
-of a transaction in the log. A znode is a node of ZooKeeper's tree of data. A session is a client's
-connection, which survives a change of the server; it is opened, disconnected and ended. A znode is
-ephemeral if it is deleted with the session that created it. A watch notifies a client of one
-change of a znode.
+of a transaction in the log. A znode is a node of ZooKeeper's tree of data. A session belongs to one
+client. It outlives the client's connection to a server. A znode is ephemeral if it is deleted with
+the session that created it. A watch notifies a client of one change of a znode.
 
 An attempt is one try of a consumer to own its share of the partitions; it succeeds, conflicts,
 fails, is given up, or ends with the consumer's death. The owner node of a partition is the znode
@@ -43,21 +42,21 @@ _PHASES = ("starting", "running", "new session")
 _SHARE_ENDED = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 """Rows of a consumer that gives up its share of the partitions."""
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
-"""Times that pass between two acts."""
+"""Times that may pass between two acts. An act is one random event of the run."""
 _LAG_US = 300_000  # longest time until a server applies a transaction
 
 
 def random_zookeeper_run(seed: int) -> list[TraceRow]:
     """Return the trace of a random run of an ensemble, in the order in which rows were written."""
     rng = random.Random(f"ZooKeeper of {seed}")
-    world = World(rng, messages=rng.random() < 0.85)
+    world = World(rng, messages=rng.random() < 0.85)  # the other traces have no rows of messages
     # In a third of the runs the clocks are coarse, so that many rows have equal times.
     world.grain_us = rng.choice((1, 1, 50_000))
     world.stage("starting")
-    # Unlike the other nodes, the driver writes no row of its start.
+    # The driver is the process that conducts the run. It writes no row of its start.
     world.lives["driver"] = Life("driver")
     for node in (*_SERVERS, *_CONSUMERS, _CLIENT_WITHOUT_GROUP):
-        world.start(node, node.split("-")[0])
+        world.start(node, node.split("-")[0])  # the name of a node begins with its role
     ensemble = _Ensemble(world)
     for _ in range(rng.randint(150, 400)):
         world.advance(rng.choice(_STEPS_US))
@@ -75,9 +74,9 @@ class _Ensemble:
         self._rng = world.rng
         # The upper 32 bits are the leader's epoch.
         self._zxid = world.rng.randint(1, 9) << 32
-        # Open session -> its client; None: no client was notified of the session yet.
+        # The client of each open session. It is None until a client is notified of the session.
         self._open: dict[str, str | None] = {}
-        # Path of a znode -> the session that it is deleted with; None: it is not ephemeral.
+        # The session of each ephemeral znode, by path. For other znodes it is None.
         self._znodes: dict[str, str | None] = {}
         self._attempts: dict[str, bool] = {}  # consumer -> True during an attempt
 
@@ -132,7 +131,7 @@ class _Ensemble:
         self._apply(session, "createSession")
 
     def _notify_client(self) -> None:
-        """Notify a client that its session is open, lost, or over."""
+        """Notify a client that its session is connected, disconnected or expired."""
         if not self._open:
             return
         session = self._rng.choice(list(self._open))
@@ -152,8 +151,8 @@ class _Ensemble:
     def _end_session(self) -> None:
         """End a session in 40 % of the calls.
 
-        Of the sessions that end, 60 % expire. For 90 %, a transaction deletes their znodes; for the
-        others the trace lacks this transaction.
+        60 % of these sessions expire, and their clients close the others. When a session ends, a
+        transaction deletes its znodes. In 10 % of the cases the trace lacks this transaction.
         """
         if not self._open or self._rng.random() < 0.6:
             return
@@ -218,7 +217,10 @@ class _Ensemble:
         )
 
     def _fire_watch(self) -> None:
-        """Let a server notify a client of one of the latest four transactions."""
+        """Let a server notify a client of one of the latest four transactions.
+
+        The offset of the row is the zxid of this transaction.
+        """
         self._world.add(
             self._rng.choice(_SERVERS),
             TraceKind.ZOOKEEPER_WATCH_FIRED,
@@ -248,6 +250,7 @@ class _Ensemble:
             return
         common: Columns = {"group": _CONSUMERS[consumer], "member": consumer}
         share = rng.sample(_PARTITIONS, rng.randint(0, len(_PARTITIONS)))
+        # Outside an attempt, the consumer gives up its attempts or its share, or begins an attempt.
         if not self._attempts.get(consumer):
             if rng.random() < 0.3:
                 detail: dict[str, object] = {"attempts": 4, "during": rng.choice(_PHASES)}
@@ -259,6 +262,7 @@ class _Ensemble:
                 kind, detail = TraceKind.ZOOKEEPER_ATTEMPT_STARTED, {"attempt": rng.randint(0, 3)}
             self._world.add(consumer, kind, common, detail=detail)
             return
+        # During an attempt, it takes one of four steps. The last, its end, is twice as likely.
         match rng.randint(0, 4):
             case 0:
                 kind, detail = rng.choice(_SHARE_ENDED), {"partitions": share}
@@ -279,7 +283,7 @@ class _Ensemble:
             case _:
                 self._attempts[consumer] = False
                 done = rng.random() < 0.5
-                # 40 % of the attempts that fail end with an error of ZooKeeper.
+                # Of the attempts that fail, 40 % end with an error of ZooKeeper.
                 self._world.add(
                     consumer,
                     TraceKind.ZOOKEEPER_ATTEMPT_ENDED,

@@ -21,13 +21,14 @@ _OWN_ENDS = {
     TraceKind.PARTITIONS_REVOKED: "revoked",
     TraceKind.PARTITIONS_LOST: "lost",
 }
-"""Kinds of rows by which a member ends its ownership, and the column `ended_by` of each."""
+"""Rows by which a member gives partitions up, and the value of the column `ended_by` for each."""
 
 
 @dataclass(slots=True)
 class Interval:
-    """The time in which a member owns a partition. `to_us` None: the ownership has not ended.
+    """The time in which a member owns a partition.
 
+    `to_us` is None, and `ended_by` is "run end", if the ownership did not end before the run.
     `records` is the number of records of the partition that the member processed in this time.
     `paused_us` is the part of this time in which the member's process was paused.
     """
@@ -46,9 +47,12 @@ class Interval:
 class Owned:
     """The model's results.
 
-    - `overlaps`: (partition, first owner, second owner, from, to) -> number of records that both
-      processed; `to` None: until the run ended.
-    - `processing`: (partition, consumer) -> numbers of processed and of repeated records.
+    - `intervals`: all ownerships.
+    - `overlaps`: for each time in which two members owned a partition, the number of records that
+      both processed. The key is the partition, the first owner, the second owner, and the begin and
+      end of the time. The end is None if both owned the partition when the run ended.
+    - `processing`: the numbers of "records" and of "repeated" records that a consumer processed of
+      a partition. The key is the partition and the consumer.
     """
 
     intervals: list[Interval] = field(default_factory=list)
@@ -73,7 +77,8 @@ def random_owners(seed: int) -> list[TraceRow]:
         rows.add(time_us / 1e6, node, kind, **columns)  # type: ignore[arg-type]
 
     for _ in range(rng.randint(40, 120)):
-        time_us += rng.choice((1, 1, 7_000, 1_000_000))  # often two rows have nearly the same time
+        # The delay of 1 us is drawn most often, so many rows have nearly the same time.
+        time_us += rng.choice((1, 1, 7_000, 1_000_000))
         node = rng.choice(_CONSUMERS)
         if not alive[node]:
             incarnations[node] += 1
@@ -117,7 +122,7 @@ def random_owners(seed: int) -> list[TraceRow]:
 
 def owned_by(rows: Sequence[TraceRow]) -> Owned:
     """Return owners and processed records in the group `GROUP` of one run."""
-    end_us = rows[-1].time_us  # of the stage `stopping`, with which the run ends
+    end_us = rows[-1].time_us  # the last row is the stage "stopping", with which the run ends
     owned = Owned()
     current: dict[tuple[str, str], Interval] = {}  # (node, partition) -> present ownership
     pauses: list[tuple[str, int, int]] = []  # ended pauses: node, from, to
@@ -202,7 +207,8 @@ def _processed(rows: Sequence[TraceRow]) -> _Processed:
 
 def _add_overlaps(owned: Owned, processed: _Processed, end_us: int) -> None:
     """Add each overlap of two owners, with the number of records that both processed in it."""
-    # Of each pair, `first` became owner first; the overlap begins with the ownership of `second`.
+    # Take each pair of ownerships once. `first` began before `second`, so an overlap begins when
+    # `second` begins.
     in_order = sorted(owned.intervals, key=lambda interval: (interval.from_us, interval.consumer))
     for index, first in enumerate(in_order):
         for second in in_order[index + 1 :]:
@@ -231,7 +237,7 @@ def _count_processed(owned: Owned, processed: _Processed) -> None:
 
     A record is repeated if this or another consumer processed it before.
     """
-    earlier: dict[tuple[str, int], None] = {}  # (partition, offset), used as an ordered set
+    earlier: dict[tuple[str, int], None] = {}  # partition and offset; only the keys matter
     for _, consumer, partition, offset in processed:
         counts = owned.processing.setdefault((partition, consumer), {"records": 0, "repeated": 0})
         counts["records"] += 1

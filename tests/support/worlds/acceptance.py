@@ -1,10 +1,12 @@
 """Facts about one coordinator crash, computed from the rows of a run's trace in plain Python.
 
 The acceptance tests and the soak (tests that take hours) use these facts to check the bounds of
-runs on each runtime. This module shares no code with the pipeline and the checkers, so that it does
-not repeat their errors. The facts are those of the experiment `coordinator_crash`, which has one
-kill and one group. The functions `play_*` run any experiment. A checker judges one promise of a
-run; a suite has all checkers of an experiment.
+runs on each runtime. The pipeline and the checkers compute such facts, too. This module shares no
+code with them, so that it does not repeat their errors. The facts are those of the experiment
+`coordinator_crash`, which has one kill and one group.
+
+The functions `play_*` run any experiment. A checker judges whether a run keeps one promise. A suite
+(CheckSuite) has all checkers of an experiment.
 
 After the kill the controller fences the dead broker: it takes the broker's leaderships away. The
 successor, which now leads the offsets partition of the group (a partition of
@@ -53,7 +55,8 @@ Of this limit, 1.2 s are for the client's backoff (`retry.backoff.max.ms`, with 
 class MemberFailover:
     """The failover of one member.
 
-    Units: microseconds of the run's clock. None: the member did not reach this step.
+    The times are in microseconds of the run's clock. A time is None if the member did not come to
+    this step.
 
     - `noticed_us`: when the member marked its coordinator unknown.
     - `answers_before_detection`: the brokers that were named to it as coordinator after the kill,
@@ -148,7 +151,7 @@ def coordinator_failover(
     started = _first(rows, TraceKind.LOAD_STARTED, killed_us, partition=partition)
     loaded = _first(rows, TraceKind.LOAD_COMPLETED, killed_us, partition=partition)
     group_loaded = _first(rows, TraceKind.GROUP_LOADED, killed_us, group=group)
-    # The same broker, the successor, wrote all of these rows.
+    # One broker, the successor, has written all rows of the load.
     assert {applied.node, started.node, group_loaded.node} == {loaded.node}
     load_detail, group_detail = detail_of(loaded), detail_of(group_loaded)
     names = [str(consumer_name(group, index)) for index in range(experiment.groups[group].members)]
@@ -216,8 +219,8 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
         f"{partition}: acknowledged {acknowledged.get(partition)}, "
         f"at the end {at_the_end.get(partition)}"
         for partition in partitions
-        # A partition that was not read at the end (-2) is reported, even if it has no acknowledged
-        # commit (-1).
+        # -2 stands for a partition that was not read at the end, and -1 for one without an
+        # acknowledged commit. As -2 < -1, a partition that was not read is reported in any case.
         if at_the_end.get(partition, -2) < acknowledged.get(partition, -1)
     ]
 
@@ -228,7 +231,8 @@ def _member(
     """Return the failover of the member `node`, from the rows that it wrote."""
     own = [row for row in rows if row.node == node]
     commits = [row for row in own if row.kind == TraceKind.OFFSETS_COMMITTED]
-    # An acknowledgement by the dead broker counts as before the kill, although it may arrive later.
+    # A commit that the victim acknowledged is from before the kill. The acknowledgement may arrive
+    # after the kill.
     before = [row.time_us for row in commits if row.time_us <= killed_us or row.peer == victim]
     after = [row.time_us for row in commits if row.time_us > killed_us and row.peer != victim]
     unknown = [
@@ -246,6 +250,7 @@ def _member(
         ),
         last_commit_before_us=max(before, default=None),
         first_commit_after_us=min(after, default=None),
+        # `dict.fromkeys` removes duplicates and keeps the order.
         identities=tuple(dict.fromkeys((row.member, row.generation) for row in commits)),
     )
 
@@ -284,7 +289,7 @@ def _listed(value: object) -> list[object]:
 def percentile(ascending: Sequence[int], percent: int) -> int:
     """Return the percentile by the nearest rank, which is one of the given values.
 
-    Shape: `ascending` is sorted and not empty.
+    `ascending` must be sorted and not empty.
     """
     rank = -(-percent * len(ascending) // 100)  # -(-a // b) rounds up
     return ascending[max(rank, 1) - 1]
@@ -307,7 +312,7 @@ def play_virtual(
     trace_messages: bool = True,
     spec: ClusterSpec | None = None,
 ) -> VirtualRun:
-    """Run an experiment by its own runner in virtual time; `spec` replaces the file's cluster."""
+    """Run an experiment in virtual time. `spec` replaces the cluster of the experiment."""
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     rows: list[TraceRow] = []
     digest = TraceDigest()
@@ -331,9 +336,9 @@ def play_ray(
     observers: Sequence[RowObserver],
     time_scale: float = 1.0,
 ) -> Results:
-    """Run an experiment on Ray: on the Ray that a fixture started, else on a new local one.
+    """Run an experiment on Ray. If no fixture has started Ray, a local one is started.
 
-    `time_scale` 2: the clock of the run is twice as fast as that of the machine.
+    With `time_scale` 2 the clock of the run is twice as fast as that of the machine.
     """
     from cluster.ray.runtime import RayRuntime  # importing Ray takes a second
 
@@ -357,7 +362,7 @@ def play_local(
     observers: Sequence[RowObserver],
     time_scale: float = 1.0,
 ) -> Results:
-    """Run an experiment by its own runner in this process, in real time."""
+    """Run an experiment in this process, in real time. `time_scale` is as in `play_ray`."""
     suite = CheckSuite(context_of(experiment), experiment.checks)
     runtime = LocalRuntime(
         to_cluster_spec(experiment),
