@@ -5,8 +5,8 @@
 - The session of a broker ends 9 s after its last heartbeat. Then the controller fences the broker:
   it counts as dead, and leads no partition.
 - A registered broker is fenced until its first heartbeat, which unfences it.
-- The ISR is the set of a partition's in-sync replicas. The leader epoch is the number of its
-  leadership, the partition epoch counts all its changes.
+- The ISR is the set of a partition's in-sync replicas. The leader epoch of a partition counts its
+  leaders. The partition epoch counts all changes of its leader and its ISR.
 - `lab` passes requests to a controller without brokers and network, and keeps the time, the replies
   and the trace (the recorded events).
 - A heartbeat says that the broker has read the whole metadata log, unless a test gives an offset.
@@ -36,7 +36,10 @@ def running_lab(*, config: BrokerConfig | None = None) -> ControllerLab:
 
 
 def keep_alive(lab: ControllerLab, *brokers: int, duration_ms: int) -> None:
-    """Advance the time. Only `brokers` send heartbeats, every two seconds."""
+    """Advance the time by `duration_ms`. Only `brokers` send heartbeats, every two seconds.
+
+    After the last heartbeat the rest of the duration, less than two seconds, passes without one.
+    """
     for _ in range(duration_ms // 2_000):
         lab.advance_ms(2_000)
         for broker_id in brokers:
@@ -119,7 +122,11 @@ def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenc
 
 
 def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
-    """With `want_fence` a starting broker only asks whether it has read the metadata log."""
+    """A starting broker sends heartbeats with `want_fence` until it is ready to serve.
+
+    Such a heartbeat only asks whether the broker has read the metadata log. It leaves the broker
+    fenced, so the log gets no record but the registration.
+    """
     lab = ControllerLab(cluster_of())
     lab.register(0)
     response = lab.heartbeat(0, want_fence=True)
@@ -201,12 +208,13 @@ def test_fencing_is_one_batch_of_the_log() -> None:
 
 
 def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
-    """Without a live member of the ISR there can be no leader, unless records may be lost.
+    """When the last member of an ISR is fenced, it stays in the ISR, and there is no leader.
 
-    The partition waits for the last member of its ISR, which has every acknowledged record.
+    This member has every acknowledged record. The partition waits for its return, because another
+    leader might lack records.
     """
     lab = running_lab()
-    # All three sessions end together. The controller fences the brokers one by one, from 0 on.
+    # All three sessions end together. The controller fences broker 0 first and broker 2 last.
     lab.advance_ms(SESSION_MS)
     assert lab.partition(P0).leader == NO_LEADER
     assert lab.partition(P0).isr == (2,)

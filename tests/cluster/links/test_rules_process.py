@@ -3,13 +3,13 @@
 - A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
   process of Python.
 - `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
-- `lab.directory` has the address of each node, and `lab.push()` sends the directory to all
+- `lab.directory` has the address of each node's process. `lab.push()` sends the directory to all
   processes.
 - A rule acts on the frames (messages of connections) from its sources to its destinations. A cut or
   a clog holds frames back until the healing, which is `set_rules(())`.
-- `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits for its answer.
-  `served` lists the generations that the server has got.
-- `settle` waits 50 ms.
+- `beat(connection, n)` sends a heartbeat and waits for its answer. The generation n, 0 by default,
+  is the number of the heartbeat. `served` lists the numbers of the heartbeats that a node has got.
+- `settle` waits 50 ms, which is long enough for all frames to arrive.
 """
 
 import asyncio
@@ -138,6 +138,7 @@ def test_death_behind_a_cut_is_reported_at_healing(
             lab.processes["p0"].crash_node(SERVER)
         else:
             await lab.processes["p0"].stop()
+        # The directory no longer names the dead server, as in a run.
         del lab.directory[SERVER]
         lab.push()
 
@@ -212,7 +213,7 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
         assert server.served == [0]
 
         slow = Slow(delay_us=20_000)
-        # Take the time before set_rules, because set_rules gives the held frames their delay.
+        # The delay of the held frames begins in `set_rules`, so the time is taken before.
         started_us = client.host.now_us()
         lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
         await asyncio.gather(*waiting)
@@ -223,11 +224,15 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
 
 
 def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
-    """Reset connections in all processes, as a run does, where no client is silent.
+    """Reset connections in all processes, as a run does.
 
-    First the clients close their ends, and then the servers close theirs. A client is silent if its
-    process is stopped, so that it cannot close its end. Return the number of ends that clients have
-    closed, and the number of servers' ends with a silent client, which is 0 here.
+    First the clients close their ends of the connections, and `reset_client_ends` returns the names
+    of these connections. Then the servers close their ends of the same connections.
+
+    A client whose process is stopped cannot close its end; such a client is called silent. The
+    third argument of `reset_server_ends` lists the silent clients, of which there are none here.
+    A server closes all its connections with a silent client, and counts them. Return the number of
+    names, and the number of connections with silent clients.
     """
     processes = list(lab.processes.values())
     names = [name for process in processes for name in process.reset_client_ends(reset)]
@@ -242,7 +247,7 @@ def test_reset_ends_both_ends_and_spares_later_connections(
 ) -> None:
     """The client may reconnect before the server gets the reset. The new connection must live.
 
-    So a reset names the connections that the clients have closed.
+    So the reset of the servers names the connections that the clients have closed.
     """
 
     async def body(lab: Lab) -> None:
@@ -277,7 +282,7 @@ def test_reset_ends_both_ends_and_spares_later_connections(
 
 
 def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
-    """The reset names two purposes, and hits the connection that has one of them."""
+    """The reset is for two purposes. It ends the connection that has one of these purposes."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -296,9 +301,10 @@ def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
 
 
 def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> None:
-    """A client whose process is stopped closes its end only when it resumes.
+    """A client whose process is stopped is silent: it closes its end only when it resumes.
 
-    No process is really stopped here: the third argument says which clients are silent.
+    No process is really stopped here. The third argument of `reset_server_ends` says that the
+    client is silent.
     """
 
     async def body(lab: Lab) -> None:

@@ -74,9 +74,10 @@ def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
 
 @dataclass(kw_only=True)
 class Lab:
-    """One run, ten times as fast as real time: two brokers and two consumers.
+    """A run with two brokers and two consumers.
 
-    A test is a story, which `play` plays on the running cluster.
+    The clock of the run is ten times as fast as real time. A test defines a story: a coroutine
+    function that acts on the running cluster. It gives the story to `play`.
     """
 
     run_dir: Path
@@ -139,7 +140,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
-    """Only the node ends, and not the process, so the fault has no pid."""
+    """All nodes share the process of the test. A crash ends only the node, so it names no pid."""
 
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
@@ -220,7 +221,7 @@ def test_a_power_loss_keeps_only_flushed_data(lab: Lab) -> None:
 
 
 def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
-    """`empty_disk` stands for a broker whose disk was replaced."""
+    """With `empty_disk` a broker returns without its data, as if its disk was replaced."""
 
     async def story(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
@@ -289,7 +290,7 @@ def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
 
 
 def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> None:
-    """The run ends with a killed and a paused node. All its rows are there, in one order.
+    """The trace has every row once, ordered by time, also if a node is killed or paused at the end.
 
     `Lab.play` stops the cluster twice. The second stop must not repeat anything.
     """
@@ -305,6 +306,7 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
     assert (report.rows, report.lost) == (len(lab.rows), {})  # no node has lost rows
     assert lab.rows == sorted(lab.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
     stopped = [row.node for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
+    # The killed node, consumer-0, has not stopped in order.
     assert sorted(stopped) == ["broker-0", "broker-1", "consumer-1", "controller-100"]
     assert not (lab.run_dir / "disks").exists()
     assert gc.get_freeze_count() == 0  # the runtime has undone its gc.freeze()
@@ -329,7 +331,7 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> Non
             await runtime.start()
             await runtime.sleep(100 * SECOND_US)
         finally:
-            await asyncio.sleep(0)  # a cleanup may wait
+            await asyncio.sleep(0)  # shows that a cleanup can still await
             cleaned_up.append("experiment")
 
     try:

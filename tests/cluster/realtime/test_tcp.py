@@ -1,4 +1,4 @@
-"""TCP links between the processes of a run: order, refusals, and how an end is noticed.
+"""TCP links between the processes of a run: the order of frames, refusals, and lost peers.
 
 - A Transport has all links of one process.
 - A link carries frames (messages of nodes) in one direction. The sender dials (opens the TCP
@@ -7,8 +7,8 @@
   the sender expects.
 - On the wire a frame is its length in 4 bytes, and its content in MessagePack (a compact binary
   JSON).
-- In these tests `lost` lists the processes that a transport has reported as ended. `story` has
-  "frame" and "lost", in the order of the reports.
+- A transport reports each frame that arrives, and each process that it counts as ended. In these
+  tests `lost` lists these processes. `story` has a text for each report, "frame" or "lost".
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class Peer:
 
 @dataclass
 class Pair:
-    """Two transports that listen, and their addresses."""
+    """Two transports that listen, and their addresses. A frame to `b` is sent to `to_b`."""
 
     a: Peer
     b: Peer
@@ -146,7 +146,7 @@ async def still_serves(pair: Pair) -> None:
 def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
     """Frames arrive in the order in which they were sent, also those sent before the link was open.
 
-    At some frames `sleep(0)` lets the event loop go on with the dialing.
+    Each `sleep(0)` lets the event loop go on with the dialing for a moment.
     """
 
     async def body(pair: Pair) -> None:
@@ -211,9 +211,9 @@ def test_listener_refuses_a_caller_that_expects_another_process() -> None:
     [
         b"GET / HTTP/1.1\r\n\r\n",
         packed("a string"),
-        struct.pack(">I", 3) + b"\xc1\xc1\xc1",
+        struct.pack(">I", 3) + b"\xc1\xc1\xc1",  # MessagePack never uses the byte C1
         packed(frame(1)),
-        hello() + struct.pack(">I", 5) + b"\xff" * 5,
+        hello() + struct.pack(">I", 5) + b"\xff" * 5,  # five numbers in place of a frame
         hello() + packed(frame(1)) + packed({"no": "frame"}),
     ],
     ids=["http", "string", "garbage", "frame-before-hello", "garbage-after-hello", "map"],
@@ -233,6 +233,7 @@ def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
     """A Hello may have 65,536 bytes, and a later frame `max_frame_bytes`, here 1,000."""
 
     async def body(pair: Pair) -> None:
+        # The length is enough: b must refuse the frame before it reads the content.
         await raw_call(pair.to_b, hello() + struct.pack(">I", 1_001))
         assert pair.b.refused == ["a frame of 1001 bytes, 1000 are allowed"]
         # The Hello was valid, so b knows the caller, and reports its process as ended.
@@ -297,7 +298,7 @@ def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> 
             pair.b.transport.send(pair.to_a, frame(number))
         await pair.b.transport.close()
         await pair.a.until(lambda: bool(pair.a.lost))
-        assert pair.a.story == ["frame"] * 50 + ["lost"]
+        assert pair.a.story == ["frame"] * 50 + ["lost"]  # the frames 0 to 49, then the end
         # Each later attempt to reach the dead process has a report of its own.
         pair.a.transport.send(pair.to_b, frame(1))
         await pair.a.until(lambda: len(pair.a.lost) == 2)
@@ -312,6 +313,7 @@ def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
         for _ in range(5):
             pair.a.transport.send(pair.to_b, frame(0))
             pair.b.transport.send(pair.to_a, frame(0))
+            # The last report is "frame". The slice is empty as long as there is no report.
             await pair.b.until(lambda: pair.b.story[-1:] == ["frame"])
             await pair.a.until(lambda: pair.a.story[-1:] == ["frame"])
             pair.a.transport.drop("b")
@@ -326,11 +328,12 @@ def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
 def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() -> None:
     """A client that learns of a broker's end asks the next broker, perhaps in the same process.
 
-    1. Process a has ended its links, and dials again before b has noticed. In its place the test
-       sends b a second Hello in the name of a.
-    2. Process b counts a as lost. While b reports this, a node of b sends a frame to a.
-    3. If this frame got a link of its own, b would dial twice, and a would count b as lost, again
-       and again.
+    1. Process a ends its links, and dials again before b has noticed the end. In place of a the
+       test sends b a second Hello with the name of a.
+    2. Process b counts a as lost, and reports this. During the report a node of b sends a frame
+       to a, frame 2.
+    3. Frame 2 and later frames must use the same new link. If frame 2 got a link of its own, b
+       would dial twice. Then a would count b as lost, dial again, and so on without end.
     """
 
     async def body(pair: Pair) -> None:
@@ -390,8 +393,9 @@ def test_waiting_frames_are_handled_after_due_timers() -> None:
         due = loop.time() + 0.001
         loop.call_at(due, pair.b.story.append, "timer")
         pair.a.transport.send(pair.to_b, frame(1))
-        await asyncio.sleep(0)
-        # There is no await here, so the loop cannot run while both become due.
+        await asyncio.sleep(0)  # a writes the frame into its socket
+        # This loop has no await. So the event loop handles neither the frame nor the timer before
+        # both wait.
         while loop.time() <= due:
             pass
         await pair.b.until(lambda: len(pair.b.frames) == 2)

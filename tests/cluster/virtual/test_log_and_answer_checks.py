@@ -1,6 +1,6 @@
 """The checks of answers, appends, cleanings and created topics find planted bugs during the run.
 
-- The tests plant bugs by patching our code.
+- A test plants a bug: it replaces a part of our code by a wrong one.
 - `small(...)` is an experiment with three brokers, one group and a producer. `reason_of` plays it.
   A run that violates an invariant is BROKEN, and its reason names the invariant.
 - The high watermark is the offset below which all in-sync replicas (the ISR) have the records.
@@ -50,7 +50,7 @@ OFTEN_CLEANED: dict[str, object] = {
 
 
 def crash(broker: int) -> dict[str, object]:
-    """Return a fault that kills a broker at 2 s, for longer than the other faults of a run."""
+    """Return a fault: a broker is killed at 2 s and starts again 20 s later."""
     return {"at": "2s", "fault": "crash", "target": f"broker({broker})", "duration": "20s"}
 
 
@@ -70,7 +70,7 @@ def idempotent(experiment: Experiment) -> Experiment:
 def reason_of(experiment: Experiment) -> str:
     """Play the experiment, which must break an invariant, and return the reason.
 
-    The nodes check themselves after every 500 events.
+    The nodes check their invariants after every 500 events.
     """
     played = play(experiment, seed=1, invariants_every=500)
     assert played.result is PlayResult.BROKEN, played.reasons
@@ -87,7 +87,12 @@ def reason_of(experiment: Experiment) -> str:
     ids=["cleaned", "below-min-isr", "truncated"],
 )
 def test_sound_run_has_no_violation(experiment: Experiment) -> None:
-    """Without a planted bug no check may fail: with cleanings, a small ISR, and truncated logs."""
+    """Without a planted bug no check may fail.
+
+    - With OFTEN_CLEANED, logs are cleaned.
+    - With two dead brokers, the ISR is smaller than min.insync.replicas.
+    - With CUT, a leader is cut off. It must truncate its log when it returns.
+    """
     played = play(experiment, seed=1, invariants_every=500)
     assert played.result is PlayResult.PASS, played.reasons
 
@@ -157,7 +162,10 @@ def test_commit_that_is_appended_with_too_small_an_isr_is_found(
 
 
 def test_cleaning_that_removes_a_last_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a cleaning removes the last record of each batch, even if its key is unique."""
+    """Planted bug: a cleaning removes the last record of each batch, even if its key is unique.
+
+    `Compaction._last` returns the records of a batch that a cleaning keeps.
+    """
     last = Compaction._last
 
     def all_but_one(
@@ -185,6 +193,7 @@ def test_producers_states_that_a_truncation_leaves_are_found_at_once(
     """Planted bug: after a truncation the leader still knows the removed sequence numbers."""
     monkeypatch.setattr(PartitionLog, "_rebuild_producers", lambda _self: None)
     reason = reason_of(idempotent(small(CUT)))
+    # A violation that is found only after the run has a reason that begins with "at the end".
     assert not reason.startswith("at the end")
     assert "the state of a producer follows from the log" in reason
 
@@ -192,9 +201,9 @@ def test_producers_states_that_a_truncation_leaves_are_found_at_once(
 def test_settings_of_a_topic_that_the_replay_loses_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: no node replays records of settings.
+    """Planted bug: no node replays the records with the settings of topics.
 
-    All nodes agree, so only a check shows it.
+    All nodes then have the same wrong settings, so nothing but this check shows the bug.
     """
     monkeypatch.setattr(MetadataImage, "_replay_config", lambda _self, _record: None)
     assert "a created topic has its settings: __consumer_offsets" in reason_of(small())
@@ -238,6 +247,7 @@ def test_topic_of_a_request_must_have_its_partitions_and_settings() -> None:
     check_created(image_of(2, ["2"]), REQUEST, created())
     with pytest.raises(InvariantViolation, match="archive: expected 2, got 1"):
         check_created(image_of(1, ["2"]), REQUEST, created())
+    # Metadata without the topic have no number of partitions.
     with pytest.raises(InvariantViolation, match="archive: expected 2, got None"):
         check_created(MetadataImage(), REQUEST, created())
     with pytest.raises(InvariantViolation, match="a created topic has its settings"):

@@ -237,9 +237,10 @@ def test_write_creates_the_znode_and_its_parents() -> None:
 def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
     """The event has a type and a path, but not the new data, so the listener reads it (ZK-18).
 
-    A watch fires only once. ZkClient sets it again (rearms it) by a read, before it calls the
-    listener. A change before this read causes no further event. So the listener below, which then
-    reads the data, misses "1" and "2", but it never misses the last state.
+    A watch fires only once. ZkClient sets it again (re-arms it) by a read, before it calls the
+    listener. Changes between the event and the re-arming read fall together: they cause no further
+    event. So the listener below, which then reads the data, misses "1" and "2", but it never misses
+    the last state.
     """
 
     async def scenario(lab: EnsembleRun) -> None:

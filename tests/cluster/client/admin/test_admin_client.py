@@ -38,9 +38,9 @@ def admin_of(
 
 
 def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster in which `tool` has committed 5 for the first two partitions.
+    """Run `ask` on a cluster in which `tool` has committed offset 5 for orders-0 and orders-1.
 
-    The first partition has nine records, the others have none.
+    orders-0 has nine records, the other partitions have none.
     """
 
     async def story(lab: BrokerLab) -> T:
@@ -54,7 +54,10 @@ def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> 
 
 
 def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster in which `readers` has two members, and `tool` has committed 0."""
+    """Run `ask` on a cluster in which `readers` has two members.
+
+    The group `tool` has committed offset 0 for orders-0.
+    """
 
     async def story(lab: BrokerLab) -> T:
         await lab.until(
@@ -74,8 +77,8 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None:
     """A broker lists only the groups that it coordinates, so the administrator asks every broker.
 
-    The filter by state ignores the case of letters. The type "consumer" is the newer kind of group
-    (KIP-848), which no group here has.
+    The filter by state ignores the case of letters. The filter by type finds no group here: all are
+    "classic", while "consumer" is the type of the newer groups (KIP-848).
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
@@ -98,8 +101,8 @@ def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None
 def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() -> None:
     """Only the paused broker's own list is missing from the answer.
 
-    After 9 s the controller fences the paused broker (counts it as dead), and the administrator no
-    longer asks it. So the timeout in this test is shorter: 0.9 s.
+    The controller fences a broker that is silent for 9 s: it counts the broker as dead. An
+    administrator does not ask a dead broker. So the timeout in this test is much shorter: 0.9 s.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -214,7 +217,7 @@ def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
 
 
 def test_offset_of_a_group_without_members_is_deleted() -> None:
-    """The other partition keeps its offset."""
+    """The offset of orders-0 is deleted, and orders-1 keeps its offset."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         assert await admin.delete_consumer_group_offsets(SIMPLE, (P0,)) == {P0: ErrorCode.NONE}
@@ -224,7 +227,7 @@ def test_offset_of_a_group_without_members_is_deleted() -> None:
 
 
 def test_offsets_of_a_group_without_members_are_set_and_survive_a_load() -> None:
-    """An administrator commits without being a member; the commit also creates a group.
+    """An administrator commits without being a member. A commit for a new group creates the group.
 
     Then the coordinator shuts down, and another broker answers from the log that it has loaded.
     """
@@ -293,7 +296,10 @@ def test_request_that_times_out_names_the_last_error() -> None:
 
 
 def test_request_to_a_given_broker_is_not_redirected() -> None:
-    """A user who names a broker wants that broker's own view, so NOT_COORDINATOR is the answer."""
+    """A user who names a broker wants to know what this broker knows.
+
+    So the administrator asks no other broker. It returns NOT_COORDINATOR, and does not retry.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)

@@ -28,7 +28,7 @@ TWO = BrokerId(2)
 
 
 def leader(status: ClusterStatus, name: TopicPartition) -> int:
-    """Return the leader of a partition; -1 is none."""
+    """Return the leader of a partition, or -1 if it has none."""
     return status.partitions[name].leader
 
 
@@ -67,9 +67,10 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
 
 
 def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
-    """The second move is made, although the metadata say that its target, broker 0, leads already.
+    """Two moves follow each other: the leadership goes to broker 2, and back to broker 0.
 
-    Metadata reach the brokers 1 s late, so no broker knows of the first move during the second.
+    Metadata reach the brokers 1 s late. So during the second move they still say that broker 0
+    leads. The administrator must make the second move nevertheless.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:
@@ -106,7 +107,8 @@ def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
 def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
     """After a restart broker 0 leads nothing until the automatic check, which runs every 300 s.
 
-    So a rolling restart asks for an election. None as the argument means every partition.
+    So in a rolling restart an administrator asks for an election after each broker's restart. The
+    argument None stands for every partition.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -125,7 +127,8 @@ def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
 def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error() -> None:
     """The controller answers with an error for each partition whose preferred leader is down.
 
-    The preferred leader of orders-1 is up, so the message does not name orders-1.
+    Broker 0, which is down, is the preferred leader of two partitions. The preferred leader of
+    orders-1 is up, so the message does not name orders-1.
     """
 
     async def story(lab: BrokerLab) -> str:
@@ -154,7 +157,7 @@ def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error
 def test_move_to_an_unknown_partition_or_broker_is_refused(
     name: TopicPartition, broker: BrokerId, message: str
 ) -> None:
-    """The error names what does not exist: the partition, or the broker's replica of it."""
+    """The error says what does not exist: the partition, or a replica of it on the broker."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(ElectionFailed, match=message):

@@ -1,8 +1,8 @@
 """JoinGroup, SyncGroup and LeaveGroup of a member: their order, and all errors of their answers.
 
 Kafka's tables of these errors are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are its cases.
-A generation is the number of a group's rebalance. A member that revokes its partitions commits
-their offsets first; a member that loses them cannot.
+A generation is the number of a group's rebalance. A member that is asked to rebalance revokes its
+partitions, and commits their offsets before that.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
 - `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
@@ -96,7 +96,10 @@ def test_second_join_sends_the_member_id_of_the_first_answer(
 
 
 def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
-    """The order is that of BEHAVIOUR 7.1: UNJOINED, the two phases of a rebalance, and STABLE."""
+    """A member goes from UNJOINED through the two phases of a rebalance to STABLE.
+
+    Source: BEHAVIOUR 7.1.
+    """
     lab = make_lab(1)
     lab.consumer()
     lab.run_for(SECOND)
@@ -147,6 +150,7 @@ def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
     lab = make_lab(1)
     lab.brokers[0].answer(JoinGroupRequest, join_error(code))
     node = lab.consumer()
+    # A member that joined again would do so within these 10 s.
     lab.run_for(10 * SECOND)
     assert len(joins_of(lab.brokers[0].requests)) == 1
     assert member_status(node).state == "UNJOINED"
@@ -174,7 +178,7 @@ def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> N
 
 
 def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMaker) -> None:
-    """The coordinator dies while a JoinGroup waits; the next JoinGroup has the same id (CL-04)."""
+    """The coordinator dies while the second JoinGroup waits. The next one has its id (CL-04)."""
     lab = make_lab(2)
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
     lab.brokers[0].answer(JoinGroupRequest, demanded, None)
@@ -200,7 +204,7 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
 def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """Every error leads to another JoinGroup. Only UNKNOWN_MEMBER_ID drops the member id.
+    """After every error the member sends a JoinGroup, without its id only for UNKNOWN_MEMBER_ID.
 
     Source: BEHAVIOUR 7.3, SyncGroup.
     """
@@ -224,7 +228,7 @@ def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
     """After a fatal error the application closes, so no third JoinGroup is sent (BEHAVIOUR 7.3).
 
     COORDINATOR_LOAD_IN_PROGRESS is one of the fatal errors. So a broker must not answer SyncGroup
-    with it, and none does.
+    with it. Here only the scripted broker does.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
@@ -258,8 +262,8 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
     lab.consumer()
     lab.run_for(4 * SECOND)
-    # After 3 s the member has sent a heartbeat, which waits behind the SyncGroup at the broker. So
-    # the heartbeat gets its error after the SyncGroup.
+    # After 3 s the member has sent a heartbeat. A broker answers the requests of a connection in
+    # order, so the heartbeat waits behind the SyncGroup, and gets its error after it.
     (parked,) = broker.unanswered
     broker.host.reply(
         parked.request_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -291,7 +295,9 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
 
 
 def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMaker) -> None:
-    """Two Metadata answers lack the topic. The leader assigns partitions after the third answer.
+    """The leader of a group assigns the partitions, for which it needs the topic's metadata.
+
+    Two Metadata answers lack the topic. The leader assigns partitions after the third answer.
 
     Source: CL-12.
     """
@@ -352,7 +358,9 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 
 
 def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMaker) -> None:
-    """The member leaves, so that the others need not wait for the end of its session.
+    """A dynamic member has no group.instance.id. It leaves its group when it is closed.
+
+    So the group need not wait for the end of the member's session.
 
     Source: CL-09, CL-22.
     """
@@ -376,7 +384,10 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
 
 
 def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> None:
-    """A static member that returns before its session ends gets the same partitions (CL-09)."""
+    """A static member, which has a group.instance.id, does not leave its group (CL-09).
+
+    If it returns before its session ends, it gets the same partitions.
+    """
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", group_instance_id="i"
@@ -405,6 +416,7 @@ def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
     lab.run_for(SECOND)
     assert member_status(node).assigned == ()
 
+    # A consumer that is closed no longer looks for its coordinator.
     lookups = len(lab.brokers[0].of_type(FindCoordinatorRequest))
     lab.run_for(5 * SECOND)
     assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == lookups

@@ -35,7 +35,7 @@ from tests.support.harness.zookeeper_group import (
 
 COMMIT_EVERY_SECOND = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000)
 CUT_US = 20 * SECOND
-LAG_US = 2 * SECOND // 5
+LAG_US = 2 * SECOND // 5  # 0.4 s
 """The time by which the followers of the ensemble (the ZooKeeper servers) lag behind its leader."""
 SLOW_WORK_US = 30_000
 """Processing time of a record: long, so that a lost session meets unprocessed records."""
@@ -72,7 +72,7 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
     # The session ends 6 s after the last ping, which was up to 2 s before the cut. ZooKeeper's
     # leader checks every 2 s.
     assert 4 * SECOND <= expired.time_us - lab.change_began_us <= 8 * SECOND
-    # A member owns what it processes.
+    # Before the expiry member 0 processes exactly the partitions that it owns.
     owned_by_0 = {
         str(row.partition)
         for row in processed_between(lab, member_name(0), lab.change_began_us, expired.time_us)
@@ -98,7 +98,7 @@ def test_returning_member_drops_its_offsets_and_registers_again() -> None:
     So the member commits none of the offsets that it has consumed. Then the queued "everything
     changed" events cause one or two more rebalances (ZK-57).
     """
-    # The commit interval is longer than the test, so that only a rebalance could commit.
+    # The commit interval is longer than the test, so only the steps of a rebalance could commit.
     rare_commits = ZooKeeperConsumerConfig(auto_commit_interval_ms=600_000)
     lab = GroupLab(members=4, partitions=16, config=rare_commits).run(cut_off)
 
@@ -111,7 +111,7 @@ def test_returning_member_drops_its_offsets_and_registers_again() -> None:
         if row.time_us <= lost.time_us
     ]
     assert own_commits == []
-    # `attempt` counts the tries within one rebalance, from 0.
+    # `attempt` counts the tries within one rebalance, from 0. So each rebalance has one first try.
     first_tries = [
         row
         for row in lab.of(
@@ -145,6 +145,7 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
         stored: dict[str, int] = {}
         for row, detail in lab.writes_of("offsets"):
             path = detail["path"]
+            # The parents of the znodes of offsets have no data.
             if not detail.get("data", "").isdecimal():
                 continue
             offset = int(detail["data"])
@@ -167,6 +168,8 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
 
     async def scenario(lab: GroupLab) -> None:
         slow = member_name(0)
+        # Each answer takes 1/8 s, so the cut below begins between two of the deletes. The start of
+        # member 3 causes the rebalance.
         lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Slow(delay_us=SECOND // 8), lab.servers, [slow])
         await lab.runtime.start_node(member_name(3))
@@ -248,6 +251,7 @@ def test_dual_commit_stores_in_both_and_fetches_the_maximum() -> None:
         for row in lab.of(TraceKind.POSITION_RESET, node=member_name(1))
         if row.cause == "committed"
     ]
+    # Member 1 gets half of the four partitions. Its positions are the committed offsets.
     assert len(positions) >= 2
     assert min(offset for offset in positions if offset is not None) > 0
 
@@ -256,13 +260,14 @@ def test_idle_partition_is_not_committed_again() -> None:
     """Each consumer remembers the last value it wrote or read, and skips equal ones (ZK-61)."""
 
     async def scenario(lab: GroupLab) -> None:
-        # In ten commit intervals the topic gets only five records.
+        # In 10 s there are ten commit intervals, but the topic gets only 10 * 0.5 = 5 records.
         await lab.runtime.sleep(10 * SECOND)
 
     lab = GroupLab(members=2, partitions=4, config=COMMIT_EVERY_SECOND, records_per_second=0.5).run(
         scenario
     )
 
+    # No offset of a partition is committed twice.
     written = [(row.partition, row.offset) for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)]
     assert len(written) == len(set(written))
 
@@ -301,7 +306,8 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
         await lab.runtime.start_node(member_name(5))
         await lab.runtime.sleep(20 * SECOND)
 
-    # For each seed: the time during which some of the old members know the newcomer and others not.
+    # For each seed, the time between the first and the last of the five old members that learns of
+    # the newcomer, member 5.
     disagreement_us = []
     for seed in range(2):
         lab = GroupLab(members=6, partitions=16, late_from=5, servers=3, seed=seed).run(scenario)
@@ -333,8 +339,9 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
-        # At first the answers to the deletes of member 0 are held back. After 3 s each answer is
-        # only delayed by 1 s. So the release of member 0 outlasts the four tries of the others.
+        # The start of member 2 causes a rebalance, in which member 0 deletes its claims. For 3 s
+        # the answers to these deletes are held back. Afterwards each answer comes 1 s late. So
+        # member 0 still deletes claims after the last of the four tries of the others.
         await lab.rule(Clog(), lab.servers, [member_name(0)], apis=("Delete",))
         await lab.runtime.start_node(member_name(2))
         await lab.runtime.sleep(3 * SECOND)
