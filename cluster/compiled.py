@@ -78,7 +78,11 @@ def fingerprint(root: Path = PACKAGE_ROOT) -> str:
 
 
 class _Library:
-    """The shared library, and the set of its modules whose classes pickle cannot handle yet."""
+    """The shared library, which runs the body of each hot module at the module's import.
+
+    Pickle cannot rebuild instances of compiled classes until `_make_imported_picklable` has
+    prepared their module. So this class knows which modules it must still prepare.
+    """
 
     def __init__(self, path: Path, names: Iterable[str]) -> None:
         loader = importlib.machinery.ExtensionFileLoader(LIBRARY, str(path))
@@ -88,15 +92,17 @@ class _Library:
         self._library = importlib.util.module_from_spec(spec)
         sys.modules[LIBRARY] = self._library
         loader.exec_module(self._library)
-        self._unpicklable = set(names)  # modules whose classes pickle cannot handle yet
-        # Number of bodies that run now. It can exceed 1, because a body may import another module.
+        self._unpicklable = set(names)  # modules that are not prepared for pickle yet
+        # Number of calls of `run_body` that have not returned. It can exceed 1: a body may import
+        # an interpreted module, which imports another hot module.
         self._running = 0
 
     def run_body(self, name: str) -> ModuleType:
         """Run the compiled body of module `name`, which enters the module into sys.modules.
 
-        The body may import further modules of the library; they do not use this loader. When the
-        outermost body has ended, all modules that were imported so far are made picklable.
+        If the body itself imports another hot module, mypyc runs that module's body without this
+        method. So when the outermost body has ended, not only `name` is prepared for pickle, but
+        every hot module that was imported by then.
         """
         import ctypes  # noqa: PLC0415  # only compiled code needs it
 

@@ -1,10 +1,11 @@
 """Distribution of work to workers: the interface, and a worker in this process.
 
-Work is a function: it takes items, and returns an answer as bytes. An item is the seed of a run,
+Work is a function that takes items, and returns an answer as bytes. An item is the seed of a run,
 which determines all random choices of the run. The caller knows which worker did an item. So it can
-check an answer: it gives the item to another worker, whose answer must be equal. Nothing is retried
-here: after Died the caller gives the items to another worker. Ray's workers are in
-`cluster.ray.tasks`, processes of this machine in `cluster.worker_processes`.
+check an answer: it gives the item to another worker, whose answer must be equal. Workers retry
+nothing. If a worker dies, `wait` returns a Died event, and the caller gives the items to another
+worker. Ray's workers are in `cluster.ray.tasks`, processes of this machine in
+`cluster.worker_processes`.
 """
 
 import os
@@ -35,7 +36,10 @@ class WorkersFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A worker finished some of its items. Units: `busy_s` is processor time."""
+    """A worker finished `items`, which may be only some of the items that it was given.
+
+    `answer` is what the work returned for `items`. `busy_s` is the processor time, in seconds.
+    """
 
     worker: WorkerName
     items: Items
@@ -71,8 +75,9 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return the number of workers that are starting.
 
-        An answer must be checked by another process than the one that gave it. So the caller may
-        have items that no idle worker may do, and waits for the starting workers.
+        A second worker checks each answer, so the worker that gave the answer must not get the item
+        again. If the only idle worker is the one that gave the answer, the caller waits for a
+        worker that is starting.
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:
@@ -125,7 +130,10 @@ class ThisProcess:
         self._given.extend(items)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Do one item. Raises: the exception of the work."""
+        """Do one item, even if this takes longer than `timeout_s`.
+
+        Raises: the exception of the work.
+        """
         if not self._given:
             return []
         items = (self._given.popleft(),)

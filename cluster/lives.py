@@ -1,5 +1,6 @@
-"""The lives of nodes: acts, the states in which they are legal, their trace rows and refusals.
+"""The acts that begin, interrupt and end the lives of nodes, such as a start, a pause or a kill.
 
+An act is legal only in some states of the node; in the other states it is refused with a message.
 A node is a broker, a controller or a client. Each start begins an incarnation, which ends with a
 kill or a shutdown; the node's life is all of its incarnations. A runtime is the platform of a run:
 simulated (virtual) time, one process in real time, or Ray (a framework for processes on several
@@ -27,10 +28,13 @@ NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 
 
 class LifeAct(Enum):
-    """An act on a node: states in which it is legal, text of the refusal, kind of its trace row.
+    """An act on a node, such as a kill. The value of each act has three parts.
 
-    The text ends the sentence "<node> is <state> ...", the message in any other state. The kind is
-    None for a start or restart, which the started node itself traces.
+    1. The states of the node in which the act is legal.
+    2. The end of the message with which the act is refused in the other states. The message begins
+       with "<node> is <state>", as in "broker-0 is down already and cannot be killed".
+    3. The kind of the act's trace row. It is None for a start or restart, because the started node
+       itself traces its start.
     """
 
     START = ((NodeState.NOT_STARTED,), "and cannot be started", None)

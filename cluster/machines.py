@@ -30,8 +30,9 @@ def spread_nodes(
     """Distribute nodes over machines: `placed[i]` go to machine i, all others in rotation.
 
     `nodes` have brokers first, so that no two brokers share a machine while another machine has
-    none. The rotation does not begin again at each role. With three machines and four brokers,
-    machine 0 has broker-0 and broker-3; the first node after the brokers goes to machine 1.
+    none. The other nodes continue the rotation where the brokers have ended it. For example, three
+    machines and four brokers: machine 0 gets broker-0 and broker-3, and machine 1 gets the first
+    node after the brokers.
     Raises: ValueError if there is no machine.
     """
     if machines < 1:

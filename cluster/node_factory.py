@@ -29,7 +29,7 @@ from cluster.zookeeper.node import ZooKeeperNode
 
 
 class Node(Protocol):
-    """One incarnation of a node; it ends when its Host does."""
+    """One incarnation of a node; it ends when its Host ends."""
 
     def start(self) -> None:
         """Begin to serve and to send requests, and return without waiting."""

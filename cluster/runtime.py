@@ -130,7 +130,8 @@ class ClusterStatus:
     kafka_clients: dict[NodeName, int] = field(default_factory=dict)
     """Number of connections of each connected Kafka client."""
     refused_clients: dict[str, int] = field(default_factory=dict)
-    """Number of connections of Kafka clients that a broker closed, by broker and reason."""
+    """Number of connections of Kafka clients that a broker closed. The keys are texts of the form
+    "<broker>: <reason>"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +202,8 @@ class Runtime(ABC):
         `apart` matters in virtual time only. If True, the nodes start at moments drawn from the
         seed, and their timers begin as if the cluster had run for long, so that timers of different
         nodes are not in step. If False, all nodes start at one moment.
-        Raises: ClusterStartError if a node cannot be started, after the started ones were stopped.
+        Raises: ClusterStartError if a node cannot be started; the nodes that were started are
+        stopped before that.
         """
 
     def out_of_step_us(self) -> int:
@@ -318,7 +320,7 @@ class Runtime(ABC):
         """Wait until every machine has answered, or is in `machine_events`.
 
         The run calls this after a failure. If a lost machine has caused the failure, the failure
-        does not count as one of the tool.
+        does not count as a failure of the tool.
         """
 
     @property

@@ -77,12 +77,12 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     - `commit_records`: number of commit records. They were written by `groups` different groups
       without members, in batches of `records_per_batch`. The records are equal on every replica,
       and have the leader epoch of the partition's first leader, 0.
-    - `deleted`: the keys (group, topic, partition) of deleted offsets. If it is empty, no commit is
-      deleted. Otherwise the `commit_records` commits are of these keys only, in turn, instead of
-      those of `groups`. A tombstone (a record without a value, which deletes its key) follows for
-      each key.
-    - `unreadable`: True if one more record follows, in a format that no coordinator can read, so
-      that a load fails there.
+    - `deleted`: the keys (group, topic, partition) of deleted offsets. If `deleted` is empty, no
+      commit is deleted. Otherwise `groups` has no effect: the commits use only the keys in
+      `deleted`, in turn. After the commits, each of these keys gets a tombstone (a record without
+      a value, which deletes its key).
+    - `unreadable`: True if the log ends with a record in a format that no coordinator can read, so
+      that a load of the partition fails at this record.
     """
 
     partition: int
@@ -222,7 +222,7 @@ class LinkModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Largest random addition to the latency of a slow frame, besides the jitter, in
     microseconds."""
     tail_one_in: NotNegative = 100
-    """Number that sets how many frames are slow: on average one in so many; 0: none is."""
+    """One frame in this number of frames is slow, on average; 0 means that no frame is slow."""
     cross_rack_us: NotNegative = 0
     """Addition to the latency of a frame between two racks, in microseconds."""
 
@@ -278,8 +278,8 @@ class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     write_back_ms: NotNegative = 30_000
-    """Age of unflushed data, in milliseconds. A periodic check writes back each log with older
-    unflushed data, and not only this data but all of the log."""
+    """Age of unflushed data, in milliseconds. A periodic check looks for logs that have
+    unflushed data of this age, and writes back all data of such a log."""
     write_back_check_ms: Annotated[int, Meta(ge=1)] = 5_000
     """Interval of the checks for old unflushed data, in milliseconds."""
 
@@ -304,8 +304,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster.
 
     - `late_notices_us`: a broker gives its group coordinator a notice when it gains or loses the
-      leadership of an offsets partition. Above 0: the broker repeats each notice a few times within
-      so many microseconds. The coordinator must ignore repetitions.
+      leadership of an offsets partition. If this number is above 0, the broker repeats each notice
+      a few times within this number of microseconds. The coordinator must ignore repetitions.
     - `metrics_interval_us`: interval in which brokers and controllers write their metrics into the
       trace (the run's recorded rows of events); 0: never.
     - `machines`: the nodes of each machine, every node once; empty: the experiment has no machines.

@@ -27,7 +27,8 @@ from cluster.fan_out import (
 from cluster.realtime.machine_processes import die_with_parent
 
 _END_S = 10.0
-"""Longest wait for the end of a killed process. After it, the operating system has to end it."""
+"""Longest wait for the end of a killed process. If the process has not ended by then, this module
+waits no longer."""
 _Answer = tuple[bytes, float]
 """The bytes that the work returned, and the processor time that it took, in seconds."""
 

@@ -80,7 +80,7 @@ class _Packet:
 class ZooKeeperHandle:
     """One session, which begins to connect when it is created.
 
-    After its expiry or close, each request fails.
+    After the session has expired or was closed, each request fails.
 
     `on_state` is called when the session connects, disconnects or expires; `on_event` is called
     when a watch fires. These calls and the answers to requests come in the servers' order.
@@ -172,8 +172,8 @@ class ZooKeeperHandle:
     def close(self, on_closed: Callable[[], None]) -> None:
         """Close the session.
 
-        The server of a connected client deletes the session's ephemeral znodes now (ZK-11).
-        Otherwise they stay until the leader expires the session.
+        If the client is connected, its server deletes the session's ephemeral znodes now (ZK-11).
+        If it is not connected, these znodes stay until the leader expires the session.
         """
         if not self.is_connected:
             self._stop()
@@ -258,14 +258,20 @@ class ZooKeeperHandle:
         # The requests fail before `on_state` is called, because a listener may then send new
         # requests, which must not fail with the lost connection.
         self._fail_all(KeeperError.ConnectionLoss)
-        if self.is_connected:  # otherwise an attempt to connect has failed: no state ends
+        # If only an attempt to connect has failed, the client was not connected before either, so
+        # the state stays.
+        if self.is_connected:
             self._enter(KeeperState.DISCONNECTED)
         self._timer = self._host.after(
             self._host.rng.randrange(RECONNECT_MAX_MS) * _MS, self._connect
         )
 
     def _expire(self) -> None:
-        """End the session: a server has answered that it has expired."""
+        """End the session, because a server has answered that it has expired.
+
+        The state changes before the requests fail. If `on_state` sends a request, this request
+        fails too, because the session is over.
+        """
         connection, self._connection = self._connection, None
         self._cancel_timer()
         self._enter(KeeperState.EXPIRED)
@@ -330,7 +336,8 @@ class ZooKeeperHandle:
             return  # never: the end of a connection cancels this timer
         if now_us - self._last_heard_us >= self._read_timeout_us:
             connection.close()
-            # `close` reports the end only in a later event; then the report is ignored.
+            # The report that `close` makes comes in a later event. By then the connection is not
+            # the present one any more, so that the report is ignored.
             self._connection_ended(connection)
             return
         if self.is_connected and now_us - self._last_sent_us >= self._read_timeout_us // 2:

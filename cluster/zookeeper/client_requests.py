@@ -59,7 +59,8 @@ from protocol.messages.zookeeper_quorum import CloseSessionTxn, ErrorTxn, Txn
 Role = Leading | Following
 
 _ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMoved})
-"""Errors of a write after whose answer the connection is closed: it has no session any more."""
+"""Errors that show that the client's connection has no session any more. After the answer to a
+write with such an error, the server closes the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +220,16 @@ class ClientRequests:
         session_id = request.session_id
         if session_id == NO_SESSION:
             timeout_ms = self._ensemble.negotiated_timeout_ms(request.timeout_ms)
-            # A new session is a write: the leader proposes a transaction that creates it.
+            # A new session is a write: the leader proposes a transaction that creates it. The write
+            # carries the timeout that the servers grant, not the one that the client wants.
             wanted = ConnectRequest(timeout_ms=timeout_ms)
             self._submit(connection, request_id, NO_SESSION, wanted, role, now_us, result)
         elif isinstance(role, Leading):
             timeout = role.revalidate(session_id, self._ensemble.server_id, now_us)
             self._take_up(request_id, connection, session_id, timeout, result)
         else:
-            # The client may have connected here earlier, without an answer of the leader so far.
-            # Only the newest connection counts.
+            # The client may have asked for this session on an earlier connection, while the leader
+            # has not answered yet. Only the client's newest connection gets the session.
             earlier = self._revalidating.get(session_id)
             if earlier is not None:
                 _request_id, earlier_connection = earlier
@@ -243,7 +245,10 @@ class ClientRequests:
         timeout_ms: int | None,
         result: ServerResult,
     ) -> None:
-        """Answer a client that continues a session; `timeout_ms` None: the session has expired."""
+        """Answer a client that continues a session.
+
+        `timeout_ms` is the session's timeout; None if the session has expired.
+        """
         if timeout_ms is None:
             # An answer without a session id says that the session has expired.
             result.add(Reply(request_id=request_id, response=ConnectResponse()))

@@ -10,7 +10,8 @@ The requests to the leader, in order, each with the method that handles its answ
 
 An epoch is the number of a leadership. A server that promises an epoch follows no leader of an
 older one. A zxid is the number of a transaction; it contains the epoch. Each request of a client
-touches (prolongs) its session. Outputs go into `result`. The class closes no connection itself: it
+prolongs its session, which ZooKeeper calls a touch. Each method adds the requests that it sends,
+and the timers that it sets, to the ServerResult `result`. The class closes no connection itself: it
 sets `has_failed`, and the server gives up the role.
 
 A follower answers reads from the transactions that it has applied, so they may lag behind the
@@ -72,6 +73,7 @@ class Following:
             server_id=self._ensemble.server_id, accepted_epoch=self._log.accepted_epoch
         )
         self._ask(info, result)
+        # `check_leader` sets this timer again, so the leader's silence is checked twice per tick.
         result.add(SetTimer(key=FOLLOW_TIMER, delay_us=self._ensemble.tick_us // 2))
 
     def info_answered(
@@ -99,7 +101,8 @@ class Following:
 
         Transactions after `keep_zxid` are removed; they were never committed:
         1. A committed transaction is in the logs of a majority.
-        2. A majority has promised the leader's epoch, and none of its servers has a newer history.
+        2. A majority has promised the leader's epoch, and no server of this majority has a newer
+           history than the leader.
         3. The two majorities share a server, so the leader has every committed transaction.
         """
         self._heard_us = now_us

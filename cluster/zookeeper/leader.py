@@ -84,6 +84,7 @@ class _Learner:
     connection: AcceptedConnection
     accepted_epoch: int
     heard_us: int
+    """Time of the learner's last request."""
     parked: RequestId | None = None
     """A request that is answered once a majority of the servers has come to the same step."""
     ack_epoch: AckEpochRequest | None = None
@@ -117,7 +118,8 @@ class Leading:
         self._epoch: int | None = None
         """None until a majority has reported its accepted epochs."""
         self._history_is_newest = False
-        """True once a majority has promised the epoch, and no server of it has a newer history."""
+        """True once a majority has promised the epoch, and no server of this majority has a newer
+        history than this leader."""
         self._last_zxid = NO_ZXID
         """Zxid of the last proposal; before the first one, the zxid just below it."""
         self.is_established = False
@@ -310,9 +312,10 @@ class Leading:
         )
 
     def _establish(self, now_us: int, result: ServerResult) -> None:
-        """Begin to serve: the whole history is committed, and each session gets a full timeout.
+        """Begin to serve. The whole history is committed now.
 
-        A new leader does not know when the sessions' clients were last active.
+        A new leader does not know when the sessions' clients were last active. So each session gets
+        a full timeout from now.
         """
         self.is_established = True
         self.committed_zxid = self._log.last_zxid
@@ -349,7 +352,7 @@ class Leading:
         """Propose the transaction of `request`, whose client is connected to `server_id`."""
         self._sessions.touch(session_id, now_us)
         # If the session has moved, this is a late request on the client's old connection. A
-        # ConnectRequest opens a session, so it has none that could have moved.
+        # ConnectRequest is not checked: it asks for a new session, which cannot have moved.
         if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
             session_id, server_id
         ):
@@ -359,7 +362,10 @@ class Leading:
         self._propose(session_id, server_id, request_number, body, now_us, result)
 
     def revalidate(self, session_id: SessionId, server_id: ServerId, now_us: int) -> int | None:
-        """Move a session to `server_id`; return its timeout, or None if it has expired."""
+        """Return the timeout of a session that its client continues at `server_id`.
+
+        None if the session has expired. Otherwise the leader records the session's new server.
+        """
         timeout_ms = self._projected.sessions.get(session_id)
         if timeout_ms is not None:
             self._sessions.touch(session_id, now_us)
@@ -427,6 +433,7 @@ class Leading:
     def ping_learners(self, now_us: int, result: ServerResult) -> None:
         """Ping every learner, disconnect silent ones, and fail if no majority is left."""
         ensemble = self._ensemble
+        # There are two pings in each tick.
         result.add(SetTimer(key=LEAD_TIMER, delay_us=ensemble.tick_us // 2))
         # A list, because the loop deletes learners.
         for connection, learner in list(self._learners.items()):
@@ -442,7 +449,10 @@ class Leading:
             self.has_failed = True
 
     def expire_sessions(self, now_us: int, result: ServerResult) -> None:
-        """Propose the end of each session whose deadline has passed; an end is a write (ZK-12)."""
+        """Propose the end of each session whose deadline has passed.
+
+        The end of a session is a write, because every server must apply it (ZK-12).
+        """
         for session_id in self._sessions.expired(now_us):
             result.add(session_expired(session_id))
             # The request number 0 has no meaning: no server waits for this write.

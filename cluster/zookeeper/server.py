@@ -9,8 +9,9 @@ changes the database. Source: ZooKeeper `QuorumPeer`.
 - Learner: a server that follows, seen from its leader.
 - A server serves when it answers clients. A leader begins once a majority has its history, a
   follower once the leader has answered its AckNewLeaderRequest.
-- Outputs: effects that go into a ServerResult. A timer has a key as its name. An AskVote or
-  AskLeader is a request to another server.
+- An output is an effect that the node carries out, such as a reply or a timer. A ServerResult is
+  the list of outputs of one input. AskVote and AskLeader are requests to another server. The name
+  of a timer is its key.
 """
 
 from cluster.host.incoming_request import AcceptedConnection
@@ -129,7 +130,7 @@ class ServerCore:
     # -- inputs ----------------------------------------------------------------------------------
 
     def start(self, now_us: int) -> ServerResult:
-        """Begin to look for a leader; the only server of an ensemble leads without waiting."""
+        """Begin to look for a leader. If the ensemble has only this server, it leads immediately."""
         result = ServerResult()
         self._look_for_leader(now_us, result)
         self._advance(now_us, result)
@@ -277,7 +278,7 @@ class ServerCore:
     # -- applying committed transactions ---------------------------------------------------------
 
     def _advance(self, now_us: int, result: ServerResult) -> None:
-        """Finish an input. Every input calls this at its end, because it may have committed.
+        """Finish an input. Each input calls this at its end, because it may commit transactions.
 
         1. Trace the new role when it begins to serve.
         2. Apply the newly committed transactions in order, and answer the clients that wait for
@@ -295,6 +296,7 @@ class ServerCore:
             for txn in self._log.between(self.database.last_zxid, role.committed_zxid):
                 changes = self.database.apply(txn)
                 result.add(txn_applied(txn))
+                # The client of an older transaction was disconnected when its epoch ended.
                 is_of_this_epoch = epoch_of(txn.zxid) == role.epoch
                 self._clients.applied(txn, changes, result, answers=is_of_this_epoch)
         if role.has_failed:
@@ -339,11 +341,12 @@ class ServerCore:
         )
 
     def _count_votes(self, now_us: int, result: ServerResult) -> None:
-        """Lead if this server has the newest log of a majority; else follow the server that has it.
+        """Choose the server with the newest log as the leader: lead, or follow that server.
 
-        Only the votes of servers that look for a leader count. If these are fewer than a majority,
-        another round follows: the other servers have a leader, or do not answer. In that round, the
-        answer of a leader ends the round immediately (`voted`).
+        Only the votes of servers that look for a leader count. If a majority looks for a leader,
+        the newest log of these servers has every committed transaction. Otherwise another round
+        follows: the other servers have a leader, or do not answer. In that round, the vote of a
+        server that leads ends the round immediately (`voted`).
         """
         looking = {
             server: vote

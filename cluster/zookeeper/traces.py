@@ -100,8 +100,8 @@ def client_state(
 ) -> TraceEvent:
     """Return the event that a client's session connects, disconnects or expires.
 
-    `peer` is the server; None if the session has no connection. `last_zxid` is as in
-    `event_received`.
+    `peer` is the server; None if the session has no connection. `last_zxid` is the newest zxid that
+    an earlier answer has shown to the client.
     """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_CLIENT_STATE,

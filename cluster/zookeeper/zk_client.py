@@ -1,11 +1,15 @@
-"""The library zkclient, which Kafka's old consumer used: endless retries, listeners, event thread.
+"""The library zkclient, through which Kafka's old consumer used ZooKeeper.
 
-ZkClient owns the present session (a new one after an expiry), the listeners, and a queue of events.
-One coroutine, the event thread, calls the listeners one after the other. An exception in a listener
-is logged, and the next event follows. Ids such as ZK-22 name rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md. A ZooKeeperHandle is one session, and is useless after the
-session's expiry. A watch fires only once. So the event thread sets the watch again, by reads,
-before each call of a listener. An ephemeral is a znode that is deleted when its session ends.
+A ZooKeeperHandle is one session, and is useless after the session has expired. ZkClient opens a new
+session then, and repeats operations until a server answers them. It also owns the listeners. A
+listener is a function that is called when the znode at a path changes. A watch tells the client of
+such a change, and fires only once.
+
+Each event, such as a fired watch, goes into a queue. One coroutine, which has zkclient's name
+"event thread", handles the events one after the other. Before it calls a listener, it sets the
+watch again by reads of the path. If a listener fails, the event thread logs the error, and handles
+the next event. An ephemeral is a znode that is deleted when its session ends. Ids such as ZK-22
+name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
 """
 
@@ -270,7 +274,7 @@ class ZkClient:
             self._fire_data(path)
 
     async def _watch_children(self, path: str) -> None:
-        """Set watches on `path` and on its children by two reads."""
+        """Set a watch on `path`, and one on its list of children, by two reads."""
         await self.exists(path)
         try:
             await self.children(path)
@@ -281,8 +285,8 @@ class ZkClient:
     def _fire_children(self, path: str) -> None:
         """Queue a call of each child listener of `path`, with two reads before it."""
         for listener in self._child_listeners.get(path, ()):
-            # A default argument is evaluated here, so each `run` keeps its own listener. Without
-            # it, all would use the listener of the loop's last iteration.
+            # The default argument binds `listener` now. Otherwise every `run` would call the
+            # listener of the loop's last iteration.
             async def run(listener: ChildListener = listener) -> None:
                 # The watch is set again before the call, so that the listener misses no later
                 # change (ZK-22).
@@ -296,7 +300,8 @@ class ZkClient:
         for listener in self._data_listeners.get(path, ()):
 
             async def run(listener: DataListener = listener) -> None:
-                # These reads set the watch again. zkclient does both, and passes on the data.
+                # Each of these reads sets the watch again. One would suffice, but zkclient sends
+                # both requests: it passes the data on to its listener.
                 await self.exists(path)
                 await self.read(path)
                 await listener(path)
