@@ -32,7 +32,8 @@ def collecting_afterwards() -> Iterator[None]:
     collections, because a run takes at most a minute and so does not fill the memory.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
-        # A caller has disabled the collector, perhaps by an enclosing call of this function.
+        # The collector is disabled, or objects are frozen: an enclosing call, or a caller, has
+        # changed the collector already. It is left as it is.
         yield
         return
     gc.freeze()
@@ -54,7 +55,7 @@ def collecting_seldom() -> Iterator[None]:
     are frozen, as in `collecting_afterwards`.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
-        # As above: a caller has disabled the collector.
+        # An enclosing call, or a caller, has changed the collector already.
         yield
         return
     before = gc.get_threshold()

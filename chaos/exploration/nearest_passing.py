@@ -5,8 +5,8 @@ messages, and so the outcome of races. The search tries these runs, in this orde
 
 1. The same schedule with other network seeds. If one of these runs passes, a race made the
    difference.
-2. The same seed without one of the faults, then without more and more of the last faults. If one of
-   these runs passes, the missing faults are the cause.
+2. The same seed, first without one of the faults, then without the last two faults, the last three,
+   and so on. If one of these runs passes, the missing faults are the cause.
 
 Everything else stays equal, so that the two traces can be compared.
 """

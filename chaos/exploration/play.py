@@ -1,4 +1,4 @@
-"""One run of one drawn schedule in virtual time, and the data kept of it: a few hundred bytes.
+"""One run of one drawn schedule in virtual time, and the few hundred bytes that are kept of it.
 
 A schedule is an experiment with its plan of faults, and a seed for the network. A finding is a
 violation that a checker reports. Its signature is its kind: the checker, the claim (the sentence
@@ -217,10 +217,11 @@ def _played(
 
 
 def _result(results: Results, violated: bool) -> PlayResult:
-    """Return the result of a run; a failure of the lab itself counts more than any finding.
+    """Return the result of a run.
 
-    A finding counts in every other run. A run without a finding proves nothing if it had no steady
-    state, or ended before the healing.
+    If the lab itself failed, the run is BROKEN even with a finding. Otherwise a run with a finding
+    is VIOLATED. A run without a finding proves nothing if it had no steady state, or ended before
+    the healing.
     """
     if results.outcome is RunOutcome.INTERRUPTED:
         return PlayResult.INTERRUPTED

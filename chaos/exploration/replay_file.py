@@ -1,7 +1,7 @@
 """Replay files: experiment files with a stamp. A stamp has the seed, result and digest of one run.
 
-The digest is a hash over the rows of the run's trace. The trail has a few digits of it at steps of
-time, to show when a repeated run begins to differ.
+The digest is a hash over the rows of the run's trace. The trail is a few digits of the hash over
+the rows so far, taken at regular times. The trails of two runs show when the runs begin to differ.
 Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff` and `shrink` take.
 """
 
@@ -54,7 +54,8 @@ def finding_line(finding: PlayedFinding) -> str:
 def schedule_digest(experiment: Experiment) -> str:
     """Return a digest of the parts of an experiment that determine a run.
 
-    The name and the texts have no effect on a run, so they are replaced by fixed values first.
+    The name, the texts, the links to web pages and the stamp have no effect on a run. So they are
+    replaced by fixed values first.
     """
     bare = msgspec.structs.replace(
         experiment, name="x", question="", expect="", links={}, replay=None

@@ -35,6 +35,7 @@ class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
     - `seeds`: in the order in which they were found.
     - `time_us`: the time of the finding in the example run, on that run's clock.
     - `file`: the example's replay file, relative to the exploration's directory.
+    - `replay`, `shrink`: the commands that replay and shrink this file.
     """
 
     name: str

@@ -186,6 +186,7 @@ class Tally:
                     signature=signature, number=number, example=run, finding=finding
                 )
                 self.groups[signature] = group
+            # A new group has the run as its example already, but not yet in its `seeds`.
             group.take(run, finding)
             if group.example is run:
                 changed[signature] = group
@@ -198,6 +199,7 @@ class Tally:
         if chosen is None:
             return  # this seed was compared before
         self.rechecked += 1
+        # A comparison that is true adds 1.
         self.rechecked_elsewhere += worker != chosen.worker
         if again != chosen.run:
             self.differences.append(

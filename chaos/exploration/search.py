@@ -24,11 +24,13 @@ from cluster.fan_out import Died, Finished, Items, WorkerName, Workers, number_o
 POLL_S = 0.25
 """Longest wait for a worker between two checks of clock, display and Ctrl-C."""
 BATCH_S = 1.0
-"""Target duration of a batch: long compared to its transfer, short compared to a time limit."""
+"""Target duration of a batch. It is long compared to the transfer of the batch's results, and short
+compared to a time limit, since a search waits for its last batches."""
 MAX_BATCH = 500
 """Limit of the seeds in a batch."""
 MAX_BROKEN = 50
-"""A search ends when the lab itself has failed in so many runs: it would prove nothing."""
+"""Number of runs in which the lab itself has failed, at which a search ends. After so many failures
+a search would prove nothing."""
 
 
 class Stop(StrEnum):

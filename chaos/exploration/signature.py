@@ -22,7 +22,9 @@ Findings of one kind have the same first steps. The number of later rows is chan
 
 # A member id is a name with a UUID. The name of a consumer is `consumer-<group>-<index>`.
 _MEMBER_ID = re.compile(r"[\w.-]*\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
+# The name of a node, such as `broker-0` or `consumer-orders-1`.
 _NODE = re.compile(r"\b(broker|controller|consumer|producer)-(?:[\w.-]*-)?\d+\b")
+# A number, perhaps with separators, such as `7`, `0.5` or `1,000`.
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _PLURAL = (
     (re.compile(r"\b(N append)s\b"), r"\1"),
@@ -83,7 +85,7 @@ def _add_names(names: dict[str, str], *, group: str | None, partition: str | Non
     if group:
         names.setdefault(group, "GROUP")
     if partition:
-        topic = partition.rpartition("-")[0]
+        topic = partition.rpartition("-")[0]  # a partition's name is `<topic>-<number>`
         if topic not in {CONSUMER_OFFSETS, CLUSTER_METADATA}:
             names.setdefault(topic, "TOPIC")
 
@@ -110,7 +112,10 @@ def _without_names(text: str, names: dict[str, str]) -> str:
 
 
 def _without_list_order(claim: str) -> str:
-    """Sort the list after a claim's colon without repetitions: its order and length are chance."""
+    """Return a claim with the list after its colon sorted, and without repetitions.
+
+    In which order a run finds the entries of this list, and how many it finds, is chance.
+    """
     head, colon, tail = claim.partition(": ")
     parts = sorted(dict.fromkeys(tail.split("; ")))
     return head + colon + "; ".join(parts)

@@ -1,9 +1,9 @@
 """Structs of a space file, which defines what an exploration draws.
 
 Each seed draws an experiment from a space: its settings and its plan, which is the list of faults.
-The steady state is reached when every group is stable; healing undoes all faults at the end of a
-run. A coverage mark is the name of a rare situation. A run reaches the mark if the situation occurs
-in it.
+The plan begins at the steady state, when every group is stable. At the end, the run heals
+(undoes) all faults. A coverage mark is the name of a rare situation. A run reaches the mark if the
+situation occurs in the run.
 
 This module defines all keys of space files. It must not depend on YAML, or on how values are drawn.
 """

@@ -130,7 +130,7 @@ class ServerCore:
     # -- inputs ----------------------------------------------------------------------------------
 
     def start(self, now_us: int) -> ServerResult:
-        """Begin to look for a leader. If the ensemble has only this server, it leads immediately."""
+        """Begin to look for a leader. The only server of an ensemble leads immediately."""
         result = ServerResult()
         self._look_for_leader(now_us, result)
         self._advance(now_us, result)

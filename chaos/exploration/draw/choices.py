@@ -1,11 +1,11 @@
 """The choices of a seed: places in an experiment's document, and the values to choose from.
 
 A space is a file from which each seed draws an experiment. It has a base experiment, which is read
-as a document: a tree of Items, which are values with their lines. The sections `counts`, `settings`
-and `together` of the space have choices. A choice has one or more dotted paths into the document,
-and options, of which a seed draws one. A path has at most one `*` (the star), which stands for
-every key or element at its step. The place of each path in the document is found once, when the
-space is read. So a draw only has to write values.
+as a document: a tree of Items, which are values with their line numbers. The sections `counts`,
+`settings` and `together` of the space have choices. A choice has one or more dotted paths into the
+document, and options, of which a seed draws one. A path has at most one `*` (the star), which
+stands for every key or element at its step. The place of each path in the document is found once,
+when the space is read. So a draw only has to write values.
 Data flow: SpaceDefinition -> `Choice`s -> changed document.
 """
 
@@ -150,7 +150,10 @@ def copy_of(item: Item) -> Item:
 def _choice_of_sets(
     name: str, sets: tuple[dict[str, object], ...], base: Item, problems: list[Problem]
 ) -> Choice | None:
-    """Return the choice of one entry of `together`, or None; add its problems to `problems`."""
+    """Return the choice of one entry of `together`, whose sets of values are its options.
+
+    If the entry has a problem, add it to `problems`; the returned choice, if any, is not used then.
+    """
     here = f"together.{name}"
     paths = list(dict.fromkeys(path for values in sets for path in values))
     spots = []
@@ -182,13 +185,18 @@ def _choice_of_sets(
             problems.append(
                 problem(f"{here}[{index}].{missing[0]}", "is missing: another set of it has it")
             )
-        # A missing value is None only here: the problem above refuses the space.
+        # `get` returns None for a missing path. This has no effect, because the problem that was
+        # added above makes the space invalid.
         options.append(tuple(values.get(path) for path in paths))
     return Choice(where=here + "[{}]", spots=tuple(spots), options=tuple(options))
 
 
 def _spot(path: str, base: Item, here: str) -> Spot | Problem:
-    """Find a path of the space in the experiment's document."""
+    """Find a path of the space in the experiment's document.
+
+    `resolve_path` returns the steps of a path, or a problem whose place is a path of the
+    experiment. This function replaces the place by `here`, the place in the space's file.
+    """
     head, star, tail = path.partition(f".{STAR}")
     if not star:
         steps = resolve_path(path, base, Experiment)
@@ -215,7 +223,7 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
 def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterator[Problem]:
     """Yield a problem for each count that is too small, or larger than the present number."""
     parts = len(within.children())
-    # The draw of a fault begins with the draw of a group, so one group is the least.
+    # Every draw of a fault first draws a group, so at least one group must be kept.
     least = 1 if here == "counts.groups" else 0
     for index, count in enumerate(counts):
         if not least <= count <= parts:

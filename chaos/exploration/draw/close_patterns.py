@@ -32,6 +32,8 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     rng = draw.rng("restarts")
     role = rng.choice(_RESTARTED)
     target = draw.target((role,)) or draw.coordinator()  # the experiment may lack the role
+    # The text of a target begins with its role. Only a role with a disk can lose it, and only such
+    # a role is also killed by a power loss.
     keeps_disk = target.startswith(_DISKLESS) or rng.random() < 0.7
     kind = "crash" if target.startswith(_DISKLESS) else rng.choice(("crash", "power_loss"))
     faults, after_ms = [], 0
@@ -56,6 +58,7 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     role = rng.choice(_ON_ONE_ROLE)
     target = draw.target((role,)) or draw.coordinator()
     timeout = "session.timeout.ms" if role == "member" else "broker.session.timeout.ms"
+    # The longest gap is a little longer than the timeout.
     gap_ms = draw.gap_ms("gap", draw.around_ms(timeout, 1.1))
     kinds: tuple[str, ...] = ("crash", "pause")
     if role != "member":
@@ -115,8 +118,8 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
         draw.around_ms("heartbeat.interval.ms", 1.0, group)
         + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
     )
-    # Up to three restarts follow, each about one delay after the last. SyncGroup must be slow for
-    # as long.
+    # Up to three restarts follow, each at most about one delay after the restart before it.
+    # SyncGroup must be slow until the last one.
     slow = draw.link_fault(
         "slow",
         coordinator,
@@ -202,7 +205,9 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Lose a broker's heartbeats for about its session; all its other connections work.
+    """Lose a broker's heartbeats for about `broker.session.timeout.ms`.
+
+    The broker's other connections work.
 
     The controller fences the broker (counts it as dead), and later unfences it. In between, other
     brokers become leaders of its partitions and the ISRs shrink, while the broker still fetches and

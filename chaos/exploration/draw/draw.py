@@ -32,6 +32,7 @@ def draw(space: Space, seed: int) -> Experiment:
     Raises: ExperimentError if the experiment is invalid. This is rare: `load_space` has checked
     every option and every pair of options, so only a combination of three or more can be invalid.
     """
+    # `taken` has, for each drawn value, the place in the space's file from which it comes.
     experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(
         experiment, faults=draw_faults(space.faults, experiment, seed)
@@ -64,8 +65,10 @@ def draw_cluster(
     The experiment is not checked. The origins map paths of the experiment to places in the space's
     file.
 
-    - `options`: by choice and key, the index of an option that is used instead of the drawn one.
-    - `name_seed`: the number in the experiment's name; None: `seed`.
+    - `options`: for some choices and keys, the index of the option that is used instead of a drawn
+      one.
+    - `name_seed`: the number at the end of the experiment's name. If it is None, the number is
+      `seed`.
     """
     document = copy_of(space.base)
     taken = _choose(space, document, seed, options)

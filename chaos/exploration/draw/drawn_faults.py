@@ -186,7 +186,10 @@ def _topic_deletion(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
-    """Draw the arguments of a fault with a target. Arguments that are not drawn have defaults."""
+    """Draw the arguments of a fault with a target.
+
+    Arguments that are missing in the result have their defaults.
+    """
     # The fallback is only for the type checker: every drawn target has a role.
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
@@ -275,6 +278,8 @@ def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
     Returns None if chance decides for a link between other nodes. The caller then draws this link.
     """
     rng = draw.rng("ensemble")
+    # One number from 0 to 1 decides. In the first BETWEEN_ZOOKEEPERS of this range the link is
+    # between two servers, in the next TO_ZOOKEEPER it is to clients, above that it is another link.
     drawn = rng.random()
     # The caller has checked that there is an ensemble. The fallbacks are for the type checker.
     server = rng.choice(("zookeeper-leader", draw.zookeeper_server() or "zookeepers"))

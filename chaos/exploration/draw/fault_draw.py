@@ -49,7 +49,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultDraw:
-    """The draw number `index` of a seed: a fault, or the faults of a pattern.
+    """The draw number `index` of a seed. It gives one fault, or all faults of a pattern.
 
     Units: `at_ms` counts from the steady state (every group is stable); `after_ms` in the methods
     counts from `at_ms`. Every call with the same purpose draws the same value.
@@ -269,5 +269,5 @@ class FaultDraw:
 
 
 def length_text(length_ms: int) -> str:
-    """Return a length as text such as `2s` or `150ms`."""
+    """Return a length as text such as `2s`, `150ms` or `0ms`."""
     return f"{length_ms // MS}s" if length_ms % MS == 0 and length_ms else f"{length_ms}ms"

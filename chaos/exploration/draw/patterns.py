@@ -97,6 +97,7 @@ def _swizzle_clog(draw: FaultDraw) -> Faults:
     rng = draw.rng("swizzle")
     nodes = [f"broker({broker})" for broker in draw.broker_ids]
     nodes = rng.sample(nodes, rng.randint(1, len(nodes)))
+    # Each half of the span needs at least one millisecond, from which `randrange` can draw.
     span_ms = max(2, draw.length_ms())
     faults = []
     for node in nodes:
@@ -255,6 +256,8 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
         # `session_ms` after the crash.
         session_ms = draw.around_ms("session.timeout.ms", 1.0, group)
         heartbeat_ms = draw.around_ms("heartbeat.interval.ms", 1.0, group)
+        # The pause begins at the earliest end of the session, so it must last longer by this range.
+        # The crashed member restarts long after its session has ended.
         sleeps_ms += heartbeat_ms
         asleep_ms, down_ms = max(0, session_ms - heartbeat_ms), 3 * session_ms
     return (
@@ -287,6 +290,7 @@ def _follower_behind(draw: FaultDraw) -> Faults:
     rng = draw.rng("follower")
     lasts_ms = draw.length_ms()
     after_ms = rng.randrange(lasts_ms) if lasts_ms > 1 else 0
+    # If this draws the coordinator itself, the cut has no effect.
     other = draw.broker()
     second_fault = rng.choice(("crash", "leadership_move"))
     return (

@@ -82,7 +82,7 @@ def loss_in_a_rebalance(draw: FaultDraw) -> FaultDefinition:
 def _loss(
     draw: FaultDraw, response: _Response, from_: str, to: str, *, least_ms: int = _LEAST_MS
 ) -> FaultDefinition:
-    """Return a loss of responses on the links from one end to the other, with a drawn count."""
+    """Return a loss of responses that `from_` sends to `to`; the number of responses is drawn."""
     api, errors = response
     args: dict[str, Any] = {"apis": [api.label]}
     if errors:

@@ -120,6 +120,7 @@ def paused_past_a_session(draw: FaultDraw) -> Faults:
     rng = draw.rng("pauses")
     group = draw.zookeeper_group()
     lasts_ms = draw.around_ms(SESSION, rng.choice((0.8, 1.3, 1.6, 3.0)), group)
+    # The second member may be the first one again; then only one pause is drawn.
     other = draw.zookeeper_member("other")
     faults = [draw.fault("pause", member, lasts_ms=lasts_ms)]
     if other is not None and other != member and rng.random() < 0.4:
@@ -140,6 +141,7 @@ def ensemble_in_trouble(draw: FaultDraw) -> Faults:
         down_ms = rng.choice((300, 1_000, 3_000, 8_000))
         kind = rng.choice(("crash", "pause", "power_loss"))
         faults.append(draw.fault(kind, target, after_ms=after_ms, lasts_ms=down_ms))
+        # With `down_ms`, the next server goes down at the moment when this one comes back.
         after_ms += rng.choice((100, 1_000, down_ms))
     return (*faults, *_change_of_members(draw, 1_000))
 

@@ -23,8 +23,8 @@ RARE_MARK_SHARE = 0.1
 RAREST_MARKS = 10
 """Number of marks for which parents are chosen: the rarest of those below RARE_MARK_SHARE.
 
-RARE_MARK_SHARE is large because in some spaces no mark is very rare. In other spaces many marks are
-below it, so this number is small.
+In some spaces no mark is very rare, so RARE_MARK_SHARE is large. In other spaces many marks are
+below this share, so the number of marks is limited, too.
 """
 RAREST_PAIRS = 100
 """Number of pairs of marks for which parents are chosen: the rarest by `Coverage.rare_pairs`."""

@@ -23,7 +23,7 @@ With many workers, blocks must be large, so that no worker has to wait. In a sho
 must be small, so that mutations begin early.
 """
 LAG = 2
-"""Number of blocks from a block back to the newest block from which its parents may come."""
+"""The parents for the seeds of block N come from the blocks up to N - LAG."""
 
 
 class Guidance:

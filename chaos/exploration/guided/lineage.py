@@ -1,7 +1,7 @@
 """Lineages: a mutated seed with its ancestors, and the experiment that they define.
 
 A lineage is written as `12-400-4711`: seed 12 drew a plan, seed 400 mutated that plan, and seed
-4711 mutated the plan of seed 400. A drawn seed is a lineage of one.
+4711 mutated the plan of seed 400. If a seed drew its own plan, its lineage has only this seed.
 """
 
 import re

@@ -1,13 +1,14 @@
 """Coverage marks of coordinators: moves, loads, unloads, and two coordinators at once.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-(which needs no name) as the mark's condition. A condition gets a row of one of these kinds, and the
-state of the cluster as the trace has shown it before the row. It returns True if the row shows the
-situation. A function that decides by the row alone begins with `del seen`.
+as the mark's condition. The function is called `_`, because nothing else calls it. A condition gets
+a row of one of these kinds, and the state of the cluster as the trace has shown it before the row.
+It returns True if the row shows the situation. A function that decides by the row alone begins with
+`del seen`.
 
 - An offsets partition is a partition of `__consumer_offsets`. Its leader is the coordinator of the
-  groups stored there. It loads the groups into memory when it becomes leader. It unloads (drops)
-  them when another broker becomes leader.
+  groups stored there. A coordinator loads the groups into memory when it becomes leader. It unloads
+  (drops) them when another broker becomes leader.
 - The leader epoch is the number of a partition's leadership; each election increases it.
 - A deposed leader, or zombie, does not know yet that another leader was elected.
 - An append writes a record to the offsets partition. It is in flight until it is acknowledged or
@@ -16,7 +17,8 @@ situation. A function that decides by the row alone begins with `del seen`.
   PreparingRebalance), then for their assignment in the sync phase (CompletingRebalance). A
   generation is the number of a rebalance.
 
-The keys of `in_flight` and `believes` are (node, offsets partition), with "" for a missing name.
+The keys of `seen.in_flight` and `seen.believes` are pairs (node, offsets partition). If a row has
+no node or partition, the key has "" in its place.
 """
 
 from itertools import pairwise
@@ -239,6 +241,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.GROUP_LOADED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `generations` maps each group to its generations, whose keys are their numbers.
     return max(seen.generations.get(row.group or "", ()), default=0) > (row.generation or 0)
 
 

@@ -53,13 +53,16 @@ def _woke_up_to(error: ErrorCode) -> Condition:
 
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         pause = seen.pauses.get(row.node)
-        return (  # pause[1] is the end of the pause
+        # pause[1] is the end of the pause.
+        return (
             pause is not None and row.time_us - pause[1] < JUST_WOKE_US and row.error == error.name
         )
 
     return condition
 
 
+# `mark(...)` returns a decorator. Here the decorator is called with a condition that `_woke_up_to`
+# has made.
 mark(
     "woke_up_to_UNKNOWN_MEMBER_ID",
     "a paused member woke up and learnt that it had been removed from its group",
@@ -196,9 +199,12 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 def _commit_failed_with(error: ErrorCode) -> Condition:
+    """Return the condition that a broker answered a commit with `error`."""
+
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         del seen
-        return row.error == error.name and row.peer is not None  # peer: the broker that answered
+        # `peer` is the broker that answered. Without one, the client itself gave the commit up.
+        return row.error == error.name and row.peer is not None
 
     return condition
 

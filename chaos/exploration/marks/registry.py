@@ -2,8 +2,7 @@
 
 A mark is a rare situation of a run, with a condition that detects it in the trace (the run's rows,
 one for each event). A search without findings proves little about marks that it never reached. A
-suite is the checkers of the run, which share their facts (Evidence) with the marks. A condition
-depends on the next row, and on the state that `seen_cluster` keeps of all rows before it.
+condition depends on the next row, and on the state that `seen_cluster` keeps of all rows before it.
 
 The marks are in `coordinators`, `servers`, `members`, `administrators`, `transactions`,
 `operations` and `zookeeper`. Marks that a row shows by the value of one or two columns are in
@@ -47,8 +46,8 @@ _OPTIONAL_SETS = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(Z
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
     """Return the marks that a search can reach, with their meanings.
 
-    The marks of an optional set are expected only if one of them is in `reached`. That one shows
-    that the space has operations, or groups on ZooKeeper.
+    The marks of an optional set are expected only if at least one of them is in `reached`. A
+    reached mark shows that the space has operations, or groups on ZooKeeper.
     """
     # All names of each optional set that has no reached mark.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}
@@ -58,13 +57,14 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
 class CoverageMarks:
     """Detects the situations of `MARKS` in one run.
 
-    `evidence` belongs to a suite. The suite must update it with each row, after the marks have
-    checked the row. If it is None, the marks keep evidence of their own.
+    The run's checkers collect facts from the rows, called evidence, which the marks read, too. If
+    `evidence` is given, it is that of the checkers. The checkers must then update it with each row,
+    after the marks have checked the row. If it is None, this class keeps evidence of its own.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self._evidence = Evidence(context) if evidence is None else evidence
-        self._feeds_evidence = evidence is None  # otherwise the suite updates the evidence
+        self._feeds_evidence = evidence is None  # otherwise the checkers update it
         self._seen = SeenCluster(context, self._evidence)
         self._reached: dict[str, None] = {}
         self._open: dict[str, tuple[Mark, ...]] = {}

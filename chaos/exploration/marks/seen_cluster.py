@@ -71,7 +71,10 @@ class _Operation(msgspec.Struct):
 
 
 def operation_of(row: TraceRow) -> tuple[str, ...]:
-    """Return the groups whose members a rollout or scaling replaces; none for another fault."""
+    """Return the groups whose members the fault of a row FAULT_INJECTED replaces or adds.
+
+    Only a rollout or a scaling does so. For any other fault the result is empty.
+    """
     operation = msgspec.json.decode(row.detail or "{}", type=_Operation)
     return operation.groups if operation.fault in _OPERATIONS else ()
 
@@ -93,7 +96,8 @@ class SeenCluster:
       deposed leader), `unacknowledged` (place -> base offsets of failed appends), `loaded_to`
       (place -> end of the last load), `high_watermarks`;
     - groups: `loading`, `coordinators`, `generations` (group -> number -> coordinator that began it
-      first), `leaders` (group -> leader of its newest generation), `deleted` (by an administrator),
+      first), `leaders` (group -> leader of its newest generation), `deleted` (groups that an
+      administrator has deleted),
       `operations` (fault id -> groups of an unfinished rollout or scaling);
     - members: `nodes` (member id -> consumer), `presence`, `owners`, `indefinite` (group,
       partition, offset of commits whose outcome is unknown);
@@ -176,7 +180,7 @@ class SeenCluster:
         return any(group in groups for groups in self.operations.values())
 
     def session_us(self, partition: str | None) -> int:
-        """Return the longest session timeout of an offsets partition's groups, 0 without groups."""
+        """Return the longest session timeout of an offsets partition's groups; 0 if it has none."""
         groups = self.groups_in.get(partition or "", ())
         return max((self.context.groups[each].session_timeout_us for each in groups), default=0)
 
@@ -188,8 +192,8 @@ class SeenCluster:
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
         """Return True if the newest election is later than `epoch` and did not elect `node`.
 
-        An election without a leader counts, too. If `epoch` is None, `node` led in no epoch, and
-        the result is False.
+        `epoch` is the leader epoch in which `node` led; None if it never led, and then the result
+        is False. An election that gave the partition no leader counts as an election, too.
         """
         newest = self.election(partition)
         return (

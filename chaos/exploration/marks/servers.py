@@ -1,11 +1,13 @@
 """Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders.
 
-A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-(which needs no name) as the mark's condition. The condition gets a row of one of these kinds, and
+A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
+which needs no name, as the mark's condition. The condition gets a row of one of these kinds, and
 the state of the cluster as seen before the row. `seen.is_out(node)` is True for a killed, stopped
-or paused node. `row.peer` is the node that was fenced, killed or paused; in a row of an election it
-is the new leader ("" for none). `row.offset` is the end of the log in BECAME_LEADER, and the new
-end in LOG_TRUNCATED.
+or paused node.
+
+In the row of a fenced, killed or paused node, `row.peer` is this node. In the row of an election,
+`row.peer` is the new leader, or "" if there is none. `row.offset` is the end of the log in
+BECAME_LEADER, and the new end in LOG_TRUNCATED.
 
 The controller fences a broker that it counts as dead. The ISR is the in-sync replicas of a
 partition. The high watermark is the offset below which every in-sync replica has the records; only
@@ -31,6 +33,7 @@ mark = SERVERS.add
 
 
 def _is_offsets(row: TraceRow) -> bool:
+    """Return True if a row is about an offsets partition."""
     return (row.partition or "").startswith(CONSUMER_OFFSETS)
 
 
@@ -107,7 +110,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return _is_offsets(row) and any(
         broker not in now and not seen.is_out(name) and name not in seen.fenced
         for broker in seen.isr.get(row.partition or "", ())
-        # This condition is always true. It only assigns `name`, which the line above uses.
+        # This text is never empty, so the condition is always true. It only assigns `name`, which
+        # the condition above uses.
         if (name := f"{BROKER}{broker}")
     )
 

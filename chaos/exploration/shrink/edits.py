@@ -84,7 +84,8 @@ def last_act_us(experiment: Experiment) -> int:
 def with_wait(experiment: Experiment, bound: str) -> Experiment:
     """Return `experiment` with another liveness timeout.
 
-    That is the longest time from the healing of all faults until all groups are stable again.
+    The liveness timeout is the longest time from the healing of all faults until all groups are
+    stable again.
     """
     return replace(experiment, run=replace(experiment.run, liveness_timeout=bound))
 

@@ -300,7 +300,8 @@ def _settings(base: Experiment | None) -> ShrinkPass:
     """
 
     def steps(current: Experiment) -> Steps:
-        # Settings that were reset before are not unusual in `now`, so the edits look anew.
+        # `kept` are the settings that keep their values. An edit resets all others that are still
+        # unusual in `now`, the experiment after the earlier edits.
         current = yield from fewer(
             current,
             unusual_settings(current),

@@ -404,5 +404,6 @@ def _delayed(experiment: Experiment, shift_us: int) -> Experiment:
 
 def _other_seeds(seed: int, count: int) -> Iterator[int]:
     """Yield the `count` smallest seeds other than `seed`."""
-    # If `seed` itself is among the first `count` numbers, one number more is needed.
+    # If `seed` itself is among the first numbers, the range needs one number more. The comparison
+    # counts as 1 if it is true.
     return (other for other in range(count + (seed <= count)) if other != seed)

@@ -152,7 +152,10 @@ def _robustness(robustness: Robustness | None) -> str:
 
 
 def _caution(experiment: Experiment) -> str:
-    """Return a caution about times that a real cluster cannot reproduce; "" without such times."""
+    """Return a caution about times that a real cluster cannot reproduce; "" without such times.
+
+    Such a time is not a multiple of the smallest step of ROUND_US, a tenth of a second.
+    """
     unrounded = [
         written
         for fault in experiment.faults

@@ -15,7 +15,9 @@ from chaos.exploration.shrink.edits import with_fault, with_group, with_topic
 
 T = TypeVar("T")
 Steps = Generator[Experiment, bool, None]
+"""The generator of a pass. It yields candidates, and gets True for each one that still fails."""
 Reduction = Generator[Experiment, bool, Experiment]
+"""The generator of a building block, which also returns the smallest failing experiment."""
 Edit = Callable[[Experiment, T], Experiment]
 """Returns an experiment with the given value at the edit's place."""
 
@@ -47,8 +49,8 @@ def fewer(
                 needed, current, left_out = remaining, candidate, True
             else:
                 start += size
-        # The last size is repeated as long as items are left out, because an item that was needed
-        # together with others may be unnecessary when these are gone.
+        # The last size (`at_once`) is repeated as long as items are left out. An item that was
+        # needed together with another item may be unnecessary when the other item is gone.
         if not (size == at_once and left_out):
             size //= 2
     return current
@@ -85,8 +87,8 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)
     for duration in durations:
-        # Find the duration with which `shortest` was made. If no shorter time fails, `shortest` is
-        # `current`, and there is no such duration.
+        # Find the duration with which `shortest` was made. If no shorter time fails, `shortest`
+        # equals `current`. Then the second comparison is False for every duration.
         if edit(current, duration) == shortest != current:
             with_reserve = edit(current, room_for(duration))
             if (yield with_reserve):
