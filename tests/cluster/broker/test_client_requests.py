@@ -1,8 +1,8 @@
-"""Answers of brokers to requests that clients send, and that brokers never send to each other.
+"""Answers of brokers to requests that only clients send.
 
-`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0, and broker 1 is its
-next leader. `lab.client.call(0, request)` returns the answer of broker 0. A leader epoch is the
-number of a partition's leadership.
+`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0. If it dies, broker 1
+leads. `lab.client.call(0, request)` returns the answer of broker 0. A leader epoch is the number of
+a partition's leadership.
 """
 
 from protocol.api import AnyResponse
@@ -41,7 +41,7 @@ async def offset_of(
 ) -> ListOffsetsPartitionResponse:
     """Ask for the offset of the first record of orders-0 at or after a time, or for LOG_END.
 
-    `leader_epoch` is the leader epoch in the client's metadata; the broker does not check -1.
+    `leader_epoch` is the leader epoch in the client's metadata. With -1 the broker checks no epoch.
     """
     answer = await lab.client.call(
         broker_id,
@@ -69,7 +69,7 @@ async def end_of_epoch(
 ) -> OffsetForLeaderPartitionResult:
     """Ask a broker for the offset at which the leader epoch `epoch` of orders-0 ends.
 
-    `current` is the leader epoch in the client's metadata; the broker does not check -1.
+    `current` is the leader epoch in the client's metadata. With -1 the broker checks no epoch.
     """
     answer = await lab.client.call(
         broker_id,
@@ -114,7 +114,8 @@ def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
 def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch() -> None:
     """A leader refuses an older leader epoch with one error, and a newer leader epoch with another.
 
-    ListOffsets (from version 4) and OffsetForLeaderEpoch (from 2) have the client's leader epoch.
+    The requests ListOffsets (from version 4 on) and OffsetForLeaderEpoch (from version 2 on) have a
+    field for the leader epoch in the client's metadata.
     """
 
     async def story(lab: BrokerLab) -> None:

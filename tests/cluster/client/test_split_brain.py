@@ -32,8 +32,12 @@ pytestmark = pytest.mark.slow
 OLD = NodeName("broker-1")
 """The broker that coordinates the group before the cut."""
 OTHERS = (NodeName("broker-0"), NodeName("broker-2"))
+"""The brokers of the new side."""
 NEW = NodeName("broker-2")
-"""The coordinator on the new side: the next replica of the group's offsets partition."""
+"""The broker of the new side that becomes the coordinator.
+
+It has the next replica of the group's offsets partition.
+"""
 STEADY_S = 15
 """The time in which the group of a new cluster becomes stable."""
 JOIN_S = 15
@@ -136,9 +140,9 @@ def times_s(
 def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     """The old side begins a rebalance every 5 s, and never distributes an assignment.
 
-    The assignment must be appended, and no follower acknowledges the append. After
-    offsets.commit.timeout.ms, 5 s, all SyncGroups are answered with REBALANCE_IN_PROGRESS, and the
-    members join again.
+    The coordinator of the old side must first append the assignment to the log, and no follower
+    acknowledges the append. After offsets.commit.timeout.ms, 5 s, the coordinator answers all
+    SyncGroups with REBALANCE_IN_PROGRESS, and the members join again.
     """
     # The first joiner has a bootstrap server on the old side, the second has two on the new side.
     rows, status = play((OLD,), OTHERS)
@@ -161,7 +165,8 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     assert SESSION_S <= without_old_members_s - loaded_s < SESSION_S + 0.1
 
     (group,) = status.groups["g"]
-    # Generation 1 is that before the cut, 2 the one without the old members, 3 has all eight.
+    # Generation 1 is from before the cut. On the new side, generation 2 is without the old members,
+    # and generation 3 has all eight members: six old ones and two joiners.
     assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
     assert HEAL_S < after_healing_s < HEAL_S + 5
 
@@ -170,7 +175,8 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
         for row in rows
         if row.kind == "log_truncated" and row.partition == "__consumer_offsets-1"
     ]
-    # Offset 0 is the assignment from before the cut. The later records of the old side are removed.
+    # After the healing the old side truncates its log at offset 1. Offset 0 is the assignment from
+    # before the cut. The later records of the old side are removed.
     assert [row.offset for row in truncated] == [1]
 
 

@@ -1,9 +1,10 @@
-"""The controller as a whole: its log, Fetches that wait, topics, and preferred leaders.
+"""The controller's log and its readers, the creation of topics, restarts, and preferred leaders.
 
 - `lab` passes requests to a controller, without brokers and network. It keeps the time, the timers
   and the replies.
-- `cluster_of(topic())` is the plan of a cluster: three brokers, and the topic `orders` with three
-  partitions. `cluster_of()` has no topic.
+- `cluster_of(topic())` is the plan of a cluster: the brokers and topics that it shall have. Here
+  these are three brokers, and the topic `orders` with three partitions. `cluster_of()` has no
+  topic.
 - `start_brokers` registers brokers and unfences them. A broker is fenced (counts as dead) after 9 s
   without a heartbeat.
 - The preferred leader of a partition is the first of its replicas; the ISR is the set of its
@@ -101,13 +102,14 @@ def test_fetch_at_the_end_waits_for_the_next_record() -> None:
     data = answer_of(lab, request_id)
     assert data is not None
     assert len(data.records) == 1
-    assert not any(key.startswith("fetch-") for key in lab.timers)  # the timer of the wait is off
+    # The timer that would have ended the wait is cancelled.
+    assert not any(key.startswith("fetch-") for key in lab.timers)
 
 
 def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
-    """A Fetch without new records is answered after its max_wait_ms, here 500 ms.
+    """If no record comes, the controller answers a Fetch after its max_wait_ms, here 500 ms.
 
-    Otherwise the broker's own request timeout would end it.
+    Without an answer the request of the broker would time out.
     """
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0, max_wait_ms=500)
@@ -140,7 +142,10 @@ def test_fetch_of_any_other_partition_is_unknown() -> None:
 
 
 def test_request_for_another_role_is_misuse() -> None:
-    """No node sends a group's request to a controller, so it is a bug of ours, and raises."""
+    """No node sends a request about a group to a controller.
+
+    Such a request shows a bug of ours, so the controller raises an exception.
+    """
     lab = ControllerLab(cluster_of())
     with pytest.raises(SimulationError, match="HeartbeatRequest"):
         lab.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
@@ -164,7 +169,10 @@ def test_image_equals_a_replay_of_the_log() -> None:
 
 
 def test_restarted_controller_continues_its_log_and_gives_full_sessions() -> None:
-    """The new controller has no heartbeats yet. Its own absence must not fence a broker."""
+    """A restarted controller has got no heartbeats yet.
+
+    It must not fence brokers for its own absence. So each broker gets a new session of 9 s.
+    """
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     again = ControllerLab(cluster_of(topic()), lab.storage)
@@ -223,9 +231,10 @@ def test_change_of_an_unknown_partition_is_misuse() -> None:
 
 @pytest.mark.parametrize("next_producer_id", [1000, 0])
 def test_assigned_producer_ids_are_not_assigned_again_after_a_replay(next_producer_id: int) -> None:
-    """A record with a next producer id that is not higher would assign ids a second time.
+    """The record of a block of producer ids has the first id after the block.
 
-    So its replay is misuse.
+    A later record whose id is not higher would assign ids a second time. Its replay raises an
+    exception.
     """
     image = MetadataImage()
     image.replay(ProducerIdsRecord(broker_id=0, broker_epoch=1, next_producer_id=1000))

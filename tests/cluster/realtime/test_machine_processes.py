@@ -2,8 +2,8 @@
 
 A run on Ray has an agent on each machine, which starts, stops and kills processes. The driver is
 the process that runs the experiment. A ProcessRef is a pid together with the start time of its
-process (in clock ticks), because the system uses pids again. The last argument of `kill`, `stop`
-and `wait_gone` is a timeout in seconds.
+process (in clock ticks). The pid alone is not enough, because the system gives the pid of an ended
+process to another one. The last argument of `kill`, `stop` and `wait_gone` is a timeout in seconds.
 """
 
 import asyncio
@@ -74,9 +74,13 @@ def test_kill_returns_when_the_process_has_ended(child: "subprocess.Popen[bytes]
 def test_signal_spares_a_process_with_the_number_of_a_dead_one(
     child: "subprocess.Popen[bytes]",
 ) -> None:
-    """The system uses pids again. A fault must never hit a process of someone else."""
+    """The pid of an ended process may now belong to a process of someone else.
+
+    A fault must not hit that process, which the child stands for.
+    """
     process = ref_of(child)
-    # The start time differs. So this stands for another process, a dead one, that had the same pid.
+    # This ProcessRef has the pid of the child, and another start time. So it names a process that
+    # had the same pid and has ended.
     other = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
     with pytest.raises(ProcessLookupError):
         send_signal(other, signal.SIGKILL)
@@ -184,8 +188,9 @@ def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> 
 def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: Path) -> None:
     """The traces and logs are copied to the driver; then the machine is left as it was found.
 
-    Disks are not copied. The run directory `not-here` does not exist, so the agent is on another
-    machine than the driver. In `read_piece` 4 is the first byte of the piece.
+    Disks are not copied. The run directory `not-here` does not exist, so the agent takes itself to
+    be on another machine than the driver. The second argument of `read_piece`, here 4, is the
+    position of the first byte to read.
     """
 
     async def main() -> None:

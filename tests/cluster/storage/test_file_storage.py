@@ -1,4 +1,4 @@
-"""FileStorage: appends survive a kill, torn tails are removed, and its logs equal logs in memory.
+"""FileStorage keeps appends through a kill, removes torn tails, and behaves like logs in memory.
 
 - A torn tail is a part of a batch at the end of a file, whose write was interrupted.
 - A flush mark is the position up to which a log counts as on the disk. The mark is in a file beside
@@ -30,7 +30,7 @@ ENOSPC = 28
 
 
 def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
-    """As after a kill, the first log is neither closed nor flushed."""
+    """The first log is neither closed nor flushed, as if its process was killed."""
     log = FileStorage(tmp_path / "disk").log(PARTITION)
     for offset in range(3):
         log.append(batch(base_offset=offset))
@@ -77,7 +77,10 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
 
 
 def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """With the old mark, batches that replace the damaged ones would count as flushed."""
+    """A damaged batch and all batches after it are removed when the log is opened.
+
+    If the flush mark stayed behind them, new batches in their places would count as flushed.
+    """
     log = FileStorage(tmp_path).log(PARTITION)
     for offset in range(3):
         log.append(batch(base_offset=offset))
@@ -118,7 +121,7 @@ def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) ->
 class FullDisk(Files):
     """A disk with room for `room` more bytes."""
 
-    room = 10_000
+    room = 10_000  # enough for all batches of the test
 
     def write(self, file: int, content: bytes, position: int) -> int:
         """Write as many bytes as there is room for; raise OSError if there is no room."""

@@ -2,8 +2,8 @@
 
 - A znode is an entry in the tree. An ephemeral znode belongs to the session that created it, and is
   removed at the end of this session.
-- A zxid is the number of a write. A write is first prepared, which decides whether it is refused,
-  and then applied.
+- A zxid is the number of a write. The leader first prepares a write: it decides whether the write
+  is refused. Then every server applies the write.
 - A watch is a client's request for an event when a znode changes.
 - Here the id of a session is the zxid of the write that opened the session; 0 is no session.
 - Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
@@ -38,7 +38,7 @@ INITIAL = (("/owners", ""),)
 
 
 class Writer:
-    """Prepares and applies writes one after the other, as only a leader does."""
+    """Prepares and applies writes one after the other, as a leader without followers does."""
 
     def __init__(self) -> None:
         self.database = ZooKeeperDatabase(INITIAL)

@@ -1,4 +1,7 @@
-"""What a broker does before and after its coordinator: checks of requests, and appends of records.
+"""The broker's part in requests of groups: it checks requests, and appends the records.
+
+The broker checks a request before it passes it to its coordinator. It appends the records that the
+coordinator returns.
 
 - Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.0, 2.1 and 5.3.
 - A test plays a story: a coroutine that sends requests to a cluster of three brokers in virtual
@@ -75,7 +78,10 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
 
 
 def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
-    """The request goes to a follower, whose coordinator would answer NOT_COORDINATOR."""
+    """The request goes to a broker that does not coordinate the group.
+
+    If it reached the coordinator of this broker, the answer would be NOT_COORDINATOR.
+    """
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(FOLLOWERS[0], GROUP, 7, partitions=(8, 9))
@@ -110,8 +116,10 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
 
     1. A member sends a JoinGroup on one connection, and again on a second connection. The second
        request replaces the first one, which gets no answer any more.
-    2. The second connection ends. The coordinator does not learn that, and keeps its request.
-    3. Now the only request with a live connection is one that the coordinator does not have.
+    2. The second connection ends. The coordinator does not learn that, and keeps the second
+       request.
+    3. The first connection is still open. Its client waits for an answer to the first request,
+       which the coordinator no longer has.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -23,10 +23,10 @@ from tests.support.worlds.measured_cluster import MS, SECOND, cluster
 
 @dataclass
 class Story:
-    """What a test knows of a run with one fault: the kill of a node, at `hit_at_us`.
+    """The results of a run with one fault, the kill of a node at the time `hit_at_us`.
 
-    `before` and `after` are the cluster's status before the kill and at the end. `committed` has
-    the group's committed offsets at the end.
+    `rows` is the trace, that is, the recorded events. `before` and `after` are the cluster's status
+    before the kill and at the end. `committed` has the group's committed offsets at the end.
     """
 
     rows: list[TraceRow] = field(default_factory=list)
@@ -92,9 +92,9 @@ def member_crash() -> Story:
 
 
 def test_group_of_twelve_becomes_stable_in_one_generation(kill: Story) -> None:
-    """The initial rebalance delay is long enough for all members.
+    """The coordinator delays the first rebalance of a group so that all members can join it.
 
-    Each gets one of 12 partitions.
+    So one generation is enough. Each of the 12 members gets one of the 12 partitions.
     """
     (group,) = kill.before.groups["g"]
     assert (group.state, group.generation, len(group.members)) == ("Stable", 1, 12)
@@ -129,13 +129,14 @@ def test_killed_coordinator_is_named_until_it_is_fenced(kill: Story) -> None:
     assert {row.peer for row in stale} == {fenced.peer}
     lookups_by_member = Counter(row.node for row in stale)
     assert len(lookups_by_member) == 12
-    # The fencing comes after up to 9 s, and a member waits about a second at most between lookups.
+    # The kill is fenced after 7 to 9 s. A member waits about a second at most between two lookups.
     assert min(lookups_by_member.values()) >= 5
 
 
 def test_every_member_commits_again_soon_after_the_load(kill: Story) -> None:
-    """Real members commit 124 ms (median) to 251 ms after the load (MEASURED_FAILOVER kill).
+    """When a broker has loaded the group, it is the new coordinator, and members commit there.
 
+    Real members commit 124 ms (median) to 251 ms after the load (MEASURED_FAILOVER kill).
     The bound here, 1.5 s, allows for the backoff of a client.
     """
     (group,) = kill.after.groups["g"]
@@ -217,8 +218,8 @@ def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -
 def test_survivors_of_a_rebalance_keep_their_ids_and_revoke_first(member_crash: Story) -> None:
     """In the eager protocol each member revokes all its partitions before it joins again.
 
-    So it revokes them in generation 1. No survivor may lose partitions, which means to give them up
-    without a commit.
+    So it revokes them in generation 1. A member loses its partitions if it must give them up
+    without a commit. This happens to no survivor.
     """
     revoked = member_crash.since_hit("partitions_revoked")
     assigned = member_crash.since_hit("partitions_assigned")
@@ -243,8 +244,8 @@ def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Stor
     (dead_name,) = set(member_crash.before.members) - set(member_crash.after.members)
     owned_by_the_dead = {str(p) for p in member_crash.before.members[dead_name].assigned}
 
-    # By partition: the last committed offset, and the end of the processed records. The rows are in
-    # order of time, so at a reset both dicts have the last offsets before it.
+    # For each partition, the last committed offset, and the offset after the last processed record.
+    # The rows are in order of time. So at a reset both dicts have the offsets from before it.
     committed: dict[str | None, int] = {}
     processed: dict[str | None, int] = {}
     for row in member_crash.rows:

@@ -53,7 +53,8 @@ def member_ids(lab: ClientLab, broker: int = 0) -> list[str]:
 def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMaker) -> None:
     """After the join a heartbeat follows every 3 s (heartbeat.interval.ms).
 
-    In 31 s there are 10. Each has the member's id and generation.
+    The join takes less than a second, so there are 10 heartbeats in 31 s. Each has the member's id
+    and generation.
     """
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=None)
@@ -109,7 +110,8 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
     lab.run_for(2 * SECOND)
     # The cause is the name of the error in the answer.
     assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
-    # The heartbeat came within 2 s, so the member did not wait for the next interval of 3 s.
+    # The first heartbeat was refused after 3 s, and broker 1 has a heartbeat 1 s later. So the
+    # member did not wait for the next interval of 3 s.
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1
     assert member_ids(lab) == ["", "m-1"]
     assert member_status(node).generation == 1
@@ -196,8 +198,8 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
     """After max.poll.interval.ms without a poll the member leaves; its next poll joins again.
 
     The topic has 2 partitions with one record each, and the first poll returns both records. The
-    application works 4 s on each, so it polls again only after 8 s. The interval is 5 s
-    (BEHAVIOUR 7.4).
+    application works 4 s on each record, so it polls again only after 2 * 4 s = 8 s. The interval
+    is 5 s (BEHAVIOUR 7.4).
     """
     lab = make_lab(1)
     config = ConsumerConfig(

@@ -37,7 +37,7 @@ COMMIT_INTERVAL_MS = 200
 BACKOFF_MAX_MS = 1_000
 """The default of retry.backoff.max.ms and of reconnect.backoff.max.ms."""
 LOOKUPS_PER_SECOND_MAX = 25
-"""Between two lookups are at least 40 ms: reconnect.backoff.ms, 50 ms, less 20 % at random."""
+"""At least 40 ms pass between two lookups, because reconnect.backoff.ms is 50 ms +- 20 %."""
 
 
 def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
@@ -84,7 +84,10 @@ def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) 
 
 
 def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
-    """Commits, heartbeats and poll() all need the coordinator, and wait for one lookup (CL-01)."""
+    """Commits, heartbeats and poll() all need the coordinator. They wait for one lookup (CL-01).
+
+    A heartbeat is refused, so the coordinator is unknown from then on.
+    """
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=20)  # so that commits need the coordinator, too
     lab.run_for(2 * SECOND)
@@ -114,7 +117,7 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
 
     lab.brokers[2].host.crash()
     killed_us = lab.hosts.loop.now_us()
-    dead_s = 8
+    dead_s = 8  # the time until the brokers name another coordinator
     lab.run_for(dead_s * SECOND)
 
     unknown = [row for row in lab.of_kind("coordinator_unknown") if row.time_us > killed_us]
@@ -122,10 +125,11 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
 
     found = [row for row in lab.of_kind("coordinator_found") if row.time_us > killed_us]
     assert {row.peer for row in found} == {"broker-2"}
-    assert "broker-2" not in {row.cause for row in found}
-    # There is at least one lookup in each second, which is the longest backoff.
+    assert "broker-2" not in {row.cause for row in found}  # the dead broker answers no lookup
+    # The longest backoff is a second. So there is at least one lookup in each second.
     assert dead_s <= len(found) <= dead_s * LOOKUPS_PER_SECOND_MAX
-    # One or both of these causes occur, depending on when the connection fails.
+    # The member may notice a failed connection before or after it sends a request. Each of the two
+    # cases has its own cause.
     assert {row.cause for row in unknown} <= {"coordinator unavailable", "DISCONNECTED"}
 
     lab.coordinator = 1
@@ -183,7 +187,7 @@ def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: L
     lab.coordinator = 1
     not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
-    lab.brokers[0].answer(FindCoordinatorRequest, coordinator_is(0))
+    lab.brokers[0].answer(FindCoordinatorRequest, coordinator_is(0))  # the stale answer
     lab.run_for(5 * SECOND)
 
     causes = [row.cause for row in lab.of_kind("coordinator_unknown")]
@@ -197,8 +201,9 @@ def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
 ) -> None:
     """As in Kafka, only a connection that the peer closes causes a metadata request.
 
-    Here the client itself closes the connection to its coordinator. A needless metadata request
-    would make a broker look busy. Then the lookup would go to another broker than in Kafka.
+    Here the client itself closes the connection to its coordinator. A lookup goes to the broker
+    with the fewest requests in flight. So a metadata request that Kafka's client does not send
+    could change the broker that is asked.
     """
     lab = make_lab(2)
     lab.consumer()

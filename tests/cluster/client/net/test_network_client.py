@@ -58,7 +58,7 @@ def test_least_loaded_node_without_connections_is_any_node_from_a_random_start()
 def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected() -> None:
     """The best choice is a connected node without a request in flight.
 
-    s0 has a request that waits, s1 has none, and s2 has no connection.
+    s0 has a request in flight, s1 has answered its request, and s2 has no connection.
     Source: Kafka NetworkClient.leastLoadedNode.
     """
     lab = HostLab()
@@ -85,7 +85,7 @@ def test_unanswered_requests_are_listed() -> None:
 
 
 def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() -> None:
-    """Kafka lets a request wait behind a Fetch rather than open another connection.
+    """Kafka's client prefers an open connection, even if a request waits there behind a Fetch.
 
     s0 has one request in flight, s1 has two, and s2 has no connection.
     """
@@ -101,7 +101,7 @@ def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() ->
 
 
 def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
-    """Kafka waits for a connection that is being opened rather than open another one."""
+    """Kafka's client prefers a connection that is being opened to opening another one."""
     lab = HostLab()
     network = client(lab)
     network.try_connect(SERVERS[2], GENERAL)

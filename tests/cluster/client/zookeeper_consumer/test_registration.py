@@ -54,6 +54,7 @@ def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> N
     which owns partitions, adds `-[n]` to it.
     """
     owners: dict[str, set[str]] = {}
+    # By default a part of the id is drawn at random. With NAMED the ids are fixed.
     for name, config in (("drawn", None), ("named", NAMED)):
         lab = GroupLab(members=2, partitions=4, late_from=1, config=config).run(start_member_1)
         owners[name] = {
@@ -61,6 +62,8 @@ def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> N
         }
 
     assert owners["named"] == {"g_c0-0", "g_c1-0"}
+    # The group `g`, the host `consumer-g-0` or `consumer-g-1`, the time in ms, the hex digits, and
+    # the thread 0.
     drawn = re.compile(r"g_consumer-g-\d-\d{13}-[0-9a-f]{8}-0")
     assert len(owners["drawn"]) == 2
     assert all(drawn.fullmatch(owner) for owner in owners["drawn"])
@@ -73,7 +76,7 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
     """
     lab = GroupLab(members=2, partitions=4, late_from=1, topics=2).run(start_member_1)
 
-    of_session = (Api.PING.label, Api.CONNECT.label)
+    of_session = (Api.PING.label, Api.CONNECT.label)  # requests that only keep the session
     sent = [
         (row.api, row.time_us)
         for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=member_name(1))
@@ -116,6 +119,7 @@ def test_registration_of_another_session_fails_the_start_and_the_program_starts_
     attempts = lab.of(
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(1)
     )
+    # The program rebalances only after the start that has succeeded.
     assert attempts[0].time_us > registered[0]
 
 
@@ -199,7 +203,8 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
         if detail_of(row)["op"] == "closeSession"
     ]
     assert len(ends) == 1
-    # The consumer keeps processing the partition, and no event makes it claim the partition again.
+    # After the end of the visitor's session the consumer still processes the partition, and no
+    # event makes it rebalance.
     after = [row for row in lab.processed(ends[0].time_us) if row.partition == "t0-3"]
     assert after[-1].time_us > ends[0].time_us + 2 * SECOND
     assert lab.attempts(ends[0].time_us) == []
@@ -234,7 +239,8 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
     attempts = lab.of(
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_ended_us, node=member_name(1)
     )
-    # Before the cut is healed, the member processes records without a registration.
+    # In the last second of the cut the member has no session any more, and still processes. It
+    # stops when its first attempt begins.
     processed = lab.processed(lab.change_ended_us - SECOND, member_name(1))
     assert detail_of(expired)["state"] == "Expired"
     assert processed != []
@@ -244,4 +250,4 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
         for _row, detail in lab.writes_of("ids", lab.change_ended_us)
         if detail["op"] == "create" and detail["path"].endswith("/g_c1")
     ]
-    assert registered == []
+    assert registered == []  # the visitor's znode has the path, so step (2) cannot succeed
