@@ -75,8 +75,8 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
 ) -> None:
     """A restarted controller does not know which brokers are alive, and must not guess.
 
-    The controller gives every broker a full session of 9 s, in which the brokers send heartbeats,
-    however long the controller was away: 5 s are less than a session, 20 s are more.
+    The controller gives every broker a full session of 9 s, in which the brokers send heartbeats.
+    It does so however long it was away: 5 s are less than a session, 20 s are more.
     """
 
     async def lose(runtime: VirtualRuntime) -> None:

@@ -48,6 +48,7 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
     assert lab.broker(0).in_controlled_shutdown
     assert not lab.broker(0).fenced
     assert (lab.partition(P0).leader, lab.partition(P0).leader_epoch) == (1, 1)
+    # The replicas of P0, P1 and P2 are (0, 1, 2), (1, 2, 0) and (2, 0, 1).
     assert [lab.partition(name).isr for name in (P0, P1, P2)] == [(1, 2), (1, 2), (2, 1)]
 
     assert len(lab.storage) == batches + 1
@@ -55,7 +56,7 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
     written = [type(record) for record in lab.records()[-4:]]
     assert written == [BrokerRegistrationChangeRecord] + [PartitionChangeRecord] * 3
 
-    # Broker 0 led one of the three partitions.
+    # Broker 0 led one of the three partitions. Leader epoch 0 is from the creation of the topic.
     (elected,) = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
     assert elected.detail == {"isr": [1, 2], "reason": "controlled shutdown"}
 

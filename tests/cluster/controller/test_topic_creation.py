@@ -45,7 +45,10 @@ def create(
 
 
 def with_replicas(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
-    """Return a topic `t` whose request assigns replicas: one tuple for each partition."""
+    """Return a topic `t` whose request assigns replicas: one tuple for each partition.
+
+    The partitions have the indexes from `first_index` on.
+    """
     return CreatableTopic(
         name="t",
         assignments=tuple(
@@ -61,9 +64,9 @@ def with_config(name: str, value: str | None) -> CreatableTopic:
 
 
 def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
-    """A request without numbers gets num.partitions and default.replication.factor, 4 and 2 here.
+    """The request for topic `t` has the setting min.insync.replicas, and no other number.
 
-    The topic's own setting is min.insync.replicas.
+    So the topic gets the brokers' num.partitions, here 4, and default.replication.factor, here 2.
     """
     lab = running_lab()
     assert create(lab, with_config("min.insync.replicas", "2")) == (CreatableTopicResult(name="t"),)

@@ -2,8 +2,8 @@
 
 - `lab.lives` starts, kills, pauses and resumes nodes. An act is one of these calls.
 - `lab.fleet` has three fake processes: of the controller, of a broker (NODE), and of the clients.
-- `lab.fleet.trouble[call]` is an error that the processes raise in the call of that name. If it is
-  None, the call hangs.
+- `lab.fleet.trouble` says which calls of the processes go wrong: an entry has the name of a call
+  and the error that the call raises. If the error is None, the call hangs.
 
 The other modules of tests/cluster/ray test real processes, real signals and Ray itself.
 """
@@ -37,6 +37,7 @@ def in_lab(tmp_path: Path, body: Callable[[LivesLab], Coroutine[Any, Any, None]]
 async def cut_short(act: Coroutine[Any, Any, Any]) -> None:
     """Begin an act, let it run until it hangs, and cancel it, as Ctrl-C does."""
     task = asyncio.ensure_future(act)
+    # 20 turns of the event loop are more than any act needs until it hangs.
     for _ in range(20):
         await asyncio.sleep(0)
     task.cancel()
@@ -130,7 +131,7 @@ def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, cal
     """A shutdown goes on in the background, where no caller waits for it.
 
     So an error of the shutdown must be reported as a failure of the run. Otherwise the run would
-    wait for a node that never becomes down.
+    wait for a node that never becomes down. `call` is the call of the process that fails.
     """
 
     async def body(lab: LivesLab) -> None:
@@ -139,6 +140,7 @@ def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, cal
         # Let the background task run.
         for _ in range(20):
             await asyncio.sleep(0)
+        # There is one failure, and it contains the error.
         assert ["planted" in failure for failure in lab.failures] == [True]
         lab.fleet.trouble.clear()
 

@@ -7,7 +7,7 @@ a crash point, which is drawn at random, the writes stop. Then one of three thin
 - The machine loses power, which may remove any write that is not synced.
 - An experiment's simulated power loss cuts each log to its mark.
 
-The storage that is opened afterwards must have the writes up to some point, and no others.
+Then the storage is opened again. It must have all writes up to some point, and no later writes.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +29,15 @@ POINTS_TO_FIND_A_MISTAKE = 1_500
 """The number of crash points within which each planted mistake must make a check fail."""
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
-"""A function that plants the mistake in its name; "mark" in such a name is the flush mark."""
+"""A function that plants a mistake, which its name describes. "mark" stands for the flush mark."""
 
 
 @pytest.mark.slow
 def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Path) -> None:
-    """The recovered disk has a prefix of the writes, and nothing else."""
+    """The disk that is opened after the crash has a prefix of the writes, and nothing else.
+
+    `check_crash_points` raises an exception otherwise.
+    """
     report = check_crash_points(POINTS, 0, tmp_path)  # 0 is the first seed
     assert report.points == POINTS
     # Every kind of end and of step must have occurred, or the check would have gaps.

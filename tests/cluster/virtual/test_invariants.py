@@ -7,7 +7,7 @@ Virtual time is the run's own simulated clock.
 - `small(CRASH)` is an experiment with three brokers and one group, whose coordinator crashes.
 - A core is the part of a node that has no clock and no network. A core asks its host for timers,
   each with a key.
-- The tests plant bugs by patching our code.
+- A test plants a bug: it replaces a part of our code by a wrong one.
 """
 
 import pytest
@@ -124,9 +124,10 @@ def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
 
 
 def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the host does not set the session timers of members, with keys "heartbeat...".
+    """Planted bug: the host does not set the timers of members' sessions.
 
-    The check of the coordinator compares its own timers with those of the host.
+    The keys of these timers begin with "heartbeat". The check of the coordinator compares its own
+    timers with those of the host.
     """
     apply = KeyedTimers.apply
 

@@ -1,9 +1,9 @@
 """Invariants between nodes, in virtual time: the checks find bugs that no node can see alone.
 
 `play(small(...), seed)` plays a cluster of three brokers, with one group and a producer with
-acks=all. Each test plants a bug by patching a method. A run that violates an invariant is BROKEN.
-`reason_of` returns the run's reason, which names the invariant. The ISR is the set of in-sync
-replicas of a partition.
+acks=all. Each test plants a bug: it replaces a method by a wrong one. A run that violates an
+invariant is BROKEN. `reason_of` returns the run's reason, which names the invariant. The ISR is the
+set of in-sync replicas of a partition.
 """
 
 from collections.abc import Sequence
@@ -86,6 +86,7 @@ def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
 
     def propose_alone(self: InSyncReplicas, *proposal: object) -> object:
         made = propose(self, *proposal)  # type: ignore[arg-type]
+        # The real method adds the proposed replica to `maximal`, the replicas that count.
         self.maximal = self.committed
         return made
 
@@ -117,6 +118,7 @@ def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.Mo
     def append_later(self: PartitionLog, batches: Sequence[RecordBatch]) -> ErrorCode:
         if self.topic_partition.topic == "orders":
             later = [structs.replace(b, max_timestamp_ms=b.max_timestamp_ms + 1) for b in batches]
+            # The CRC (checksum) must fit, or the log would refuse the batch.
             batches = [structs.replace(batch, crc=batch_crc(batch)) for batch in later]
         return append(self, batches)
 

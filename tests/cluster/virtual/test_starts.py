@@ -1,11 +1,11 @@
 """Start times of nodes: drawn from the seed, uniform, and independent of one another.
 
-The phase of a timer is its place within its period. If all nodes started together, all their
-periodic timers would fire together in every run. A fault at a fixed time would then always meet the
-same phase.
+If all nodes started together, all their periodic timers would fire together in every run. A fault
+at a fixed time would then come at the same point of each timer's period in every run. This point is
+called the phase of the timer.
 
-`real_spec` is a cluster of three brokers, twelve consumers and a producer. Tests of uniformity draw
-from 400 seeds and use `p_of_uniform`.
+`real_spec` is a cluster of three brokers, twelve consumers and a producer. The tests draw starts
+from 400 seeds, and use `p_of_uniform` to check that they are uniform.
 """
 
 import pytest
@@ -35,9 +35,9 @@ SESSION_US = 2_000_000
 SEEDS = range(400)
 BROKER = NodeName("broker-1")
 LIKELY = 0.01
-"""Values count as uniform if this probability is reached.
+"""Drawn values count as uniform if `p_of_uniform` returns more than this.
 
-`p_of_uniform` returns the probability that uniform values are as uneven as the given values.
+It returns the probability that values from a uniform distribution are as uneven as the given ones.
 """
 CRASH_US = 5 * SECOND_US
 """Time at which `detect_us` kills the broker."""
@@ -64,6 +64,7 @@ def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> Non
     for name in ("consumer-readers-0", "consumer-readers-11", "producer-0"):
         client_starts = [times[name] for times in starts_by_seed]
         assert p_of_uniform(client_starts, ready_us, ready_us + CLIENTS_SPAN_US) > LIKELY
+    # `draw_starts` returns the nodes in the order of their starts.
     assert all(list(times.values()) == sorted(times.values()) for times in starts_by_seed)
 
 
@@ -117,6 +118,7 @@ def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
     )
     waits = [draw_wait_us(cluster, seed) for seed in SEEDS]
     assert p_of_uniform(waits, 0, longest_us) > LIKELY
+    # Without members no timer has just begun, so there is no wait.
     assert {draw_wait_us(replace(cluster, consumers=()), seed) for seed in SEEDS} == {0}
 
 
@@ -188,6 +190,7 @@ def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
         # The last heartbeat follows the first one by a whole number of intervals, and the first one
         # follows the start by a short time.
         assert 0 < phase_us < REGISTERED_US
+    # The times of the eight seeds are spread over more than half of an interval.
     assert max(fencing_times_us) - min(fencing_times_us) > HEARTBEAT_US // 2
     # The last heartbeat was at most one interval before the crash.
     assert min(fencing_times_us) >= SESSION_US - HEARTBEAT_US

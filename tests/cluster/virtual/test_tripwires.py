@@ -27,7 +27,10 @@ from tests.support.harness.fake_cluster import fake_builder, fake_spec
 NODE_MODULE = "cluster.broker.planted"
 """A module name that the tripwires take for code of a node."""
 THROUGH_TENACITY = "import tenacity; tenacity.wait_random()(None)"
-"""Source that calls random.random through the library tenacity."""
+"""Source that calls random.random through the library tenacity.
+
+`wait_random()` returns a function. The call of this function draws the number.
+"""
 CALLS = [
     ("time.time", "import time; time.time()"),
     ("time.monotonic", "import time; time.monotonic()"),
@@ -49,7 +52,7 @@ CALLS = [
 def in_module(name: str, source: str) -> Callable[[], list[str]]:
     """Return a function that executes `source` and belongs to a module called `name`.
 
-    It returns an empty list, as the hook of `planted` must.
+    The function returns an empty list, because `planted` demands a list of texts to trace.
     """
     scope: dict[str, object] = {"__name__": name}
     exec(f"def planted():\n    {source}\n    return []", scope)
@@ -84,6 +87,7 @@ def test_node_that_reads_the_machine_fails_and_is_named(function: str, source: s
 
     error = caught.value.__cause__
     assert isinstance(error, Tripped)
+    # The source stands in line 2 of the text that `in_module` executes.
     assert f"{NODE_MODULE}.planted (<string>:2) called {function}()" in str(error)
     assert "Host's now_us" in str(error)
 

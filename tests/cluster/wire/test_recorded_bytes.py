@@ -62,7 +62,8 @@ def test_request_of_a_real_client_is_read(
 ) -> None:
     """The request has the API, version and client id of its header, and a body of our types.
 
-    Some clients ask for a newer version of ApiVersions than is offered, and are answered in v0.
+    Some clients ask for a newer version of ApiVersions than the listener offers. As in Kafka the
+    listener then answers in version 0.
     """
     exchange = read_exchange(bytes.fromhex(payload))
     api = API_BY_KEY[key]
@@ -80,9 +81,10 @@ def test_request_of_a_real_client_is_read(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
-    """A batch whose CRC (checksum) is wrong has no `kafka`, its header in Kafka's format.
+    """The codec checks the CRC (checksum) of a batch, and keeps its header in `kafka`.
 
-    All clients except aiokafka are idempotent: their batches have a producer id of 0 or more.
+    It leaves `kafka` out if the CRC is wrong. All clients except aiokafka are idempotent: their
+    batches have a producer id of 0 or more.
     """
     request = exchange_of(client, Api.PRODUCE).body
     assert isinstance(request, ProduceRequest)
@@ -172,7 +174,7 @@ def test_answer_of_a_real_broker_is_written_byte_for_byte(
 
 
 def test_every_api_and_version_was_recorded_from_a_real_broker() -> None:
-    """Only Produce v0 to v2 is missing, because no client writes the record formats of these."""
+    """Only Produce v0 to v2 is missing, because no recorded client writes their record formats."""
     recorded = {(key, version) for key, version, _ in ANSWERS}
     offered = {
         (api.value, version)

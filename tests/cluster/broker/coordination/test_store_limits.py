@@ -57,8 +57,9 @@ def small_messages() -> BrokerConfig:
 def test_too_large_commit_is_refused_as_a_whole() -> None:
     """A commit is one batch. If it is above message.max.bytes, no partition of it is committed.
 
-    The metadata of each partition is allowed, but the batch of both is too large. Each partition is
-    answered with Kafka's error INVALID_COMMIT_OFFSET_SIZE.
+    Each of two partitions has metadata of 300 bytes. One of them would be allowed, but the batch of
+    both exceeds the limit of 500 bytes. Each partition is answered with Kafka's error
+    INVALID_COMMIT_OFFSET_SIZE.
     """
 
     async def story(lab: BrokerLab) -> None:

@@ -1,4 +1,4 @@
-"""Flushes of a broker's logs: Kafka's own, by its settings, and the write-back of the system.
+"""Two ways in which a broker's logs get to the disk: Kafka's flushes, and the system's write-back.
 
 - Appended data are in the page cache, memory of the operating system. Data are dirty until they are
   on the disk. Only data on the disk survive a power loss.
@@ -65,8 +65,9 @@ class FlusherLab:
 def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
     """In Linux dirty data are written back after 30 s; the kernel checks every 5 s.
 
-    A check first notes that a log is dirty, which is up to 5 s after the append. The write-back is
-    at the first check that is 30 s later: here between 42 and 47 s.
+    A record is appended at 12 s. A check notes that the log is dirty up to 5 s after the append.
+    The write-back is at the first check that is 30 s later. So here it is between
+    12 s + 30 s = 42 s and 42 s + 5 s = 47 s.
     """
     lab = FlusherLab()
     lab.seconds(12)
@@ -81,7 +82,8 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
 def test_system_writes_back_the_whole_file() -> None:
     """A file is as old as its first dirty page. Its newer pages are written back together with it.
 
-    One record is appended each second. The write-back at 35 s includes all records so far, also the
+    One record is appended each second, from 0 s on. The first check, at 5 s, notes that the log is
+    dirty, so the write-back is at 5 s + 30 s = 35 s. It includes all records so far, also the
     youngest.
     """
     lab = FlusherLab()
@@ -128,7 +130,8 @@ def test_log_flush_interval_messages_applies_to_every_log() -> None:
 def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
     """log.flush.interval.ms alone has no effect, because the scheduler is off by default.
 
-    The scheduler runs every log.flush.scheduler.interval.ms. The default is Long.MAX, so never.
+    The scheduler runs every log.flush.scheduler.interval.ms. The default is Java's Long.MAX_VALUE,
+    which means never.
     """
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=1))
     lab.append(lab.orders)
@@ -160,7 +163,8 @@ def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() ->
 def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
     """The interval of 10 s counts from the last flush, by time or by number of messages.
 
-    The second message is flushed by number, at 35 s. So the third is flushed at 45 s or later.
+    At 35 s two messages are appended, and flushed by number. So the third message is flushed by
+    time at 35 s + 10 s = 45 s or later.
     """
     config = BrokerConfig(
         log_flush_interval_messages=2,
@@ -176,7 +180,7 @@ def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
     lab.seconds(1)
     lab.append(lab.orders)
     lab.seconds(8)
-    assert lab.orders.recovery_point == 2  # 9 s have passed since that flush, fewer than 10 s
+    assert lab.orders.recovery_point == 2  # it is 44 s now
     lab.seconds(3)
     assert lab.orders.recovery_point == 3
 

@@ -61,7 +61,7 @@ def answer(*groups: str, error: ErrorCode = ErrorCode.NONE) -> DescribeGroupsRes
 
 
 def coordinators(places: dict[str, int]) -> FindCoordinatorResponse:
-    """Return an answer that names the coordinator of each group."""
+    """Return an answer to a lookup of several groups; `places` has each group's coordinator."""
     return FindCoordinatorResponse(
         coordinators=tuple(
             Coordinator(key=key, node_id=broker, host=broker_name(broker), port=9092)
@@ -126,8 +126,9 @@ def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
 def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> None:
     """The requests of different groups are repeated independently of each other.
 
-    The coordinator of one group is silent: each request to it waits for a third of the 3 s. The
-    coordinator of the other group is loading, and answers soon.
+    The coordinator of one group is silent. An administrator gives up a request after a third of its
+    timeout of 3 s, so it sends three requests. The coordinator of the other group is loading, and
+    answers soon.
     """
     lab = make_lab(2)
     places = coordinators({GROUP: 0, OTHER: 1})
@@ -166,8 +167,9 @@ def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabM
 def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> None:
     """An administrator may commit only for a group without members.
 
-    After a rebalance a group may have none. So REBALANCE_IN_PROGRESS repeats the commit. Any other
-    error is the outcome (Kafka's AlterConsumerGroupOffsetsHandler).
+    After a rebalance the group may have no members any more. So after REBALANCE_IN_PROGRESS the
+    administrator repeats the commit. Any other error is the outcome (Kafka's
+    AlterConsumerGroupOffsetsHandler).
     """
     lab = make_lab(1)
     lab.brokers[0].answer(
@@ -188,5 +190,6 @@ def test_absence_of_all_brokers_is_reported_at_the_timeout(make_lab: LabMaker) -
     lab.brokers[0].host.crash()
     (outcome,) = describe(lab, GROUP, timeout_ms=2_000).values()
     assert isinstance(outcome, GaveUp)
+    # The last try was refused, or the only broker was not tried again because of the backoff.
     assert outcome.name in {"DISCONNECTED", "NO_BROKER_AVAILABLE"}
     assert lab.hosts.loop.now_us() == 2 * SECOND

@@ -1,9 +1,9 @@
 """Orders about a group, carried out on real brokers and consumers in virtual time.
 
 An order is an administrator's change of a group, such as to remove its members, to delete it, or to
-reset its offsets. A run of the lab gives orders while it injects faults. `ask_as_admin(function,
-...)` calls the function on an administrator's host. In each answer "NONE" stands for success; other
-names are errors.
+reset its offsets. The schedule of faults of an experiment may contain orders.
+`ask_as_admin(function, ...)` calls the function on an administrator's host. In each answer "NONE"
+stands for success; other names are errors.
 """
 
 import json
@@ -32,7 +32,7 @@ from protocol.trace import TraceKind
 from tests.support.harness.brokers import BrokerLab
 from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
 
-# Partition i of the three offsets partitions is first on broker i, which coordinates its groups.
+# Broker i leads partition i of the three offsets partitions, and so coordinates its groups.
 COORDINATOR_ID = BrokerId(partition_for(GROUP, 3))
 COORDINATOR = broker_name(COORDINATOR_ID)
 Story = Callable[[BrokerLab], Awaitable[None]]
@@ -123,6 +123,7 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
         moved = await lab.runtime.ask_as_admin(partial(reset, to="latest"))
         assert set(moved.values()) == {"NONE"}
         committed = await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP)
+        # The answers of an order are by partition.
         assert {str(partition) for partition in committed} == set(moved)
 
         deleted = await lab.runtime.ask_as_admin(delete)
@@ -146,7 +147,7 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
     assert {(row.peer, row.error, row.member, row.generation) for row in commits} == {
         (COORDINATOR, "NONE", "", -1)
     }
-    assert 0 in {row.offset for row in commits}  # from the reset to the earliest offset
+    assert 0 in {row.offset for row in commits}  # the earliest offset, to which the last reset goes
 
 
 def test_unanswered_order_is_given_up() -> None:
@@ -167,9 +168,10 @@ def test_unanswered_order_is_given_up() -> None:
 
 
 def test_commit_of_an_order_that_was_given_up_may_still_be_applied() -> None:
-    """The coordinator may handle the request after its pause, so a checker must know the offset.
+    """The coordinator may handle the request after its pause.
 
-    So the trace has a commit row with TIMED_OUT for each request without an answer.
+    Checkers compare the offsets of a group with its commits, so they must know also this commit.
+    So the trace has a row with the error TIMED_OUT for a commit without an answer.
     """
     new_offsets = {TopicPartition(TOPIC, 0): 3}
 

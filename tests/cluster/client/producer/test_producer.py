@@ -86,8 +86,8 @@ def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
 def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker) -> None:
     """Kafka's `send` waits until the partitions are known, so no record is made before.
 
-    Three metadata answers do not have the topic. So in 2 s, at 100 records a second, the producer
-    makes fewer than 190 records.
+    At 100 records a second, 200 records would be made in 2 s. Three metadata answers do not have
+    the topic, and the producer waits for the backoff after each. So it makes fewer than 190.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(MetadataRequest, *[MetadataResponse()] * 3)

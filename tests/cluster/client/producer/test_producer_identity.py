@@ -123,15 +123,18 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
 
     (failed,) = lab.of_kind("produce_failed")
     assert failed.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
-    # The first batch after the error was given up, and is left out here. The batch after it has the
-    # id 7, the epoch 1, the sequence number 0 and one record.
+    # The producer gives the batch with the error up, so this batch is left out here. The next batch
+    # has the id 7, the epoch 1, the sequence number 0 and one record.
     after = sent(lab)[batches_before + 1 :]
     assert after[0] == (7, 1, 0, 1)
     assert after[1][:3] == (7, 1, 1)
 
 
 def test_idempotence_without_all_acks_is_an_error() -> None:
-    """Kafka throws ConfigException for this combination of settings."""
+    """Kafka throws ConfigException for this combination of settings.
+
+    Here the loader of experiments reports it, before any producer starts.
+    """
     (problem,) = errors(
         experiment(
             producers=[
