@@ -46,7 +46,8 @@ WAIT_MAX_US = 60_000_000
 """Limit of the wait for a new coordinator, or for a broker that starts again."""
 PROBE = "probe"
 """Client id of requests that only find out whether a broker serves as coordinator."""
-PROBE_VERSION = 9  # of OffsetFetch
+PROBE_VERSION = 9
+"""Version of OffsetFetch in a probe. In this version one request can name several groups."""
 # Errors of a broker that does not serve as coordinator. Every other answer shows that it serves,
 # even an answer with another error.
 NOT_SERVING = (

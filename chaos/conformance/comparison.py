@@ -116,7 +116,9 @@ class Bindings:
     def __init__(self, nested: Iterable[str] = ()) -> None:
         self._nested = frozenset(nested)
         self._ours: dict[str, PlainValue] = {}
+        """Symbol -> our id."""
         self._symbols: dict[str | int, str] = {}
+        """Our id -> the first symbol that was bound to it."""
 
     def bind(self, symbol: str, ours: str | int) -> None:
         """Bind `symbol` to an id of ours, unless the symbol is bound.
@@ -332,6 +334,8 @@ def compare(
 
 def _as_answered(played: Sequence[PlayedStep]) -> list[PlayedStep]:
     """Return the steps in the order of Kafka's answers; steps without an answer come last."""
+    # `answer_seq` is never larger than the number of steps. So the sum, which replaces a missing
+    # `answer_seq`, is larger than every `answer_seq`.
     return sorted(
         played, key=lambda request: request.step.answer_seq or len(played) + request.step.n
     )
@@ -440,7 +444,10 @@ def _order_of(early: PlayedStep, played: Sequence[PlayedStep]) -> dict[str, str]
 
 
 def _text_of(value: PlainValue, path: str) -> str:
-    """Return a value for people: an error code with its name, bytes in hexadecimal."""
+    """Return a value for people: an error code with its name, any other value as JSON.
+
+    JSON has no bytes, so a value that contains bytes is written as in Python.
+    """
     if path.rsplit(".", maxsplit=1)[-1] == "error_code" and isinstance(value, int):
         known = value in ErrorCode.__members__.values()
         return f"{value} {ErrorCode(value).name}" if known else str(value)

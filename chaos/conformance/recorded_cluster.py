@@ -157,7 +157,8 @@ def first_coordinator(transcript: Transcript) -> int:
     Recordings do not contain the initial replicas of a partition, only later moves. So the broker
     is derived from the answers before the first action. The first answer of one of two kinds
     decides: an answer to FindCoordinator, which names the broker, or an answer without
-    NOT_COORDINATOR, which comes from the broker itself. If there is no such answer, it is broker 0.
+    NOT_COORDINATOR, which comes from the broker itself. If there is no such answer, the function
+    returns broker 0.
     """
     for step in transcript.steps:
         if isinstance(step, ActionStep):

@@ -167,6 +167,7 @@ class _RawRequest(msgspec.Struct, frozen=True, kw_only=True):
 class _Index(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of an index file, as they are written."""
 
+    # The values of these fields depend on the addresses and the load of the recorded cluster.
     ignore: tuple[str, ...] = ("throttle_time_ms", "host", "port")
     unordered: dict[str, str] = {}
     tolerance_ms: float = 150
@@ -273,7 +274,7 @@ def read_transcript(path: Path) -> Transcript:
 
 
 def _rules(index: _Index) -> ComparisonRules:
-    """Return the rules of an index. It has a note for each list: "by name (4.1 only ...)"."""
+    """Return the rules of an index, which has a note for each list: "by name (4.1 only ...)"."""
     return ComparisonRules(
         ignore=frozenset(index.ignore),
         unordered={

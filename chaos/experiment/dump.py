@@ -94,9 +94,11 @@ class _Dumper(yaml.SafeDumper):
     """Writes YAML as people do: lists indented, lists of scalars on one line, no aliases."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        # PyYAML passes True for a list in a mapping, and then does not indent the list.
         super().increase_indent(flow, False)
 
     def ignore_aliases(self, data: object) -> bool:
+        # Otherwise PyYAML would write an alias in place of each repetition of a value.
         return True
 
 

@@ -46,6 +46,7 @@ _PARTS_OF_TARGETS = {
 def experiment_schema() -> Schema:
     """Return the schema of a whole file: that of Experiment, with the other structs as `$defs`."""
     structs = {struct.__name__: struct for struct in _structs()}
+    # The second item of the result has the definitions.
     defs: dict[str, Schema] = msgspec.json.schema_components(
         tuple(structs.values()), ref_template="#/$defs/{name}"
     )[1]

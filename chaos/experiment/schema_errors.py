@@ -22,9 +22,10 @@ from chaos.experiment.yaml_document import Item
 _Schema = Mapping[str, Any]  # Any: JSON
 _Untyped = Any  # values of jsonschema, which has no types
 _UNKNOWN, _MISSING, _KEY = "unknown key", "missing key", "propertyNames"
-"""Kinds of errors about a key. The path of such an error ends with the key.
+"""Kinds of errors about a key: the struct does not have the key, the document lacks the key, or the
+key is not an allowed name. The path of such an error ends with the key.
 
-For all other errors the kinds are jsonschema's own.
+The last kind, and the kinds of all errors that are not about a key, are jsonschema's own.
 """
 
 

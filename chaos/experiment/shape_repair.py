@@ -39,7 +39,7 @@ class RepairedDocument:
     def judges(self, problem: Problem) -> bool:
         """Return True if a problem of this document is a problem of the original file, too.
 
-        A problem that concerns a replaced value is not.
+        The result is False for a problem that may be caused by a replaced value.
         """
         return not any(_depends_on(problem.path, steps) for steps in self.repaired)
 

@@ -221,18 +221,19 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     that names all `topics`. `black_list`: a filter that names all others. Members with a filter
     also read the list of topics."""
     must_hold: tuple[Literal["one_owner_processes", "positions_never_go_back"], ...] = ()
-    """Checks to judge for this group although neither design promises them. In other groups such a
-    check only measures, and only if some group is on ZooKeeper or names the check."""
+    """Checks to judge for this group although neither design of a group promises them. For other
+    groups such a check only measures, and only if a group is on ZooKeeper or names the check."""
     late_members: tuple[LateMembersDefinition, ...] = ()
     """Members that join during the run; their indices follow those of `members`."""
     spare_members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] = 0
-    """Number of places for further members, which a `scale` starts, or which a `rollout` with surge
-    has for a while; their indices come last."""
+    """Number of places for further members: a `scale` may start members there, and a `rollout` with
+    surge runs successors there for a while. The indices of these places come last."""
     poll_timeout_ms: Count = 50
     """Longest time that a poll of the application waits for records, in milliseconds."""
     process_us: NotNegative | TwoNumbers = 0
-    """Time that the application takes for each record, in microseconds; for two numbers it is drawn
-    evenly between them. A member rejoins only after processing the batch of its last poll."""
+    """Time that the application takes for each record, in microseconds. If two numbers are given,
+    the time of each record is drawn evenly between them. A member rejoins only after processing the
+    batch of its last poll."""
     commit_interval_ms: Count | None = None
     """Interval of the application's commits (commitAsync), in milliseconds; without this setting
     the application never commits."""
@@ -330,8 +331,9 @@ class PreloadDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """True: the records are offsets of this group and its topics, each followed by a tombstone, as
     after a deletion."""
     unreadable: bool = False
-    """True: the records are followed by one that no coordinator can read. Its load fails, and it
-    then serves the partition without any group, or not at all (failed_load_refuses)."""
+    """True: a further record follows, which no coordinator can read. A coordinator's load fails
+    there. Then the coordinator serves the partition without any group, or not at all
+    (failed_load_refuses)."""
 
 
 class FaultDefinition(
@@ -353,7 +355,8 @@ class FaultDefinition(
     target: str | None = None
     """Target of the fault: a role, which is resolved at the injection."""
     from_: OneOrMany | None = None
-    """Targets at one end of the links that the fault hits. A one-way fault hits what they send."""
+    """Targets at one end of the links that the fault hits: one, or a list. A one-way fault hits
+    only the messages that these targets send."""
     to: OneOrMany | None = None
     """Targets at the other end of the links that the fault hits: one, or a list."""
     duration: Duration | None = None

@@ -92,7 +92,7 @@ def python_version() -> str:
 def differences(stamp: ReplayStamp) -> tuple[str, ...]:
     """Return a sentence if the code differs from that of `stamp`, and one if Python differs.
 
-    In the sentences `it` is the file that has the stamp.
+    In these sentences the word "it" means the file that has the stamp.
     """
     sentences = []
     if stamp.code != code_version():

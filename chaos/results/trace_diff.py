@@ -2,10 +2,12 @@
 
 A trace is the recorded rows of a run, one for each event. A parting is the place where two traces
 begin to differ. Two runs with the same seed (the number that determines all random choices) should
-be equal: all rows before the parting are, so the first different row shows the cause of the
-difference. Runs with two seeds differ in every latency, so their stories are compared instead. The
-story of a node is the sequence of its steps. A step is a decisive event (election, load, rebalance
-...) without its time, offsets and member ids.
+have equal traces. If the traces differ nevertheless, all rows before the parting are equal. So the
+first different row shows the cause of the difference.
+
+Runs with two seeds differ in every latency, so their stories are compared instead. The story of a
+node is the sequence of its steps. A step is a decisive event (election, load, rebalance ...)
+without its time, offsets and member ids.
 
 A row has the node that wrote it, and that node's incarnation: the number of its restarts. Changes
 of a run's stage are rows, too. Stories begin with the stage "steady", because any two seeds differ

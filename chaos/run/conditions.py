@@ -121,9 +121,13 @@ def missing_groups(
 ) -> list[str]:
     """Return what groups lack: each must be Stable at its coordinator, with all its members.
 
-    `members`: number of members of each group. Members in `lost` are not expected; members in
-    `joined` are expected in addition (as in `missing_for_liveness`). A group that has members in
-    the experiment, but none that is expected now, is skipped.
+    - `members`: number of members of each group.
+    - `lost`: members that are not expected.
+    - `joined`: members that are expected in addition.
+    - `guests`: if True, a group may have further members, which are clients from outside.
+
+    If the experiment defines members for a group, but none of them is expected now, the group is
+    skipped.
     """
     missing = []
     for group_id in coordinated_groups(experiment):

@@ -137,8 +137,9 @@ class FaultInjector:
     async def heal(self, planned: PlannedFault, *, by: str) -> None:
         """Undo the fault if it is in force.
 
-        by: "plan", "order", or "end" (when everything is healed). With "end" a fault whose
-            injection failed half-way is undone, too.
+        by: what causes the healing. "plan" is the end of the fault's planned duration, "order" is
+            a command, "end" is the healing of all faults at the end of the run. With "end", a fault
+            whose injection failed half-way is undone, too.
         Raises: ToolFailed if the runtime could not undo it.
         """
         entry = self._journal.entry(planned.fault_id)

@@ -46,7 +46,7 @@ class LinkTable:
         return self._in_doubt
 
     async def add(self, fault_id: str, rules: Sequence[LinkRule]) -> None:
-        """Add a fault's rules behind the others; returns when they are in force."""
+        """Add a fault's rules after those of earlier faults; returns when all are in force."""
         self._by_fault[fault_id] = tuple(rules)
         await self._send_rules()
 

@@ -475,7 +475,8 @@ class ExperimentRun:
         if self._stop_when is not None and any(
             map(self._stop_when, self._findings[reported_before:])
         ):
-            return "what was looked for was found"  # `stop_when`
+            # `stop_when` returned True for a new finding.
+            return "what was looked for was found"
         return ""
 
     def _take_finding(self, finding: Finding) -> None:
@@ -540,6 +541,7 @@ class ExperimentRun:
         self._tool_failures = []
 
     def _check_live(self, now_us: int) -> None:
+        """Let the live checks read the new rows, and log an error that stops these checks."""
         checks = self._live_checks
         if checks is None or checks.trouble is not None:
             return
@@ -571,12 +573,14 @@ class ExperimentRun:
         self._findings_reported = len(self._findings)
 
     def _enter_stage(self, stage: str, **detail: int) -> None:
+        """Begin a stage, and write it into the trace, with `detail`, and into the log."""
         self._stage = stage
         self._runtime.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": stage, **detail}))
         self._log(f"stage {stage}")
         self._show()
 
     def _show(self, waiting_for: Iterable[str] = ()) -> None:
+        """Pass the state of the run to the live view, if there is one."""
         if self._progress is None:
             return
         self._progress(

@@ -130,6 +130,7 @@ def _blank(flags: Flags) -> Item:
         cluster["config"] = {
             "offsets.topic.replication.factor": brokers,
             "transaction.state.log.replication.factor": brokers,
+            # Kafka's default of this setting is 2, which one broker cannot reach.
             "transaction.state.log.min.isr": min(2, brokers),
         }
     return item_of(

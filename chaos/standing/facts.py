@@ -33,9 +33,10 @@ def status_answer(
     waiting_for: Sequence[str],
     with_partitions: bool,
 ) -> StatusAnswer:
-    """Return the answer: the run's identity from `blank`, and the state from the other arguments.
+    """Return the answer, which has two parts: the run's identity, and the cluster's state.
 
-    The identity is the name, run directory, runtime, process, stage, time and addresses.
+    `blank` is an answer with the identity only: the name, run directory, runtime, process, stage,
+    time and addresses. The state comes from the other arguments.
     """
     sizes: dict[str, int] = {}  # topic -> number of partitions, which count from 0
     for partition in status.partitions:

@@ -56,7 +56,7 @@ class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
 
 
 class StatusRequest(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
-    """Asks for the state of the cluster; with `partitions`, also for that of each partition."""
+    """Asks for the state of the cluster, and of each partition if `partitions` is True."""
 
     partitions: bool = False
 
@@ -183,7 +183,9 @@ class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
 class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer"):
     """The state of a cluster.
 
+    - `stage`: the stage of the run, such as `serving`.
     - `time_us`: the time on the run's clock.
+    - `bootstrap`: the addresses ("host:port") of the brokers for Kafka clients.
     - `topics`: the number of partitions of each topic.
     - `partitions`: empty unless the request asks for partitions.
     - `not_up`: states of the controllers and clients that do not run.

@@ -100,7 +100,8 @@ def order_fault(
         # if these existed. If this check finds no error, the order is only too early.
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
-        # A single remaining error shows that the order is wrong at any time.
+        # A single remaining error shows that the order is wrong at any time, so `any` need not look
+        # for further ones.
         if any(True for _ in fault_errors(imagined, fault, FILE)):
             kind = RefusalKind.UNKNOWN
         return _refusal(kind, problems)

@@ -81,7 +81,7 @@ class DeadCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
-    """Claim the cluster's name; return the dead cluster that had it, if there was one.
+    """Claim the cluster's name; return the dead clusters whose claims of it were removed.
 
     Raises: NameTaken; OSError.
     """

@@ -15,7 +15,7 @@ Clients from outside, or guests, are Kafka clients that the run did not start. C
 are those that the run itself has started. Groups and topics of clients from outside do not belong
 to the experiment. Their members write no trace rows, and no check waits for these groups. Only the
 checks of brokers and coordinators judge them. If a client from outside joins a group of the
-experiment, that group is judged in the same way (`guests`).
+experiment, that group is judged in the same way, because the rows of this member are missing.
 """
 
 from bisect import insort
@@ -58,6 +58,7 @@ from results_schema.manifest import Plan, PlannedFault
 from results_schema.results import CheckReport, Finding
 
 SERVING = "serving"
+"""The stage in which a standing run accepts orders."""
 START_POLL_US = 10_000
 """Interval of the status queries during the start. It is short because a person waits."""
 
@@ -194,6 +195,7 @@ class StandingRun(ExperimentRun):
                 self._log("the duration is over")
                 return
             # Wait for an order until the next check, the next moment of the schedule or the end.
+            # `_moments[:1]` has the next moment of the schedule, if there is one.
             wake_times_us = [now_us + POLL_US, *(moment.at_us for moment in self._moments[:1])]
             if ends_us is not None:
                 wake_times_us.append(ends_us)
@@ -206,7 +208,7 @@ class StandingRun(ExperimentRun):
         """Query the cluster: report findings, and schedule the plan at the first steady state."""
         status = await self._check_and_query()
         self._note_guests(status)
-        # The list comes first, because the loop removes entries.
+        # `started` is a list of its own, because the loop removes entries of `_not_arrived`.
         started = [node for node in self._not_arrived if status.nodes.get(node) is NodeState.UP]
         for node in started:
             del self._not_arrived[node]
@@ -426,7 +428,7 @@ class StandingRun(ExperimentRun):
 
     def _answer_waiting(self) -> None:
         """Answer the orders with `waits` whose fault is over."""
-        # The list is a copy, because the loop removes entries.
+        # `list` copies the entries, because the loop removes some of them.
         for fault_id, (pending, warnings) in list(self._waiting.items()):
             entry = self._journal.entry(fault_id)
             if not entry.in_force:

@@ -139,7 +139,9 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
 def _replication_errors(
     factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
 ) -> Iterator[Problem]:
-    """Yield an error if a topic has more replicas than brokers, or needs more in sync than it has.
+    """Yield an error if a topic has more replicas than there are brokers.
+
+    Yield another error if a write to the topic needs more in-sync replicas than the topic has.
 
     - `factor`, `factor_path`: number of replicas, and the place of this setting in the file.
     - `min_insync`, `min_path`: number of in-sync replicas that a write with acks=all needs, and the

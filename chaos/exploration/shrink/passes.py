@@ -360,7 +360,11 @@ def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDe
 
 
 def _narrower_ends(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
-    """Yield the parts of an end that is a single set of nodes: its brokers, members, or groups."""
+    """Yield smaller targets that can replace an end of links.
+
+    If the end is the target `brokers`, these are the single brokers. If it is all members of a
+    group, these are the single members. If it is `clients`, these are the members of each group.
+    """
     # If there are several targets, or a target of another form, the role is "", and nothing is
     # yielded.
     role, group_id = (split_target(targets[0]) if len(targets) == 1 else None) or ("", "")
