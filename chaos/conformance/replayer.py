@@ -205,10 +205,10 @@ class _Replay:
             self._played.not_carried_out[step.n] = str(failure)
             return
         if step.action == "wait_new_coordinator":
-            # Our failover may take longer or shorter than Kafka's, and later steps depend on the end
-            # of the failover. For example, a session that the new coordinator has loaded ends a
-            # session timeout after the coordinator began to serve. So `_start_us` is moved such
-            # that the recorded end of this action is now.
+            # Our failover may take longer or shorter than Kafka's, and later steps depend on its
+            # end. For example, a session that the new coordinator has loaded ends a session timeout
+            # after the coordinator began to serve. So `_start_us` is moved such that the recorded
+            # end of this action is now.
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
 
     def _send(self, clients: ClientMachine, played: PlayedStep) -> None:
