@@ -1,7 +1,7 @@
-"""Rows of the tables that the lanes read, with the values of a quiet run as defaults.
+"""Rows of the tables that the lanes read. By default nothing goes wrong in the rows.
 
-A lane is a chart of the report's time line. Positional times are seconds of the run's clock, and a
-missing end (None) means that the run ended first, at 60 s. `changes` replace or add columns.
+A lane is a chart of the report's time line. The arguments `..._s` are seconds of the run's clock.
+An end of None means that the run ended first, at 60 s. `changes` replace or add columns.
 
 Terms: an offsets partition is a partition of `__consumer_offsets`, and the broker that leads it
 coordinates its groups. The leader epoch counts the partition's leaders. A tenure is the time in
@@ -29,7 +29,7 @@ def _maybe_us(time_s: float | None) -> int | None:
 def tenure(broker: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
     """Return a row of `coordinator_tenures`: `broker` coordinates __consumer_offsets-2.
 
-    Change `end_reason` where `to_s` is not the end of the run: its default is `run end`.
+    By default the tenure ends with the run. For another end, pass `end_reason`.
     """
     return {
         "partition": OFFSETS_2,

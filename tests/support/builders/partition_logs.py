@@ -35,7 +35,7 @@ EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
 
 
 def records(*values: str) -> tuple[Record, ...]:
-    """Return one record for each value; the value is the key, too, and the timestamp is 7 ms."""
+    """Return one record for each value. The value is also the key. The timestamp is 7 ms."""
     return tuple(Record(value.encode(), value.encode(), 7) for value in values)
 
 
@@ -56,9 +56,10 @@ def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> Partit
 
 
 def log_of_epochs(*epochs: int) -> PartitionLog:
-    """Return a log with one record for each of `epochs`, its leader epoch, for example (0, 0, 2).
+    """Return a log with one record for each of `epochs`.
 
-    The value of a record is "offset@epoch": the last one of the example is "2@2".
+    Each record has the leader epoch given for it, and the value "offset@epoch". For example,
+    `log_of_epochs(0, 0, 2)` has the values "0@0", "1@0" and "2@2".
     """
     made = log()
     for epoch in epochs:
@@ -174,7 +175,7 @@ def fetch_request(
     last_fetched_epoch: int = -1,
     partition_max_bytes: int = FETCH_MAX_BYTES,
 ) -> FetchPartition:
-    """Return a fetcher's request for one partition."""
+    """Return the part of a follower's Fetch that is about PARTITION."""
     return FetchPartition(
         partition=PARTITION.partition,
         current_leader_epoch=leader_epoch,

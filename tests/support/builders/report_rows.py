@@ -1,15 +1,21 @@
 """Table rows, as `docs/TABLES.md` describes them, and summaries made by hand.
 
-By default they are about the fault crash-0: at 10 s broker-2, the coordinator of group `readers`,
-crashes, and broker-0 takes over in leader epoch 1. (The leader epoch counts the leaders.) Times are
-microseconds; `changes` replace or add columns.
+By default the rows are about one fault, crash-0: at 10 s broker-2, the coordinator of the group
+`readers`, crashes, and broker-0 takes over in leader epoch 1. The leader epoch counts the leaders
+of a partition. Times are microseconds; `changes` replace or add columns.
 
-After a fault, recovery is measured in two chains of phases:
+The recovery from a fault has two chains of phases. The first chain is that of the brokers:
 
-- Of the brokers: detect (the controller decides on a new leader), publish (the new leader learns of
-  the decision), load wait, and load (the new leader reads the groups into memory).
-- Of a member: notice (that its coordinator is gone), rediscover (the new coordinator), and accept
-  (its first success there).
+1. detect: the controller decides on a new leader;
+2. publish: the new leader learns of the decision;
+3. load wait: the new leader waits until it can begin the load;
+4. load: the new leader reads the groups into memory.
+
+The second chain is that of a member:
+
+1. notice: the member notices that its coordinator is gone;
+2. rediscover: a broker tells the member its new coordinator;
+3. accept: the member has its first success at the new coordinator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -193,7 +199,7 @@ def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
 
 
 def distribution(values: Sequence[int | None], *, bound_us: int = 0) -> Distribution:
-    """Return the distribution of values; None stands for a missing one.
+    """Return the distribution of values. None stands for a value that could not be measured.
 
     bound_us: the largest error of a value, which comes from the difference between clocks.
     """
@@ -219,8 +225,8 @@ def fault_summary(
 ) -> FaultSummary:
     """Return the summary of a crash.
 
-    tables: rows from which the figures are measured.
-    values: figures that are given instead, by the names of their measures.
+    tables: rows of tables, from which the values of the measures are taken.
+    values: further values, by the names of their measures.
     bound_us: the error between the clocks of two nodes, for measures that span two nodes.
     """
     fault = changes.get("fault", "crash-0")

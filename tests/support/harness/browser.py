@@ -44,7 +44,7 @@ Media = Literal["screen", "print"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """A window. Units: CSS pixels; `scale` is the number of device pixels per CSS pixel."""
+    """A window. Its size is in CSS pixels; `scale` is the number of device pixels per CSS pixel."""
 
     width: int
     height: int

@@ -1,7 +1,7 @@
 """A machine whose process can be killed in any system call, and that can lose power.
 
-Every call is carried out on real files. Beside them a model keeps which contents each file can have
-after a power loss: synced data is certainly on the disk, other data possibly.
+Every call is carried out on real files. A model beside them keeps the contents that each file can
+have after a power loss. Synced data is certainly on the disk, other data possibly.
 
 1. `kill` leaves the files unchanged, with a prefix of the interrupted write.
 2. `lose_power` replaces the files by a state that the disk may have: all synced data, and of the
@@ -54,10 +54,10 @@ class _File:
 class CrashingFiles(Files):
     """The system calls of a machine's processes, one after the other, on the files of a directory.
 
-    Starts with an empty directory.
+    The directory must be empty at first.
 
-    A name and a content become durable separately: `sync_directory` for names, `fdatasync` for
-    contents.
+    The name of a file and its content become durable separately. `sync_directory` makes the names
+    durable, and `fdatasync` the content of one file.
     """
 
     def __init__(self, directory: Path, rng: random.Random) -> None:

@@ -44,7 +44,7 @@ class IdleNode:
 
 @dataclass
 class Client:
-    """A session, with its states, and the events of its watches, in order."""
+    """A client of the ensemble: its session, and the session's states and watch events in order."""
 
     handle: ZooKeeperHandle
     states: list[KeeperState] = field(default_factory=list)

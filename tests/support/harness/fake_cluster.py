@@ -3,9 +3,9 @@
 The fake cluster is for tests of the runtime itself. A host is a node's access to clock, network,
 disk and randomness.
 
-Tests compare the traces (recorded events) of two runs, which must be equal. So every random value
-here is drawn from the host's generator. Two kinds of consumers break this rule on purpose, and a
-test shows that the comparison finds them.
+Tests compare the traces (recorded events) of two runs with equal seeds. The traces must be equal.
+So every random value here is drawn from the host's generator, which follows from the seed. Two
+kinds of consumers break this rule on purpose. A test shows that the comparison finds them.
 """
 
 import random

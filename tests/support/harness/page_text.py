@@ -1,8 +1,8 @@
-"""The text of a page of the report (HTML), without its markup: its words as lines, and its facts.
+"""Reads the words and the facts of a page of the report, which is in HTML.
 
-Tests compare words and facts with recorded ones. A fact is a figure with its unit, a name from
-Kafka or from the run, or a cell of a table. When a sentence is reworded, its words change and its
-facts do not.
+The words of a page are its visible text, as lines. A fact is a figure with its unit, a name from
+Kafka or from the run, or a cell of a table. Tests compare the words and the facts of a page with
+recorded ones. When a sentence is reworded, its words change and its facts do not.
 """
 
 import hashlib
@@ -61,8 +61,11 @@ _STARTED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:00|
 _PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
 """The folders of an absolute path, which differ between machines."""
 _VERSION_HEADINGS = ["what", "value"]
-"""Headings of the table of versions. Of its rows only the first cell is kept, because each commit
-changes the versions in the second."""
+"""Headings of the table of versions.
+
+Each commit changes the versions in the second column of this table, so only the first column is
+kept.
+"""
 MAX_ROWS = 6
 """The words and the facts of a page have at most this many rows of each table."""
 _CHART = "[chart "
@@ -70,15 +73,15 @@ _CHART = "[chart "
 _CHART_DATA = "-data"
 """End of the id of the script element with a chart's JSON; the chart's own id comes before it."""
 _NOTE = "JavaScript"
-"""Every page has a note with this word. It matches the pattern of Kafka's names, and is no fact."""
+"""Every page has a note with this word, which looks like a name of Kafka, but is no fact."""
 
 
 @dataclass
 class Section:
     """One section of a page.
 
-    `parts`, top to bottom: a paragraph is a string, a table is a list of rows (the first one has
-    the headings), and a chart is the string `[chart ID]`.
+    `parts` has the parts of the section from top to bottom. A paragraph is a string. A table is a
+    list of rows, and its first row has the headings. A chart is the string `[chart ID]`.
     """
 
     name: str
@@ -94,7 +97,7 @@ class _Reader(HTMLParser):
         self.data: dict[str, str] = {}
         self._text = ""
         self._cells: list[str] | None = None  # of the current row; None outside of a row
-        self._is_in_script = False  # or in a style
+        self._is_in_script = False  # True in an element `script` or `style`
         self._script_id = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -180,7 +183,7 @@ def _leave_defaults_out(section: Section) -> None:
 
 
 def words_of(html: str) -> str:
-    """Return the visible text: a line for each paragraph, the first rows of each table."""
+    """Return the visible text: a line for each paragraph, and for the first rows of each table."""
     lines: list[str] = []
     for section in read_page(html)[0]:
         if lines:

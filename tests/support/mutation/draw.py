@@ -113,7 +113,7 @@ def _edits(source: bytes) -> Iterator[_Edit]:
 
 
 def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the nodes whose change other code can see, with their scope, in file order."""
+    """Yield the syntax nodes whose change a test could notice, with their scope, in file order."""
     # Texts of errors and formatted texts are for people. A changed import fails in any case, so
     # that the mutant would show nothing.
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):

@@ -1,9 +1,9 @@
 """Mutants of `coordinator`: small changes that must make the tests of a scenario fail.
 
-A mutant is applied in a copy of the packages and their tests, never in the checkout. A scenario is
-a test case of Kafka, with an id such as GC-010; the tests of a scenario name its id. A mutant is
-killed if one of these tests fails, and a survivor if all pass. A job is a list of tests to run with
-one file changed.
+A mutant is the code with one change. The change is made in a copy of the packages and their tests,
+never in the checkout. A scenario is a test case of Kafka, with an id such as GC-010; the tests of a
+scenario name its id. A mutant is killed if one of these tests fails, and a survivor if all pass. A
+job is a list of tests to run with one file changed.
 
 There are two sources of mutants: a list written by hand (`LIST`), and changes drawn at random
 (`drawn_survivors`).
@@ -29,7 +29,7 @@ PACKAGE = "coordinator"
 LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
 TESTS = "tests/coordinator/"
 COPIED = ("protocol", "partition_log", PACKAGE, "benchmarks", "tests/support", "tests/coordinator")
-"""Folders that the tests of the coordinator need (beside the files that pytest needs)."""
+"""Folders that the tests of the coordinator need. `run_jobs` adds the files that pytest needs."""
 SURVIVORS = ROOT / "tests" / "coordinator" / "surviving_mutants.toml"
 """Drawn mutants that no test can kill, each with the reason."""
 SLOW_TESTS = (
@@ -102,8 +102,8 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
     ]
     runs = run_jobs(folder, jobs)
     for mutant, run in zip(mutants, runs, strict=True):
-        # Neither passed nor failed: for example an import that fails, which proves nothing about
-        # the tests.
+        # If an import fails, for example, the tests have neither passed nor failed. Such a mutant
+        # proves nothing about the tests.
         if not run.is_passed and not run.is_failed:
             raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.output}")
     return [mutant for mutant, run in zip(mutants, runs, strict=True) if run.is_passed]

@@ -1,9 +1,9 @@
-"""Faults of a random trace: their injection, their effects, and mostly their healing.
+"""Faults of a random trace: their injection, their effects, and in most cases their healing.
 
 A trace has the recorded events of a run, its rows. The driver is the process that injects faults,
 and it writes the rows about them. A fault misses if it finds no node to hit. To heal a fault is to
-undo it. Fields of a row's detail are left out at random: a reader of the trace must cope without
-them.
+undo it. Some rows, and some fields of a row's detail, are left out at random. The code that reads a
+trace must not need them.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from tests.support.random_worlds.random_brokers import (
 from tests.support.random_worlds.random_consumers import CONSUMERS, Consumers
 from tests.support.random_worlds.random_world import DRIVER, World
 
-# Kinds of faults, and how often each is drawn.
+# Kinds of faults, with weights: a kind with the weight 4 is drawn four times as often as one with
+# the weight 1. A fault "client-..." hits a consumer, "missed" no node, and all others a broker.
 _KINDS = (
     ("crash", 4),
     ("pause", 3),
@@ -76,7 +77,8 @@ class Faults:
         victim = world.rng.choice(candidates)
         others = tuple(node for node in (*BROKERS, CONTROLLER) if node != victim)
         match kind:
-            case "cut" | "clog" | "slow" | "reset":  # the links from one or two nodes to the rest
+            # These faults hit the links from one or two nodes to all other nodes.
+            case "cut" | "clog" | "slow" | "reset":
                 hit = (victim, *others[:1]) if world.chance(0.3) else (victim,)
                 rest = tuple(node for node in others if node not in hit)
                 fault = _Fault(name, kind, nodes=hit, from_nodes=hit, to_nodes=rest)
@@ -100,7 +102,7 @@ class Faults:
         world.add(DRIVER, TraceKind.FAULT_MISSED, cause=name, detail=detail)
 
     def _write(self, fault: _Fault) -> None:
-        """Write the row of a fault's injection, and mostly a row when it is in force."""
+        """Write the row of a fault's injection, and in most cases a row when it is in force."""
         world = self._world
         node = fault.nodes[0]
         led = [partition for partition, leader in self._brokers.leaders.items() if leader == node]
@@ -132,7 +134,7 @@ class Faults:
             )
 
     def _act(self, fault: _Fault, victim: str) -> None:
-        """Let the fault have its effects: a dead or paused node, elections; later heal it."""
+        """Let the fault hit its nodes and cause elections, and in most cases heal it later."""
         world, kind = self._world, fault.kind
         led = [partition for partition, leader in self._brokers.leaders.items() if leader == victim]
         if kind == "crash":

@@ -32,7 +32,10 @@ class Life:
 
 @dataclass(slots=True)
 class World:
-    """Time, nodes and rows of one random run. `messages` False: the trace has no messages."""
+    """Time, nodes and rows of one random run.
+
+    If `messages` is False, the trace has no rows about messages.
+    """
 
     rng: random.Random
     messages: bool = True
@@ -44,7 +47,10 @@ class World:
     grain_us: int = 1
     """Resolution of the clocks. With a coarse resolution rows of several nodes have equal times."""
     _calendar: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
-    """Time, number and action of each planned action; the number keeps the order of equal times."""
+    """A heap of the planned actions, each with its time and its number.
+
+    Of two actions with equal times, the number decides which is executed first.
+    """
     _planned: int = 0
     _written: dict[tuple[str, int], int] = field(default_factory=dict)
     """Number of rows that each incarnation of a node has written: the `seq` of its next row."""

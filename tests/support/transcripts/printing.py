@@ -1,8 +1,9 @@
 """Messages, records, trace events and state as the lines of a transcript.
 
-A transcript is a text file of commands and their printed results, for a person to review. Fields
-that have their defaults are left out. Times are milliseconds since the story began: `@500`. Bytes
-are printed as the topics of a subscription if they are one, else quoted.
+A transcript is a text file of commands and their printed results, for a person to review. It tells
+one story. Fields that have their defaults are left out. Times are milliseconds since the story
+began: `@500`. Bytes that encode the subscription of a consumer are printed as its topics. Other
+bytes are quoted.
 
 A tombstone is a record without a value, which deletes its key. A guard is a token that an append of
 a transaction must show. The leader epoch counts a partition's leaders.
@@ -56,7 +57,11 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
 
 
 def append_lines(append: Append, offset: int | None) -> list[str]:
-    """Return the lines of an append and its records; `offset` None: it is held, not yet written."""
+    """Return the lines of an append and its records.
+
+    `offset` is the offset of the append in the log. It is None if the append is held, that is, not
+    written yet.
+    """
     words = [f"append to __consumer_offsets-{append.partition}"]
     words.append("held" if offset is None else f"at {offset}")
     if append.required_acks != ACKS_ALL:
@@ -120,8 +125,8 @@ def trace_text(event: TraceEvent) -> str:
 def group_lines(group: Group) -> dict[str, str]:
     """Return the lines of a group's state, by name.
 
-    The group itself (its name here is ""), each member and each offset have a line. By the names a
-    player finds the lines that changed.
+    The group itself, each member and each offset have a line. The name of the group's own line is
+    "". The program that plays a story finds the lines that changed by their names.
     """
     words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
     columns = {

@@ -8,7 +8,7 @@ order:
 3. the transactional ids whose state changed;
 4. all timers, if one changed.
 
-A step that begins with `given` prints only the resulting state (3 and 4).
+A step that begins with `given` prints only the state after the step, that is, the points 3 and 4.
 
 Markers are the records that end a transaction in its partitions. A producer has a transactional id,
 which it keeps through a restart, a producer id, and the producer epoch, which every new start
@@ -38,7 +38,7 @@ from tests.support.transcripts.words import Command, UnknownWord, read_command, 
 
 
 class _Printing(TransactionHarness):
-    """Keeps a line of each reply, append, marker and trace event."""
+    """A harness that keeps a line of each reply, append, marker and trace event."""
 
     def __init__(self, **settings: object) -> None:
         # The harness's `__init__` carries out Results already, and `_carry_out` uses these fields.
@@ -80,7 +80,7 @@ class TransactionPlayer:
     def play(self, commands: tuple[str, ...]) -> list[str]:
         """Carry out the commands of a step and return their results.
 
-        Raises: UnknownWord.
+        Raises: UnknownWord if a command or one of its words is not known.
         """
         if commands[0] == GIVEN:
             for line in commands[1:]:
@@ -94,7 +94,10 @@ class TransactionPlayer:
         self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
-        """Execute a command; return its lines, or if it returns None, those of the harness."""
+        """Execute a command, and return its lines.
+
+        A command that returns None has no lines of its own. Then these are the harness's lines.
+        """
         command = read_command(line)
         carry_out = COMMANDS.get(command.name)
         if carry_out is None:
@@ -185,7 +188,7 @@ class TransactionPlayer:
         | AddPartitionsToTxnRequest
         | EndTxnRequest,
     ) -> None:
-        """Send a request; if request 3 has no answer yet, the line `#3 waits` is printed."""
+        """Send a request. If it has no answer yet, print so first: `#3 waits` for request 3."""
         version = command.settings.pop("version", None)
         request_id = self._h.submit(body, version=None if version is None else int(version))
         if request_id not in self._h.responses:
@@ -243,7 +246,7 @@ class TransactionPlayer:
     def _crash(self, command: Command) -> None:
         """Continue with another broker, which loads this one's log."""
         crashed = self._h
-        # From 1,000 on: producer ids that the first broker never gets.
+        # The new broker gets producer ids from 1,000 on, which the first broker never gets.
         self._h = _Printing(
             config=crashed.config, log=list(crashed.log), epoch=None, first_producer_id=1_000
         )
@@ -274,7 +277,7 @@ class TransactionPlayer:
         return lines
 
     def _names(self) -> list[str]:
-        """Return every transactional id that the log or a request named."""
+        """Return TX, and every transactional id in the log or in the trace."""
         logged = (decode_transaction_key(record.key or b"") for record in self._h.records())
         details = (event.detail or {} for event in self._h.trace)
         traced = (

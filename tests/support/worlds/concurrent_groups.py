@@ -74,9 +74,10 @@ Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
 
 @dataclass(slots=True)
 class ClientMember:
-    """A member as its client sees it; member n commits offset n of partition n.
+    """A member of a group, with what its client knows of it.
 
-    `_ask` gets each request with the version of its API, such as 5 for SyncGroup.
+    Member number n commits only offset n, for partition n. Each method sends a request in one
+    version of its API, which is the second argument of `_ask`.
     """
 
     machine: ClientMachine
@@ -104,7 +105,7 @@ class ClientMember:
         return response.error_code
 
     async def sync(self) -> ErrorCode:
-        """Send a SyncGroup; a leader assigns every member its own id."""
+        """Send a SyncGroup. The leader of the group gives each member its own id as assignment."""
         members = self.joined.members if self.joined is not None else ()
         assignments = {member.member_id: member.member_id.encode() for member in members}
         body = sync_group(self.member_id, self.generation_id, assignments, group_id=self.group_id)
@@ -381,7 +382,7 @@ def group_ids() -> list[str]:
 
 
 def coordinator_of(group_id: str) -> int:
-    """Return the broker that coordinates a group: partition p is led by broker p."""
+    """Return the broker that coordinates a group: broker p leads the offsets partition p."""
     return partition_for(group_id, OFFSETS_PARTITIONS)
 
 

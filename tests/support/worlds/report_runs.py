@@ -1,7 +1,8 @@
-"""Runs in virtual time for the tests of reports: small, violated, interrupted, with 1,000 members.
+"""Plays the runs in virtual time whose reports are tested.
 
 Virtual time is a run's own simulated clock. A recipe is the file of an experiment, with changes
-(overrides) of some of its settings. A run directory has everything about one run.
+(overrides) of some of its settings. A run directory has everything about one run. Some runs are
+small, in one a promise of Kafka is violated, one is interrupted, and one has 1,000 members.
 """
 
 import gc
@@ -31,8 +32,9 @@ THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
 class Recipe:
     """The experiment of a run, what is changed in it, and whether the run is interrupted.
 
-    - `experiment`: a name or a file; None: the experiment with 1,000 members.
-    - `interrupted_after_us`: counts from the steady state; None: the run is not interrupted.
+    - `experiment`: the name or the file of an experiment, or None for the one with 1,000 members.
+    - `interrupted_after_us`: the time from the steady state, in which all members have joined, to
+      the interrupt; None if the run is not interrupted.
     """
 
     experiment: str | None
@@ -135,7 +137,7 @@ def pause_garbage_collector() -> Iterator[None]:
 
 
 class CtrlC:
-    """Raises KeyboardInterrupt in a run, `after_us` after it became steady; None: never.
+    """Raises KeyboardInterrupt in a run, `after_us` after its steady state; with None, never.
 
     A run calls this object again and again with its progress.
     """
