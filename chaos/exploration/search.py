@@ -66,9 +66,10 @@ class Limits:
 class SearchProgress:
     """State of a search, for a live view. Units: seconds of the search's clock in this process.
 
-    - `runs_here`: number of runs in this process. The tally also has those of earlier sessions.
-    - `runs_wanted`: number of runs at which the search ends, with those of earlier sessions; None
-      without such a limit.
+    - `runs_here`: number of runs in this process. The tally also counts the runs of earlier
+      sessions.
+    - `runs_wanted`: number of runs at which the search ends, including the runs of earlier
+      sessions; None if the search has no such limit.
     - `left_s`: the expected remaining time; None while it is not known.
     """
 
@@ -171,7 +172,7 @@ class Search:
     def _left_s(self, elapsed_s: float, wanted: int | None) -> float | None:
         """Return the expected remaining time; None while it is not known.
 
-        It ends at the time limit or after `wanted` runs, whichever is first.
+        The search ends at the time limit or after `wanted` runs, whichever is first.
         """
         left = []
         if self._limits.time_limit_s is not None:
@@ -263,7 +264,7 @@ class Search:
     def _next_batch(self) -> tuple[int, ...]:
         """Return the seeds to play next.
 
-        There are none while the next seed's plan depends on results that are not known yet.
+        The result is empty while the next seed's plan depends on results that are not known yet.
         """
         # A suspect is the only seed of its batch. If its worker dies, too, the seed is the cause.
         if self._alone:

@@ -1,10 +1,16 @@
 """ExperimentRun: runs an experiment, stage by stage, and reaches the verdict.
 
-Stages: steady state (wait until every group is stable), faults by the plan, healing (undo all
-faults), liveness (wait until every group is stable again and commits), recovery (wait until no
-promise is pending), verification (read the committed offsets). The module knows only the interface
-`Runtime`, so the same code drives every runtime. Even after an error or a Ctrl-C a run heals all
-faults and stops the cluster.
+A run goes through these stages:
+
+1. Steady state: wait until every group is stable.
+2. Faults: inject and heal the faults of the plan, each at its time.
+3. Healing: undo all faults that are still in force.
+4. Liveness: wait until every group is stable again and commits.
+5. Recovery: wait until no promise is pending.
+6. Verification: read the committed offsets.
+
+The module knows only the interface `Runtime`, so the same code drives every runtime. Even after an
+error or a Ctrl-C a run heals all faults and stops the cluster.
 Data flow: (experiment, plan) -> Runtime; trace rows -> CheckSuite -> Results; every change ->
 RunDirectory.
 
@@ -41,11 +47,12 @@ from results_schema.manifest import Plan, PlannedFault, RunStatus
 from results_schema.results import CheckReport, Finding, Results, RunOutcome, Verdict, exit_code
 
 POLL_US = 250_000
-"""Interval of the regular checks of a run, which report findings and apply limits.
+"""Interval of the run's regular checks. A regular check reports the findings of the checkers, and
+ends the run at a limit.
 
-In virtual time each check is an event of the run. A display must not change a run, so a run without
-a display has the same checks. A check queries the cluster's status only if a display or a later
-step needs it.
+In virtual time each regular check is an event of the run. A display must not change a run, so a run
+without a display has the same regular checks. A regular check queries the cluster's status only if
+a display or a later step needs it.
 """
 
 STAGES = (
@@ -58,6 +65,7 @@ STAGES = (
     "verifying",
     "stopping",
 )
+"""Names of the stages, in order, with the start of the nodes before and their stop afterwards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +157,12 @@ class ExperimentRun:
         self._commits_at_healing: dict[str, int] = {}
         """Member -> number of its acknowledged commits; liveness demands one more of each."""
         self._silent_at_healing: set[NodeName] = set()
-        """Nodes that were up at healing and did not answer."""
+        """Nodes that were up at healing and did not answer, so that their commits are unknown."""
         self._findings: list[Finding] = []
         self._findings_reported = 0
         """Number of `_findings` that are in the trace or the log already."""
         self._journaled_machine_events: dict[int, MachineEvent] = {}
+        """Index in `Runtime.machine_events` -> the event as it was last entered."""
         self._unknown: list[str] = []
         """Reasons for the verdict UNKNOWN."""
         self._tool_failures: list[str] = []
@@ -183,6 +192,7 @@ class ExperimentRun:
         interrupted = self._clean_up(interrupted=interrupted)
 
         # Collect the failures of the run, then judge it.
+        # A write that a node's disk has refused counts like one in the run's directory.
         if self._directory is not None and self._directory.disk.trouble is None:
             self._directory.disk.trouble = self._runtime.disk_trouble
         # A failure that ended the run is known already, as a part of a longer text.
@@ -311,8 +321,8 @@ class ExperimentRun:
     async def _wait_for_liveness(self) -> bool:
         """Wait until every group is stable and every member has committed, up to the timeout.
 
-        Returns: True if that happened. If not, the checker Liveness decides whether this is a
-        violation.
+        Returns: True if all groups came so far. If not, the checker Liveness decides whether this
+        is a violation.
         """
         await self._check_and_query()
         self._healed_at_us = self._runtime.now_us()
@@ -391,6 +401,7 @@ class ExperimentRun:
         now_us = self._runtime.now_us()
         if self._read_trace is None:
             return self._suite.unsettled(now_us)
+        # `known` is None if no live checks read the trace, or if they have failed.
         known = None if self._live_checks is None else self._live_checks.unsettled(now_us)
         return ["the trace is not judged while the run goes on"] if known is None else known
 
@@ -604,10 +615,11 @@ class ExperimentRun:
 
         Returns: True if a Ctrl-C came before this call (`interrupted`) or during it.
 
-        An interrupted run takes its totals from a status query at this moment, unless the regular
-        checks of a display have made the query already.
+        An interrupted run takes its totals from its last status query. If the last query may be too
+        old for this, this method makes another one.
         """
-        # `_status_is_needed` is True with a display, whose regular checks have made the query.
+        # While `_status_is_needed` is True, each regular check queries the status, so the last
+        # query is new enough.
         if interrupted and not self._status_is_needed():
             # Neither a second Ctrl-C nor a cluster that cannot answer may prevent the healing.
             with suppress(Exception, KeyboardInterrupt):

@@ -87,23 +87,8 @@ def detail_of(row: TraceRow) -> _Detail:
 class SeenCluster:
     """The state of the cluster so far, in one run.
 
-    A place is (node, offsets partition). Read-only attributes:
-    - nodes: `killed`, `paused` (node -> time of the row), `pauses` (node -> begin and end of its
-      last finished pause), `fenced`;
-    - leadership: `elections` (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes`
-      (place -> epoch in which the broker itself believes to lead), `isr`;
-    - logs: `in_flight` (place -> append id -> its start), `attempts` (appends that began at a
-      deposed leader), `unacknowledged` (place -> base offsets of failed appends), `loaded_to`
-      (place -> end of the last load), `high_watermarks`;
-    - groups: `loading`, `coordinators`, `generations` (group -> number -> coordinator that began it
-      first), `leaders` (group -> leader of its newest generation), `deleted` (groups that an
-      administrator has deleted),
-      `operations` (fault id -> groups of an unfinished rollout or scaling);
-    - members: `nodes` (member id -> consumer), `presence`, `owners`, `indefinite` (group,
-      partition, offset of commits whose outcome is unknown);
-    - transactions: `decided` (transactional id -> coordinator that decided the newest outcome),
-      `transactions` (group, producer id -> coordinator that last took offsets of an open one);
-    - groups on ZooKeeper: `zookeeper_tree` and `on_zookeeper`, the ensemble and its consumers.
+    The conditions of marks only read the attributes. A place, which is the key of several
+    attributes, is a pair (node, offsets partition).
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence) -> None:
@@ -112,30 +97,53 @@ class SeenCluster:
         self.presence = evidence.presence
         self.owners = evidence.owners
         self.zookeeper_tree = evidence.zookeeper_tree
+        # The ZooKeeper ensemble, and the consumers that use it.
         self.on_zookeeper = SeenZooKeeper()
+        # Offsets partition -> the groups that it stores.
         self.groups_in: dict[str, list[str]] = {}
         for group, expected in context.groups.items():
             self.groups_in.setdefault(expected.offsets_partition, []).append(group)
+        # Node that was killed or has stopped -> time of the row.
         self.killed: dict[str, int] = {}
+        # Paused node -> time of the row.
         self.paused: dict[str, int] = {}
+        # Node -> begin and end of its last finished pause.
         self.pauses: dict[str, tuple[int, int]] = {}
+        # The keys are the fenced brokers.
         self.fenced: dict[str, None] = {}
+        # Partition -> its newest elections, at most MAX_KEPT_ELECTIONS, newest last.
         self.elections: dict[str, deque[TraceRow]] = {}
+        # Place -> the leader epoch in which the broker itself believes that it leads.
         self.believes: dict[tuple[str, str], int] = {}
+        # Partition -> its in-sync replicas.
         self.isr: dict[str, tuple[int, ...]] = {}
+        # Place -> the row with which the load that is in progress began.
         self.loading: dict[tuple[str, str], TraceRow] = {}
+        # Place -> id of an append without a result -> the row with which the append began.
         self.in_flight: dict[tuple[str, str], dict[int, TraceRow]] = {}
+        # The keys (node, incarnation, id) are the appends that began at a deposed leader.
         self.attempts: dict[tuple[str, int, int], None] = {}
+        # Place -> base offsets of failed appends.
         self.unacknowledged: dict[tuple[str, str], deque[int]] = {}
+        # Place -> end offset of the last load.
         self.loaded_to: dict[tuple[str, str], int] = {}
+        # Place -> the high watermark that the node knows.
         self.high_watermarks: dict[tuple[str, str], int] = {}
+        # Group -> number of a generation -> (node, incarnation) that first began it.
         self.generations: dict[str, dict[int, tuple[str, int]]] = {}
+        # Group -> member id of the leader of its newest generation.
         self.leaders: dict[str, str] = {}
+        # Member id -> node of the consumer that has it.
         self.nodes: dict[str, str] = {}
+        # The keys (group, partition, offset) are commits of which nobody knows the outcome.
         self.indefinite: dict[tuple[str, str, int], None] = {}
+        # Transactional id -> coordinator that decided the outcome of its transaction.
         self.decided: dict[str, str] = {}
+        # (group, producer id) of an open transaction -> coordinator that last took its offsets.
         self.transactions: dict[tuple[str, int], str] = {}
+        # The keys are the groups that an administrator has deleted.
         self.deleted: dict[str, None] = {}
+        # Id of an unfinished rollout or scaling -> its groups.
         self.operations: dict[str, tuple[str, ...]] = {}
         self.updates: dict[str, Callable[[TraceRow], object]] = {
             TraceKind.NODE_STARTED: self._started,
