@@ -1,8 +1,9 @@
-"""Both runtimes allow, refuse and trace (record) the same acts in the same states of a node.
+"""Two runtimes treat the acts on a node in the same way: the virtual runtime and Ray's.
 
-The runtimes are the virtual runtime and Ray's, which has fake processes here. An act (a LifeAct)
-starts, restarts, kills, stops, pauses or resumes a node. It is legal only in some states of the
-node. NODE is a broker that is up. LATE is a consumer that is not started yet.
+An act (a LifeAct) starts, restarts, kills, stops, pauses or resumes a node. It is legal only in
+some states of the node. Both runtimes must allow or refuse it in the same states, and write the
+same rows into the trace, which has the recorded events. Ray's runtime has fake processes here. NODE
+is a broker that is up. LATE is a consumer that is not started yet.
 """
 
 import asyncio
@@ -24,7 +25,8 @@ from tests.support.harness.fake_fleet import LATE, NODE, LivesLab, spec_with_a_l
 Lives = VirtualLives | RayLives
 Act = Callable[[Lives, NodeName], Awaitable[object]]
 Outcome = tuple[str, NodeState, tuple[str, ...]]
-"""The refusal or "done", the next state, and the trace rows as KIND(cause)."""
+"""What an act has done: "done" or the text of the refusal; the state of the node afterwards; the
+rows of the trace, each as KIND(cause)."""
 
 ACTS: dict[str, tuple[LifeAct, Act]] = {
     "start_node": (LifeAct.START, lambda lives, node: lives.start_node(node)),

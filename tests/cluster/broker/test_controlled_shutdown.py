@@ -5,8 +5,9 @@ elects other leaders, and agrees when all active brokers know them. Then the con
 broker (counts it as dead). A leader epoch is the number of a partition's leadership. The new
 leaders have epoch 1. The times of a real cluster are in docs/kafka (MEASURED_FAILOVER term).
 
-`lab` is a cluster of three brokers in virtual time. Partition n of the offsets topic is first on
-broker n. So OLD, the number of the group's offsets partition, is also the coordinator's broker.
+`lab` is a cluster of three brokers in virtual time. At first broker n leads partition n of the
+offsets topic. So OLD, the number of the group's offsets partition, is also the number of the broker
+that coordinates the group.
 """
 
 import json

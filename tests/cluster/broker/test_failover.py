@@ -36,6 +36,7 @@ def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(see
     """
 
     async def story(lab: BrokerLab) -> int:
+        # The times of the four seeds are spread over the heartbeat interval of 2 s.
         await lab.seconds(1 + 0.45 * seed)
         killed_us = lab.runtime.now_us()
         await lab.kill(OLD)
@@ -104,7 +105,7 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
         await lab.until(moved)
         # The load begins 30 ms (`publish_us`) after the election, and takes more than 60 ms.
         await lab.seconds(0.06)
-        # The load is in progress: a commit is refused, and a data partition works.
+        # During the load the broker refuses a commit, and accepts a record for a data partition.
         preloaded_group = group_ids(spec, 3)[0]
         answer = await lab.client.commit(NEW, preloaded_group, 1)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

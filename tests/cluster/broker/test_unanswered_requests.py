@@ -1,7 +1,9 @@
 """The invariant that a node holds each request that it has not answered.
 
-`lab` is a cluster of three brokers in virtual time. A lost answer stands for a bug in which the
-node's code forgets to answer. The test drops the answer before it leaves the node.
+If the code of a node forgets to answer a request, the node no longer holds the request, and its
+client waits in vain. The tests plant such a bug: they drop an answer before it leaves the node.
+`lab` is a cluster of three brokers in virtual time. `lab.runtime.check_invariants()` checks all
+nodes.
 """
 
 import pytest
@@ -99,7 +101,10 @@ def test_lost_answer_of_a_controller_is_a_violation(monkeypatch: pytest.MonkeyPa
 
 
 def test_request_that_a_node_still_holds_is_no_violation() -> None:
-    """The Fetch waits for records, and the Produce for the followers, which the test kills."""
+    """A node may answer later, as long as it holds the request.
+
+    The Fetch waits for records. The Produce waits for the followers, which the test kills.
+    """
 
     async def story(lab: BrokerLab) -> None:
         fetch = send(lab, broker_name(BROKER), FETCH)
@@ -123,6 +128,7 @@ def test_request_that_a_node_still_holds_is_no_violation() -> None:
 def test_request_of_a_connection_that_ended_needs_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """After the end of its connection a client waits no longer, so a lost answer does no harm."""
     lose_answers(monkeypatch, FindCoordinatorResponse, node=broker_name(BROKER))
 
     async def story(lab: BrokerLab) -> None:

@@ -2,8 +2,8 @@
 
 The requests are ElectLeaders and AlterPartitionReassignments.
 
-- The preferred leader of a partition is the first of its replicas. An election of a partition means
-  here that its preferred leader shall lead.
+- The preferred leader of a partition is the first of its replicas. With an election an
+  administrator here asks the controller to make the preferred leader the leader.
 - The ISR of a partition is the set of its in-sync replicas.
 - The leader epoch is the number of a partition's leadership. The partition epoch counts all changes
   of the partition.

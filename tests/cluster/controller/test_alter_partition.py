@@ -35,7 +35,8 @@ def lab() -> ControllerLab:
 def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: ControllerLab) -> None:
     """A change of the ISR is no election, so only the partition epoch grows.
 
-    A new leader epoch for each lagging follower would make all followers fetch anew.
+    A new leader epoch would make all followers begin their fetches anew, for each follower that
+    lags.
     """
     answer = lab.alter_partition(P0, (0, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -63,7 +64,7 @@ def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: Controlle
         ((0, 2), 0, 0, 1, ErrorCode.NOT_CONTROLLER),
         # Broker 1 makes the proposal, but does not lead.
         ((1, 2), 1, 0, 0, ErrorCode.INVALID_REQUEST),
-        # The four ISRs: without the leader; a broker twice; a broker without a replica; empty.
+        # The ISR lacks the leader, has a broker twice, has a broker without a replica, or is empty.
         ((1, 2), 0, 0, 0, ErrorCode.INVALID_REQUEST),
         ((0, 0, 1), 0, 0, 0, ErrorCode.INVALID_REQUEST),
         ((0, 7), 0, 0, 0, ErrorCode.INVALID_REQUEST),

@@ -27,7 +27,7 @@ ALL_FINE = {group_id: [NONE] * MEMBERS for group_id in group_ids()}
 
 
 async def join_and_sync(groups: ConcurrentGroups) -> None:
-    """Bring every group to the state Stable. Check that only its leader got the list of members."""
+    """Let all members join and sync, so that every group is in the state Stable."""
     assert await groups.all_do(ClientMember.join) == ALL_FINE
 
     for group_id in group_ids():

@@ -58,7 +58,7 @@ def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
 
 
 def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None:
-    """With `isolate: true` a consumer has a process of its own, which can be killed or stopped."""
+    """With `isolate` a consumer has a process of its own, which can be killed or stopped alone."""
     count = CONSUMERS_PER_PROCESS + 2
     consumers = [consumer(i, isolate=i == 1) for i in range(count)]
     plans = {plan.name: plan for plan in plan_processes(spec(*consumers))}
@@ -69,7 +69,10 @@ def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None
 
 
 def test_plan_starts_the_process_of_a_late_isolated_consumer_late() -> None:
-    """Shared processes run from the start, so a late consumer in them needs no new process."""
+    """A late consumer starts during the run. If it is isolated, its process also starts then.
+
+    A late consumer without `isolate` is in a shared process, which runs from the start.
+    """
     consumers = (
         consumer(0, starts_later=True),
         consumer(1, isolate=True),

@@ -1,4 +1,4 @@
-"""A search whose work Ray distributes: named processes, reported deaths, the same results.
+"""RayWorkers, which distributes the work of a search over processes of Ray.
 
 A search plays a run for each seed. The seed draws the run's experiment from a space (a file of
 experiments). The workers are the processes that play the runs.
@@ -96,7 +96,8 @@ def test_process_with_other_code_is_refused_as_a_worker() -> None:
 def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that never ends must not stop the search. A worker is given up after 600 s.
 
-    The clock is a variable of the test, and `ray.wait` is patched to return no answer.
+    The test sets the clock by a variable. It replaces `ray.wait` by a function that never finds an
+    answer.
     """
     clock = [0.0]
     with RayWorkers(LOCAL, work, size=1, clock=lambda: clock[0]) as workers:
@@ -111,7 +112,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_worker_without_a_place_is_not_awaited_for_long() -> None:
-    """A worker needs a free core. If there is none, the search stops waiting for it after 100 s.
+    """A worker needs a free core, its place. Without one the search waits for it only 100 s.
 
     `coming()` is the number of workers that may still start.
     """

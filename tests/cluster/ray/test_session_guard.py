@@ -114,8 +114,8 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
     assert agent.wait(30) == -9
     assert [process.poll() for process in others] == [None, None]
 
-    # The guard ends after it has removed the folder. Its parent, the driver, is dead, so the system
-    # may still list the ended guard for a while ("Z").
+    # Wait for the end of the guard, which comes after it has removed the folder. The system may
+    # list a process for a while after its end, in the state Z (zombie).
     guard = Path("/proc") / killed.stdout.strip()
     while guard.exists() and "State:\tZ" not in (guard / "status").read_text():
         os.sched_yield()

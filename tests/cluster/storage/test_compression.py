@@ -1,7 +1,7 @@
 """Compression of batches: data is restored, and a codec that is not supported is refused by name.
 
-CODECS are the codecs that this program has. NO_CODECS has none. Code that is given no codecs uses
-NO_CODECS.
+A codec compresses and decompresses. CODECS has all codecs of this program, and NO_CODECS has none.
+Functions with a parameter for the codecs use NO_CODECS by default.
 """
 
 import subprocess

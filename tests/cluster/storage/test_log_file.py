@@ -125,8 +125,8 @@ def test_batch_count_at_a_position_has_whole_batches_only() -> None:
 def test_frame_of_an_earlier_version_is_read_with_the_defaults(field_count: int) -> None:
     """Disks outlive a release. So new fields come at the end of a batch, and have defaults.
 
-    A frame with 5 fields has only those without a default, so not the CRC, which is the sixth. With
-    11 fields its newest one is `cleaned`, with 12 it is `compression`.
+    A frame with 5 fields has only the fields without a default. The CRC of the batch, its sixth
+    field, is then missing. The eleventh field is `cleaned`, and the twelfth is `compression`.
     """
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(FIRST))
     payload = msgspec.msgpack.encode(fields[:field_count])

@@ -59,7 +59,7 @@ def written(path: Path, rows: list[TraceRow]) -> Path:
 
 
 def test_frame_file_written_and_read_returns_equal_rows(tmp_path: Path) -> None:
-    """After the kill of a process the file is all that remains of its rows."""
+    """Rows are read as they were written. After a kill the file is all that remains of them."""
     rows = [row(i, seq=i) for i in range(100)]
     read = read_frames(written(frames_path(tmp_path, "broker-0", 2), rows))
     assert read.rows == tuple(rows)
@@ -168,7 +168,10 @@ def test_parquet_of_an_empty_trace_has_the_columns(tmp_path: Path) -> None:
 
 
 def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    """An earlier version had no `cause_text`; its causes were free text, which no reader parses."""
+    """A file without the column `cause_text` is from an earlier version of the project.
+
+    In that version the column `cause` had free text, which the present code cannot parse.
+    """
     path = tmp_path / "old.parquet"
     write_parquet([row(1)], path)
     pq.write_table(pq.read_table(path).drop_columns(["cause_text"]), path)

@@ -2,9 +2,10 @@
 
 A row is a recorded event. A file is a sequence of frames, one for each row.
 
-`tail.poll(now_us)` reads what the files of the nodes have so far. It returns the rows up to its
-watermark, which is `now_us` less WATERMARK_LAG_US. A later poll returns only rows after this
-watermark. A row that appears later with a time before the watermark is dropped and counted.
+`tail.poll(now_us)` reads what the files of the nodes have so far. Its watermark is the time
+`now_us - WATERMARK_LAG_US`. The poll returns the rows up to its watermark that no earlier poll has
+returned. If a row gets into a file only after a poll, and its time is not after the watermark of
+this poll, the row is late. The tail drops late rows, and counts them.
 """
 
 import random
@@ -87,8 +88,9 @@ def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
 def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None:
     """A process may be stopped after it has stamped a row with its time, and before the flush.
 
-    Such a row comes too late. Checkers need rows in the order of time, so such rows are dropped
-    and counted: here two of three. The lag is 1 s, so the watermark of the poll at 20 s is 19 s.
+    Then the row is late. Checkers need rows in the order of time, so late rows are dropped. The lag
+    is 1 s, so the watermark of the poll at 20 s is 19 s. Two of the three rows that appear
+    afterwards are late.
     """
     tail = TraceTail(tmp_path)
     punctual, stopped = writer(tmp_path, "broker-0"), writer(tmp_path, "broker-1")

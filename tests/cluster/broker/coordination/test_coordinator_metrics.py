@@ -41,7 +41,10 @@ def samples(run: VirtualRun, node: str) -> list[dict[str, float]]:
 
 
 def sampled(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
-    """Return the rows of the coordinator samples of one broker, or of all brokers."""
+    """Return the rows of the coordinator samples of one broker, or of all brokers.
+
+    A broker also writes other samples. Only those of its coordinator have the figure NumGroups.
+    """
     return [
         row
         for row in run.rows
@@ -70,7 +73,10 @@ def test_every_broker_samples_every_ten_seconds() -> None:
 
 
 def test_gauges_count_the_group_at_its_coordinator() -> None:
-    """Before the failover the first coordinator counts the group, and afterwards the next one."""
+    """A gauge is a figure of the present state, such as the number of groups.
+
+    Before the failover the first coordinator counts the group, and afterwards the next one.
+    """
     run = crash_run()
     before = first_group_row(run, TraceKind.ASSIGNMENT_STORED).node
     after = first_group_row(run, TraceKind.GROUP_LOADED).node

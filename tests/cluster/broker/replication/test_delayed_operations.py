@@ -69,9 +69,9 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
 
 
 def test_expired_append_is_not_completed_again() -> None:
-    """The caller has got REQUEST_TIMED_OUT, and must not get a second outcome later.
+    """An append that has waited too long expires: its caller gets REQUEST_TIMED_OUT.
 
-    The record may still be committed after the expiry.
+    The record may still be committed afterwards. The caller must not get a second outcome then.
     """
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
@@ -123,7 +123,10 @@ def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
 
 
 def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
-    """A broker that moves a high watermark must call `check`, or appends below it would wait on."""
+    """When a high watermark moves, the broker must call `check`, which completes appends below it.
+
+    The invariant finds a broker that has forgotten the call.
+    """
     partition, appends = leader(), DelayedAppends()
     appends.park(partition, append(partition), lambda error: None)
     appends.check_invariants()

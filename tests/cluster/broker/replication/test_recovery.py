@@ -40,7 +40,7 @@ async def lose_power(lab: BrokerLab, broker_id: int) -> None:
 
 
 def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -> ClusterSpec:
-    """Return three brokers. Topic orders has single replicas; its partition 0 is on broker 0."""
+    """Return three brokers. Each partition of orders has one replica: partition 0 on broker 0."""
     orders = TopicSpec(
         name=ORDERS,
         partitions=3,
@@ -67,9 +67,10 @@ def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -
 def test_flushed_records_of_a_single_replica_survive_a_power_loss(
     config: BrokerConfig, flush_messages: int | None, kept: list[bytes]
 ) -> None:
-    """By default no broker flushes its records, and here no other replica has them.
+    """By default a broker does not flush its records. Here no other replica has them, either.
 
-    With flush.messages=2 the second record flushes both.
+    So a power loss loses both records, unless a setting has caused a flush. With flush.messages=2
+    the second record causes a flush of both.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -122,8 +123,8 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
 
         await lab.seconds(6)  # the broker writes the checkpoint again
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
-        # The high watermark is lowered to the log end, 0. The broker has not followed a leader yet:
-        # it can register again only when its old session has ended.
+        # The broker has lowered the high watermark to the log end, 0. It has not followed a leader
+        # yet, because it can register again only when its old session has ended.
         assert decode_offset_checkpoint(content)[P0] == 0
 
         await lab.until(lambda status: status.partitions[P0].leader == 1)

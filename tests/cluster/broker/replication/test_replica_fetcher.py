@@ -45,7 +45,7 @@ TRIPS_US = 4 * LATENCY_US
 
 
 def ignore_result(*_: object) -> None:
-    """Ignore the result of a Fetch; the tests look at the Fetches that reach the source."""
+    """Do nothing. The tests do not need the results of Fetches, but the Fetches at the source."""
 
 
 class Lab:
@@ -131,10 +131,11 @@ def lab() -> Iterator[Lab]:
 def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab: Lab,
 ) -> None:
-    """A partition with an error is fetched again after the backoff of 1 s.
+    """Partition 0 has an error, so the follower fetches it again only after the backoff of 1 s.
 
-    A partition that is added meanwhile is fetched without a wait. The partition with the error may
-    then wait up to 500 ms longer, because the long poll of the other partition must end first.
+    Partition 1 is added meanwhile, and is fetched at once. The Fetch for partition 1 is a long
+    poll. If it is in flight at the end of the backoff, partition 0 waits until it ends, for up to
+    500 ms more.
     """
     lab.start_source()
     lab.not_led = (0,)
@@ -157,7 +158,10 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
 def test_partition_added_while_the_source_backs_off_is_fetched_at_once(
     lab: Lab,
 ) -> None:
-    """A failed request delays only the partitions that the follower had at that time."""
+    """After a failed request the follower waits before it fetches the same partitions again.
+
+    A partition that is added during this wait is fetched at once.
+    """
     lab.follow(0)
     lab.run_for(300 * MS)  # the source is not started yet, so the Fetch of partition 0 fails
     lab.start_source()

@@ -58,7 +58,7 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
 
 
 def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
-    """If the caller names partitions, the request names the same ones."""
+    """If the caller names partitions, the request asks only for these partitions."""
     lab = make_lab(2)
     lab.coordinator = 1
     host = lab.client_host("admin-0")

@@ -67,10 +67,11 @@ def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() 
 
 
 def test_static_members_keep_their_range_when_member_ids_change() -> None:
-    """A static member has a configured instance id, so it keeps its partitions after a restart.
+    """A static member has an instance id in its settings, and keeps it through a restart.
 
-    Static members come before all others, in the order of their instance ids. Here the first static
-    member restarts: its member id changes from z to b, and its instance id stays i1.
+    Range orders members by their ids. But static members come before all others, in the order of
+    their instance ids. So a static member keeps its partitions after a restart. Here the first
+    static member restarts: its member id changes from z to b, and its instance id stays i1.
     """
     before = RANGE.assign(
         {"t": 3},
@@ -123,7 +124,9 @@ def test_range_with_equal_subscriptions_is_complete_and_balanced(
 
 
 def test_round_robin_assigns_all_partitions_in_turn() -> None:
-    """The members take turns, over all partitions of t1 and then of t2, without a new beginning.
+    """The members get one partition in turn: first those of t1, and then those of t2.
+
+    The first partition of t2 goes to the member whose turn it is, not to the first member.
 
     Kafka: testTwoConsumersTwoTopicsSixPartitions.
     """

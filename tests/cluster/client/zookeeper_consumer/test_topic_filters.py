@@ -41,6 +41,7 @@ NOT_T0 = TopicFilterSpec(pattern="black_list", regex="t0")
 
 def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -> None:
     """The field `pattern` is `static`, `white_list` or `black_list` (ZOOKEEPER_CONSUMER 2)."""
+    # The arguments are the streams by regular expression, the time in ms, and the pattern.
     content = registration({"t[01]": 1}, 1_795_353_795_563, WHITE_LIST)
 
     assert json.loads(content) == {
