@@ -1,6 +1,7 @@
 """The time that an application needs to process its records.
 
-A constant time draws no random numbers, so the rest of a run does not depend on it.
+If all records take the same time, no random numbers are drawn. So this time does not change the
+random numbers of the rest of a run.
 """
 
 from cluster.host.host import Host

@@ -111,12 +111,14 @@ _COORDINATORS: Lookup[str, FindCoordinatorResponse] = Lookup(
     response_type=FindCoordinatorResponse,
     places=coordinators,
 )
+"""Finds the coordinator of each group."""
 _LEADERS: Lookup[TopicPartition, MetadataResponse] = Lookup(
     # Several keys may have the same topic; the request names it once.
     request=lambda keys: MetadataRequest(topics=tuple(dict.fromkeys(key.topic for key in keys))),
     response_type=MetadataResponse,
     places=leaders,
 )
+"""Finds the leader of each partition."""
 
 
 class OffsetSpec(IntEnum):
@@ -225,11 +227,13 @@ class AdminClient:
     ) -> dict[str, ErrorCode]:
         """Remove every member from a group, and return the error code of each.
 
-        A key is the `group.instance.id` of a static member, else the member id; empty if the
-        group has no member. A removed member that is alive gets UNKNOWN_MEMBER_ID and joins again.
+        The key of a static member is its `group.instance.id`, the key of any other member is its
+        member id. The result is empty if the group has no member. A removed member that is alive
+        gets UNKNOWN_MEMBER_ID and joins again.
         Raises: ClientError if the whole group was refused, or no answer came.
         Source: Kafka KafkaAdminClient.removeMembersFromConsumerGroup, all members.
         """
+        # One group was asked for, so there is one description.
         (description,) = (await self.describe_groups((group_id,))).values()
         if isinstance(description, ClientError):
             raise description

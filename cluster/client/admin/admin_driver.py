@@ -97,8 +97,8 @@ class Ask(Generic[K, V, A]):
 class AdminDriver:
     """The requests of one administrative act, within `default.api.timeout.ms` (60 s) in all.
 
-    Units: `timeout_ms`, if given, replaces this limit. A single request then takes at most a third
-    of it, so that time is left to ask another broker after a silent one.
+    If `timeout_ms` is given, it replaces this limit. A single request then takes at most a third of
+    the limit, so that time is left to ask another broker after a silent one.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:

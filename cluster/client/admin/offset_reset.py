@@ -14,29 +14,29 @@ from protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToEarliest:
-    """To the first offset of the log."""
+    """Reset to the first offset of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToLatest:
-    """To the end of the log."""
+    """Reset to the end of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToCurrent:
-    """To the committed offset; if nothing is committed, to the end of the log."""
+    """Reset to the committed offset; if nothing is committed, to the end of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToOffset:
-    """To a given offset."""
+    """Reset to a given offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftBy:
-    """To the committed offset plus `records`, which may be negative."""
+    """Reset to the committed offset plus `records`, which may be negative."""
 
     records: int
 
@@ -56,8 +56,9 @@ class LogBounds:
 class PlannedOffset:
     """The planned offset of one partition.
 
-    `current` is None if nothing is committed. `asked_for` is the target offset if it was
-    outside the log, None if `new` is the target.
+    `current` is the committed offset; None if nothing is committed. `new` is the planned offset. If
+    the target was outside the log, `asked_for` is the target. Otherwise `new` is the target, and
+    `asked_for` is None.
     """
 
     partition: TopicPartition

@@ -188,7 +188,8 @@ class ConsumerCoordinator:
 
         Only discovery waits here, until `deadline_us`; a join goes on while poll fetches.
         Raises: ClientError for the application.
-        Source: Kafka ConsumerCoordinator.poll, with `waitForJoinGroup` false as KafkaConsumer.
+        Source: Kafka ConsumerCoordinator.poll, which KafkaConsumer calls with `waitForJoinGroup`
+        false.
         """
         if self._heartbeat.failure is not None:
             raise self._heartbeat.failure

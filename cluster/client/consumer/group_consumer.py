@@ -300,7 +300,11 @@ class GroupConsumer:
         self.wakeup.set()
 
     def _joined(self) -> None:
-        """Begin heartbeats. A method, because `_heartbeat` is created after `_membership`."""
+        """Begin heartbeats.
+
+        `_membership` cannot get `_heartbeat.enable` itself, because it is created before
+        `_heartbeat`.
+        """
         self._heartbeat.enable()
 
 

@@ -39,9 +39,10 @@ class Heartbeat:
         *,
         application: Wakeup,
     ) -> None:
-        """Create a disabled heartbeat; `application` is set when poll must raise `failure`.
+        """Create a disabled heartbeat.
 
-        `application` is the wakeup that ends the application's wait in poll.
+        `application` is the wakeup that ends the application's wait in poll. It is set when poll
+        must raise `failure`.
         """
         self.failure: ClientError | None = None
         """Error that the application's next poll must raise; None if no heartbeat was fatal."""
@@ -148,7 +149,7 @@ class Heartbeat:
         return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
 
     def _look_up(self) -> None:
-        """Begin a lookup, or join the one in flight. A second call abandons the same lookup.
+        """Begin a lookup, or join the one in flight; the second call for a lookup abandons it.
 
         The node that was asked may be silent. Once its lookup is abandoned, the next lookup goes to
         a node with fewer requests in flight. Kafka's thread abandons any lookup that it finds in

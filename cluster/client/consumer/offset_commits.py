@@ -92,7 +92,8 @@ class OffsetCommits:
         Source: Kafka ConsumerCoordinator.commitOffsetsAsync.
         """
         if not offsets or self._discovery.coordinator() is not None:
-            return self._commit(offsets)  # without offsets it succeeds immediately
+            # Without offsets `_commit` sends nothing and succeeds, so no coordinator is needed.
+            return self._commit(offsets)
         result: RequestFuture[None] = RequestFuture()
 
         def commit_after_lookup(lookup: RequestFuture[None]) -> None:

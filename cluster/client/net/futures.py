@@ -3,10 +3,10 @@
 A host runs a node. It provides a clock (`now_us`), timers (`after`) and asyncio's futures; a Wakeup
 waits for one of these. An answer to a request completes a RequestFuture.
 
-Rejected for answers: asyncio's futures. They call their listeners one turn of the event loop later.
-Kafka's handlers run when the answer arrives, and their order is part of the protocol. For example,
-a member of a consumer group ignores an error for an earlier generation of the group. One turn
-later the member may have another generation.
+asyncio's futures are not used for answers, because they call their listeners one turn of the event
+loop later. Kafka's handlers run when the answer arrives, and their order is part of the protocol.
+For example, a member of a consumer group ignores an error for an earlier generation of the group.
+One turn later the member may have another generation.
 """
 
 from asyncio import Future

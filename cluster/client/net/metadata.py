@@ -86,8 +86,8 @@ class Metadata:
         self._update_wanted = False
         self._is_asking = False
         self._failures = 0  # requests without a usable answer since the last good one
-        # Number of answers since one last changed the cache. From the second such answer on, each
-        # lengthens the backoff.
+        # Number of answers in a row that have changed nothing in the cache. From the second of them
+        # on, each one lengthens the backoff.
         self._equal_answers = 0
         # End of the backoff: no request is sent before.
         self._allowed_at_us = 0
@@ -178,6 +178,7 @@ class Metadata:
 
         self._failures = 0
         changed = self._apply(future.value)
+        # `version` is increased below, so it is 0 only at the first answer that is applied.
         if self.version == 0:
             self._connect_for_telemetry(self._network)
         self._equal_answers = 0 if changed else self._equal_answers + 1

@@ -1,9 +1,9 @@
 """Backoff and retries as in Kafka's clients, on the host's clock and from its random stream.
 
-Rejected alternative: the library tenacity, which other parts of this project use. It inspects the
-attempted function at each call, which costs time. Its jitter uses random numbers of its own, and
-its `stop_after_delay` a clock of its own, so that a run could not be replayed. Jitter is a random
-change of a wait.
+A backoff is the wait before an attempt is repeated. Jitter is a random change of this wait. The
+library tenacity, which other parts of this project use, is not used here. It inspects the attempted
+function at each call, which costs time. Its jitter uses random numbers of its own, and its
+`stop_after_delay` uses a clock of its own, so that a run could not be replayed.
 Source: Kafka ExponentialBackoff (base 2, 20 % jitter, capped after the jitter).
 """
 

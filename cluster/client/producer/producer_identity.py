@@ -13,7 +13,8 @@ from typing import NamedTuple
 from protocol.ids import NO_PRODUCER_ID, TopicPartition
 
 _SEQUENCES = 1 << 31
-"""Number of sequence numbers: those of a signed 32-bit field. After the last comes 0 again."""
+"""Number of sequence numbers: 0 and the positive values of a signed 32-bit field. After the last
+sequence number comes 0 again."""
 _EPOCH_MAX = (1 << 15) - 1  # largest value of a signed 16-bit field
 
 

@@ -174,6 +174,7 @@ class ZooKeeperConsumerConnector:
 
     async def _new_session(self) -> None:
         """Empty the registry of owned partitions, register again, rebalance (ZK-55)."""
+        # The text is Kafka's, with its misspelling.
         self._host.log(
             "ZK expired; release old broker parition ownership; re-register consumer "
             f"{self.member.consumer_id}"

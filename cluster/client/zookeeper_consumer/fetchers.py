@@ -2,9 +2,10 @@
 
 The leader finder chooses the broker for each partition. A fetcher puts fetched records into the
 queues as chunks (consecutive offsets of one partition), and waits while a queue is full. An info
-(PartitionTopicInfo) is the state of one owned partition: its queue, the next offset to fetch
-(INVALID_OFFSET: the position must be reset), and the offset that the application has reached. An
-interrupt ends the wait of a thread for room in a queue or for the end of a backoff.
+(PartitionTopicInfo) is the state of one owned partition: its queue, the next offset to fetch, and
+the offset that the application has reached. If the next offset to fetch is INVALID_OFFSET, the
+position must be reset. An interrupt ends the wait of a thread for room in a queue or for the end of
+a backoff.
 Source: Kafka 1.1 `ConsumerFetcherManager`, `ConsumerFetcherThread`, `AbstractFetcherThread`; rules
 ZK-31 and ZK-34 of docs/kafka/ZOOKEEPER_CONSUMER.md.
 DEVIATION: one request asks for the first offsets of all partitions that need one; Kafka sends one

@@ -94,7 +94,8 @@ class Rebalancer:
     async def synced_rebalance(self, during: str) -> None:
         """Try to own this consumer's share, `rebalance.max.retries` times.
 
-        `during` is for the trace: the part of the connector that gets the exception.
+        `during` is for the trace: "starting", "running" or "new session". It shows which part of
+        the connector gets the exception.
         Raises: ConsumerRebalanceFailedException after the last attempt.
         """
         config = self._member.config
@@ -181,6 +182,7 @@ class Rebalancer:
         await self.close_fetchers()  # R3
         await self._release()  # R5 (R4 is a callback, which this application does not have)
         view = await self._read_view()  # R6
+        # R7.
         assigned = assign(member.config.partition_assignment_strategy, view, member.consumer_id)
         member.trace(
             TraceKind.ZOOKEEPER_VIEW,
