@@ -5,8 +5,8 @@ code of this project. To record the batches anew, run this module with a Python 
 kafka-python and the codecs crc32c, lz4, python-snappy and zstandard. The module writes the file
 that the tests read.
 
-Producer id, epoch and base sequence serve to recognize repeated batches; -1 in all of them means
-that the producer does not use them (it is not idempotent).
+By the producer id, the epoch and the base sequence a broker recognizes a repeated batch. A producer
+that is not idempotent leaves all of them at -1.
 """
 
 import json
@@ -79,8 +79,8 @@ def _record() -> None:
         ("transactional", 4, 2**40, 7, 0, True, ordinary[:3]),
         ("times back and forth", 0, -1, -1, -1, False, [(b"a", b"", 9), (b"a", b"1", 2**41)] * 2),
         ("nulls", 0, -1, -1, -1, False, [(None, b"v", 5), (b"k", None, 5), (None, None, 5)]),
-        # Lengths and offsets are varints (numbers of variable length): from 64 on they need two
-        # bytes.
+        # Lengths and offsets are varints, numbers that need more bytes the larger they are. From 64
+        # on they need two bytes. "long" has such lengths, and "many" has such offsets.
         ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
         (
             "many",

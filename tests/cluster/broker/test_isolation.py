@@ -51,8 +51,8 @@ def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_befo
     2. The Fetch is refused. The follower repeats it after replica.fetch.backoff.ms, a second.
     3. Until then no record is acknowledged, because the follower does not have it.
 
-    If the leader learns of the election first, no commit waits. The broker `late` learns of it
-    last.
+    If the leader learns of the election first, no commit waits. `late` is the broker that learns of
+    the election last: the new leader, NEW, or the follower, OTHER.
     """
 
     async def end_long_polls(lab: BrokerLab) -> None:
@@ -86,7 +86,7 @@ def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_befo
         return lab.runtime.now_us() - begun_us
 
     waited_us = BrokerLab(broker_cluster()).run(story)
-    # Both rounds of `end_long_polls` take 0.2 s, and all messages together less than 0.1 s.
+    # The two rounds of `end_long_polls` take 0.2 s together, and all messages less than 0.1 s.
     if late == NEW:  # NEW is the new leader, OTHER the follower
         assert 1_000_000 < waited_us < 1_300_000  # the backoff of 1 s comes on top
     else:
@@ -107,7 +107,8 @@ def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> 
         begun_us = lab.runtime.now_us()
         await lab.runtime.shut_down(broker_name(OLD))
         await lab.seconds(1)
-        applied = [  # each broker has one of these rows
+        # A broker that applies the election writes one of these rows.
+        applied = [
             row
             for kind in (TraceKind.BECAME_LEADER, TraceKind.BECAME_FOLLOWER)
             for row in lab.events(kind)

@@ -25,7 +25,8 @@ def damage(controller: ControllerLab, **changes: object) -> None:
     """Change the image's entry of orders-0, without a record in the log."""
     partitions = controller.image.topics["orders"]
     partitions[0] = replace(partitions[0], **changes)  # type: ignore[arg-type]
-    controller.core._checked_up_to = 0  # or the core would check only after a new record
+    # The core checks the image only if the log has records after this offset.
+    controller.core._checked_up_to = 0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""DeleteTopics: what the controller decides, and that a deleted topic is not created again.
+"""DeleteTopics: the controller deletes topics, answers for each, and never creates them again.
 
 - The plan of a cluster has topics that the controller creates by itself.
 - `lab` passes requests to a controller, without brokers and network. `lab.start_brokers` registers

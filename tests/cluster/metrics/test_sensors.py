@@ -2,7 +2,8 @@
 
 - A SampledSensor keeps the values of two windows of 30 s each, as in Kafka's own metrics.
 - A Meter computes like a meter of the library Yammer, which Kafka's older metrics use. Its rates
-  decay exponentially, and change only at its ticks, every 5 s.
+  change only at its ticks, every 5 s. Each tick mixes the old rate with the rate of the last 5 s,
+  so old marks count less and less.
 - Times are arguments, in milliseconds: `Meter(1_000)` begins at 1 s.
 - `attributes("m", now_ms)` has the values of a meter under the names that JMX shows.
 """
@@ -23,9 +24,10 @@ def test_sensor_without_values_has_no_values() -> None:
 
 
 def test_first_values_are_averaged_over_a_whole_window() -> None:
-    """Three values in the first second count as 0.1 per second, and not as 3.
+    """Three values in the first second give a rate of about 0.1 per second, and not of 3.
 
-    At 1 s the rate is for a whole window of 30 s and the second that has passed: 3 / 31.
+    The rate is for at least one whole window of 30 s, although only 1 s has passed. Kafka adds the
+    time of the present window, so the rate at 1 s is 3 / (30 + 1).
     """
     sensor = SampledSensor()
     for now_ms in (0, 500, 1_000):

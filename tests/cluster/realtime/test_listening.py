@@ -1,8 +1,9 @@
 """Addresses at which brokers listen for Kafka clients, as the cluster's spec says.
 
-Kafka clients are programs outside of the run. A binding is the address (host and port) at which a
-broker listens for them, with the numbers of its connections. Without a listener in the spec there
-is no binding. The brokers have the ids 3 and 7 here. An incarnation is one life of a broker.
+Kafka clients are programs outside of the run. A binding has the host and the port at which a broker
+listens for them, and the number of the first connection. The other connections have the numbers
+after it. Without a listener in the spec there is no binding. The brokers have the ids 3 and 7 here.
+An incarnation is one life of a broker.
 """
 
 import pytest

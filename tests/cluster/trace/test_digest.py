@@ -1,6 +1,7 @@
-"""The trail of a digest, which shows when two runs parted, that is, began to differ.
+"""The trail of a digest, from which one sees at what time two runs began to differ.
 
 - The digest of a run is a hash over all rows of its trace (the recorded events).
+- Two runs part at the time of the first row in which they differ.
 - The trail is a text: a step, such as "1s", and a mark for each full step of the run.
 - A mark is a few digits of the digest of all rows before its time.
 - If there are more than MAX_MARKS marks, every second one is dropped, and the step doubles.
@@ -45,7 +46,8 @@ def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
     assert len(marks) <= MAX_MARKS
     assert step == "8s"  # 199 marks of 1 s were halved three times, to at most 32
     # The other run has the same rows up to 16 s, and then ends. Its last mark is that of 16 s,
-    # which is equal in both. There is no later mark to compare, so the end is open.
+    # which the long run has, too. There is no later mark to compare, so the runs part after 16 s,
+    # and the second bound is None.
     shorter = trail_of([i * SECOND for i in range(17)])
     assert parted_between(long, shorter) == (16 * SECOND, None)
 

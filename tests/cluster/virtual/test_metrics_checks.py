@@ -2,8 +2,8 @@
 
 A node writes samples of its metrics into the trace (the run's recorded rows of events). A sample
 must agree with the rows that the node has written since its start. The run has samples every 10 s.
-The coordinator crashes at 12 s, and another broker loads the group. The tests plant bugs by
-patching our code.
+The coordinator crashes at 12 s, and another broker loads the group. A test plants a bug: it
+replaces a method by a wrong one.
 """
 
 from collections.abc import Callable
@@ -73,8 +73,8 @@ def test_event_that_is_not_counted_is_found(
 def test_offset_counted_in_place_of_its_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: a commit counts once for each of its offsets, as in Kafka's new coordinator.
 
-    The coordinator of these runs counts a commit once. By `_last_commit` the coordinator recognises
-    the offsets of one commit.
+    The coordinator of these runs must count a commit once. It remembers the commit that it has
+    counted last in `_last_commit`. The bug forgets this commit before each offset.
     """
     observe = CoordinatorMetrics.observe
 

@@ -3,8 +3,8 @@
 - A watch is a request of a client for one event when a znode (an entry in ZooKeeper) changes.
 - A zxid is the number of a write. A `Change` is what a write has done to one znode.
 - A and B are the connections of two sessions.
-- `fire` takes changes, and returns the events that connections get. The length of a table is the
-  number of its watches.
+- A WatchTable has the watches of a server; its length is their number. `fire` takes changes, and
+  returns the events that connections get.
 - Ids such as ZK-16 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 """
 

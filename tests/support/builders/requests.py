@@ -5,8 +5,8 @@ Terms:
 - The generation counts a group's rebalances; members name it in their requests.
 - A protocol is a way to assign partitions, such as range. A member offers some protocols, with its
   subscription (the topics that it wants) as metadata.
-- A static member has a configured `group.instance.id` (here `instance`), which keeps its place
-  through a restart.
+- A static member has a `group.instance.id` in its settings (here `instance`). With it the member
+  keeps its place in the group through a restart.
 - A simple consumer is no member: it only commits offsets under the group's name.
 """
 
@@ -117,7 +117,7 @@ def heartbeat(
 def leave_group(
     *members: str | MemberIdentity, group_id: str = GROUP, reason: str | None = None
 ) -> LeaveGroupRequest:
-    """Return a LeaveGroup of members, by id or whole identity."""
+    """Return a LeaveGroup of members; each is given by its member id or by a MemberIdentity."""
     return LeaveGroupRequest(
         group_id=group_id,
         members=tuple(

@@ -73,7 +73,7 @@ class ClientProgram:
     def acknowledged(self) -> dict[int, Stored | None]:
         """Return partition and offset of each acknowledged record, by the record's number.
 
-        None instead of a place: the client only knows that the record is stored, not where. This
+        If the client only knows that a record is stored, and not where, the place is None. This
         happens if librdkafka repeats a batch that the broker has already stored. The broker refuses
         the repetition, and librdkafka takes the refusal as an acknowledgement.
         """
@@ -119,7 +119,7 @@ class ClientProgram:
 
 
 class ClientPrograms:
-    """Starts programs of one client family against a cluster, and kills the rest at the end."""
+    """Starts programs of one client family as clients of a cluster."""
 
     def __init__(self, family: str, bootstrap: str) -> None:
         self._program = JAVA if family == "java" else PROGRAMS[family]

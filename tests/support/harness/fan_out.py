@@ -54,7 +54,7 @@ class ScriptedClock:
 
 
 class ScriptedWorkers:
-    """`size` workers that answer in the order of their work; each wait returns one answer.
+    """`size` workers. Each call of `wait` returns the answer to the oldest work that was given.
 
     - `given`: the work of every worker, in order.
     - `play`, `play_again`: play a seed for the first time, and later.

@@ -134,7 +134,7 @@ def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
 @contextmanager
 def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
     """Start a Ray head on this machine; yields its address."""
-    # The system chooses a free port; it is given to Ray after this socket is closed.
+    # The system chooses a free port. Ray can use it when this socket is closed.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,8 +1,8 @@
 """A producer that commits offsets in transactions, request by request, against virtual brokers.
 
 A BrokerLab has three brokers in virtual time (a simulated clock), and a client that sends single
-requests. The parameter `broker` is the broker to which a request is sent: for commits of offsets
-the coordinator of the group, for all other requests the coordinator of the transaction.
+requests. The parameter `broker` is the broker to which a request is sent. A commit of an offset
+must go to the coordinator of the group, and every other request to the transaction coordinator.
 
 A transaction goes through `init` (get a producer id), `add_offsets`, `commit_offset` and `end`.
 """

@@ -1,9 +1,9 @@
 """Commands of a transcript that are requests to a group coordinator.
 
 A transcript is a text file of commands and their printed results. A command has a name, words and
-settings (`group=g`). The functions here are readers: each makes a request from a command, and
-removes from the command the settings that it knows. A setting that is left is an error. In an
-optional setting, `-` stands for None.
+settings (`group=g`). The functions here are readers. A reader makes a request from a command, and
+removes from the command the settings that it has read. If a setting remains, no reader knows it,
+which is an error. In an optional setting, `-` stands for None.
 
 The generation counts a group's rebalances. A static member has a configured instance id (setting
 `instance`).
@@ -42,7 +42,7 @@ from tests.support.transcripts.words import (
 
 
 def read_request(command: Command) -> GroupRequest:
-    """Return the request of a command; the settings `client` and `version` are left to the caller.
+    """Return the request of a command. The caller reads the settings `client` and `version`.
 
     Raises: UnknownWord for a command that is no request.
     """

@@ -73,9 +73,9 @@ class Analysis:
 def analyse_together(spark: SparkSession, base: Path) -> Analysis:
     """Write the stories and random traces, play the runs of the reports, and analyse all of them.
 
-    Stories and random traces go through Spark's transforms in a single call, because the planning
-    of a call takes Spark longer than the work on the rows. The runs of reports are small enough to
-    be read as a whole, so the analysis computes their tables with plain functions instead.
+    Spark's transforms compute the tables of all stories and random traces in a single call, because
+    Spark needs longer to plan a call than to work on these rows. The runs of reports are so small
+    that the analysis computes their tables with plain functions, without Spark's transforms.
     """
     stories = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")

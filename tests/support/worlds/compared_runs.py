@@ -1,8 +1,8 @@
 """Compares runs of an experiment in real time with runs of the same file in virtual time.
 
 Virtual time is a run's own simulated clock. The soak (tests that take hours) uses this module for
-each runtime in real time. A run is reduced to its milestones: events of the group, with their times
-after the fault. When all runs have ended, their milestones are compared.
+each runtime in real time. The milestones of a run are events of its group, with their times after
+the fault. The module plays all runs, and then compares their milestones.
 
 The data of a run are saved in a file, so that an interrupted soak continues where it ended:
 `load_or_compute` returns the saved result of a key, or computes and saves it.
@@ -47,7 +47,7 @@ EXPERIMENTS = (
     "split_brain_generations",
 )
 MOVING_FAULT = {"rolling_restart": 2}
-"""Index of the fault that hits the group's coordinator, for experiments in which it is not 0."""
+"""Index of the fault that hits the group's coordinator. In the other experiments it is 0."""
 
 Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 """Plays an experiment with a seed into a directory that exists."""
@@ -157,7 +157,7 @@ def _run_virtually(name: str, number: int) -> ComparedRun:
 def _compared(
     name: str, experiment: Experiment, results: Results, rows: Sequence[TraceRow]
 ) -> ComparedRun:
-    """Reduce a finished run to the data that is kept."""
+    """Return the data of a finished run that is saved."""
     return ComparedRun(
         verdict=results.verdict,
         reasons=results.reasons,

@@ -19,7 +19,7 @@ from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 
 COMMIT_PAUSE_US = 400_000
-"""Members commit every 200 ms, so twice this time without a commit is a gap by the fault."""
+"""A longer time without a commit is a gap. It is twice the interval of the commits, 200 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +30,14 @@ class Failover:
     `resumes_us` and `unloaded_after_active_us` count from the time at which the new coordinator is
     active. All other times count from the fault.
 
-    - `decided_us`: the controller elected the new coordinator.
-    - `publish_us`: from the election until the new coordinator applied it.
-    - `unloaded_after_active_us`: the old coordinator had unloaded the groups.
-    - `notices_us`: each member first marked its coordinator unknown.
-    - `first_commit_us`, `last_commit_us`: the first and the last member committed again.
-    - `resumes_us`: each member committed again.
+    - `decided_us`: when the controller elected the new coordinator.
+    - `publish_us`: how long it took until the new coordinator applied its election.
+    - `unloaded_after_active_us`: when the old coordinator had unloaded the groups.
+    - `notices_us`: when each member first marked its coordinator unknown.
+    - `first_commit_us`, `last_commit_us`: when the first and the last member committed again.
+    - `resumes_us`: when each member committed again.
 
-    Shape: lists are in ascending order. None or an empty list means that the step was not reached.
+    Lists are in ascending order. None or an empty list means that the step was not reached.
     """
 
     decided_us: int | None
@@ -86,8 +86,8 @@ def failover_of(
         and row.kind == TraceKind.LOAD_COMPLETED
         and row.time_us < since_us
     ]
-    # The row of an unload has the epoch of the new tenure, because of which the old coordinator
-    # unloads. ([-1:] is empty if there was no earlier coordinator.)
+    # The old coordinator unloads because of the new tenure, so the row of the unload has the epoch
+    # of the new tenure. The slice [-1:] is empty if there was no earlier coordinator.
     unloaded = _first(
         [row for row in tenure if (row.node, row.incarnation) in earlier_coordinators[-1:]],
         TraceKind.UNLOAD_COMPLETED,

@@ -1,9 +1,12 @@
 """Small runs of the real code in virtual time, with a bug planted in it.
 
-A test plants a bug in one of three ways: it builds a node of its own (`build`), it patches code, or
-it switches a guard off (a check that Kafka makes). Each checker judges one promise of Kafka from
-the rows of a run. The checker of the broken promise must report it as a finding. Virtual time is
-the run's own simulated clock.
+Virtual time is the run's own simulated clock. A checker reads the rows of a run, and judges whether
+the run keeps one promise of Kafka. A test plants a bug that breaks a promise. The checker of this
+promise must report a finding. There are three ways to plant a bug:
+
+- The test builds a node of its own (`build`).
+- The test replaces a part of our code.
+- The test switches a guard off. A guard is a check that Kafka makes.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 Tests compare a run in real time with one in virtual time (a simulated clock) by their milestones.
 This module computes the milestones from the rows of the trace (recorded events), without the
-pipeline and the checkers. Some events happen once for each member: for example, each
-member marks its coordinator unknown. The milestone of such events is the median of their times.
+pipeline and the checkers. Some events happen once for each member. For example, each member marks
+its coordinator unknown. The milestone of such events is the median of their times.
 
 An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
 its groups. The leader epoch counts the partition's leaders. A tenure is the time of one broker as
@@ -32,7 +32,7 @@ Milestones = dict[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """The time between two successive milestones, at least PHASE_MIN_US. Units: microseconds."""
+    """The time between two successive milestones, if it is at least PHASE_MIN_US."""
 
     start: str
     end: str

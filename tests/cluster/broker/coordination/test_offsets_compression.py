@@ -28,7 +28,7 @@ COORDINATOR = partition_for(GROUP, 3)
 """The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
 NEXT = BrokerId((COORDINATOR + 1) % 3)
-# The first of these names whose offsets partition is COORDINATOR.
+# The first of 99 names whose offsets partition is COORDINATOR. A third of them has this partition.
 OTHER = next(
     name
     for name in (f"other-{number}" for number in range(99))
@@ -98,7 +98,10 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
 
 
 def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
-    """A load costs time per record and per byte. Compression saves bytes, but not records."""
+    """A load of a compressed log reads fewer bytes, but as many records and groups.
+
+    The time of a load depends on its records and its bytes.
+    """
     details_by_codec = {}
     for codec in (CompressionType.NONE, CompressionType.GZIP):
         config = msgspec.structs.replace(NO_BALANCING, offsets_topic_compression_codec=codec)

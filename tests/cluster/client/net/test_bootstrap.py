@@ -65,10 +65,10 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka's client opens an idle connection for telemetry. Afterwards only lookups use it.
+    """Kafka's client opens a connection for telemetry, which is idle. Only lookups use it later.
 
-    Otherwise a lookup would go to the leader from which the member fetches. There the lookup would
-    wait behind a Fetch that waits for records, up to fetch.max.wait.ms.
+    Without the idle connection a lookup would go to the leader from which the member fetches. There
+    the lookup would wait behind a Fetch, up to fetch.max.wait.ms.
     """
     lab = make_lab(3)
     lab.leader = 1

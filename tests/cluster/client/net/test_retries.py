@@ -41,7 +41,8 @@ def test_backoff_with_an_initial_wait_at_the_maximum_is_constant() -> None:
 def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bool) -> None:
     """`with_retries` repeats a call after retriable errors, until a deadline of 3 s here.
 
-    The deadline is on the host's clock, because in virtual time the machine's clock stands still.
+    The deadline is a time of the host's clock. A run in virtual time must not use the machine's
+    clock.
     """
     lab = HostLab()
     host = lab.host("c")
