@@ -23,6 +23,7 @@ Item = int | tuple[int, ...]
 seed changes the plan of faults that the previous seed has produced."""
 Items = tuple[Item, ...]
 Work = Callable[[Items], bytes]
+"""Does all of the items, and returns their answer."""
 
 
 def number_of(item: Item) -> int:

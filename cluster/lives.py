@@ -25,6 +25,7 @@ ADMIN_NODE = NodeName("admin-0")
 """The administrator's node, which the runtime itself runs for Runtime.ask_as_admin."""
 
 NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
+"""Builds a node on a Host, without starting it; normally `node_factory.build_node`."""
 
 
 class LifeAct(Enum):

@@ -33,6 +33,7 @@ DRIVER = NodeName("driver")
 """Name of the node that writes the run's own trace rows."""
 
 RowObserver = Callable[[TraceRow], None]
+"""Called with each row of the trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ WHAT_DIFFERS = (
     NOT_CARRIED_OUT,
     BROKEN,
 )
+"""All kinds of differences."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +153,7 @@ class Bindings:
         return dict(self._ours), dict(self._symbols)
 
     def restore(self, bound: tuple[dict[str, PlainValue], dict[str | int, str]]) -> None:
-        """Replace the bindings by those of a snapshot."""
+        """Replace the bindings by the ones in a snapshot."""
         self._ours, self._symbols = bound
 
     def to_ours(self, value: PlainValue) -> PlainValue:

@@ -10,7 +10,8 @@ from difflib import get_close_matches
 MAX_LISTED = 12
 """A message lists all known words if there are at most this many."""
 NEAREST_LISTED = 5
-"""If there are more known words, a message lists so many: those most similar to the wrong one."""
+"""If there are more known words, a message lists this number of words: the ones that are most
+similar to the wrong word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,12 +125,14 @@ def show(value: object) -> str:
 
 
 _NULL = {"type": "null"}
+# Kind of value in JSON Schema -> words for people.
 _TYPES = {
     "integer": "a whole number",
     "number": "a number",
     "string": "text",
     "boolean": "true or false",
 }
+# Sign of a bound -> keyword of JSON Schema that has the bound.
 _BOUNDS = (
     (">=", "minimum"),
     (">", "exclusiveMinimum"),
@@ -183,7 +185,7 @@ def _check_keys(
 
     A misspelt key gets only one error: its correct form is not reported as missing as well.
     """
-    from jsonschema import ValidationError  # noqa: PLC0415 - as above
+    from jsonschema import ValidationError  # noqa: PLC0415 - it is slow
 
     if not isinstance(mapping, dict):
         return
@@ -223,7 +225,7 @@ def _check_choices(
     For example, if a struct or a number is allowed, a mapping was meant to be the struct. If no
     choice, or more than one, has the value's type, the error is about all choices.
     """
-    from jsonschema import ValidationError  # noqa: PLC0415 - as above
+    from jsonschema import ValidationError  # noqa: PLC0415 - it is slow
 
     if any(validator.evolve(schema=choice).is_valid(value) for choice in choices):
         return

@@ -2,7 +2,7 @@
 
 The docstring of a field is its text in the JSON Schema and in the reference page. `loader` reads
 the YAML, finds line numbers, and suggests corrections; `faults` has the behaviour of faults.
-Kafka's settings keep Kafka's names, defaults and bounds: their structs are those of
+Kafka's settings keep Kafka's names, defaults and bounds, because their structs come from
 `protocol.config`.
 
 The steady state is reached when all groups are Stable (no rebalance is in progress). The times of
@@ -56,6 +56,7 @@ from protocol.ids import (
 from protocol.partitioner import partition_for
 
 FORMAT_VERSION = 1
+"""Version of the format of experiment files."""
 MEMBER_INDEX = "{index}"
 """Placeholder of the member's index in a `group.instance.id`, because members' ids must differ."""
 MAX_REPEATS = 1_000

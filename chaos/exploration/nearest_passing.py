@@ -23,6 +23,7 @@ NEIGHBOURS = 10
 """Number of other network seeds to try, and number of faults that are each left out alone."""
 
 AttemptObserver = Callable[[str], None]
+"""Called with the description of each attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,8 @@ class Limits:
     - `time_limit_s`: the time after which the search ends, on its clock, from its beginning in this
       process.
     - `stop_after`: the number of different findings at which the search ends.
-    - `batch`: the number of seeds in a batch; None: as many as take about BATCH_S.
+    - `batch`: the number of seeds in a batch. If it is None, a batch has as many seeds as are
+      played in about BATCH_S.
     """
 
     first_seed: int = 0
@@ -108,8 +109,8 @@ class Search:
         - `write`: stores a record.
         - `stop_requested`: called between two steps; True ends the search.
         - `on_group`: called with each finding that is new or has a better example.
-        - `guidance`: chooses the seeds that mutate a plan (None: no seed does). It must have taken
-          the same records as `tally`.
+        - `guidance`: chooses the seeds that mutate a plan. If it is None, every seed draws its
+          plan. The guidance must have taken the same records as `tally`.
         """
         self._tally = tally
         self._workers = workers
@@ -278,8 +279,8 @@ class Search:
             seeds.append(self._next)
             self._next = next(self._seeds, None)
         if not seeds and self._next is not None and not any(self._playing.values()):
-            # The next seed waits for results, but no worker plays a seed. So the missing results
-            # are those of interrupted runs. The seeds of these runs are played now.
+            # The next seed waits for results, but no worker plays a seed. So the runs that would
+            # give these results were interrupted. The seeds of these runs are played now.
             seeds, self._unfinished = self._unfinished, []
         return tuple(seeds)
 

@@ -82,8 +82,8 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
         raise ExperimentError(problems)
 
     base = _with_stub(root.child("experiment"))
-    # The experiment is checked only if every override could be applied. Otherwise some of its
-    # problems would be those of missing overrides.
+    # The experiment is checked only if every override could be applied. Otherwise some problems of
+    # the experiment would only show that an override is missing.
     problems = apply_overrides(base, overrides) or [
         # A value without a line was set by an override. The path of an override begins within the
         # experiment, so the prefix `experiment.` is removed.
@@ -177,7 +177,7 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
 def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> bool:
     """Return True if a count at `place` keeps the item of `steps` in every draw.
 
-    Some options are counts (FirstOf): a draw keeps so many of the first items of a list or mapping.
+    Some options are counts (FirstOf): a draw keeps this number of first items of a list or mapping.
     The items before the smallest count are therefore in every draw, and an override may set their
     values.
     """

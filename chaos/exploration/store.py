@@ -61,7 +61,7 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
     """The content of manifest.json: the input of an exploration. It is written once.
 
     - `space_file`: the path of the file from which space.yaml was copied.
-    - `count`: number of seeds; None: as many as the time allows.
+    - `count`: number of seeds; None if the exploration plays as many as the time allows.
     - `recheck_percent`: percentage of seeds that are played a second time.
     - `mutated_percent`: percentage of seeds that mutate the plan of an earlier run.
     - `overrides`: the values of `--var`.
@@ -100,7 +100,10 @@ class PlayedSeeds(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
 
 
 class PlayedAgain(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="again"):
-    """Seeds that were played a second time, for comparison. The fields are those of PlayedSeeds."""
+    """Seeds that were played a second time, for comparison.
+
+    The fields have the same meaning as in PlayedSeeds.
+    """
 
     worker: str
     busy_s: float

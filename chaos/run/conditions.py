@@ -59,12 +59,12 @@ def missing_for_liveness(
 ) -> list[str]:
     """Return what is missing for liveness after healing.
 
-    The conditions are those of the steady state, except that a partition may lack replicas.
+    The conditions are the same as for the steady state, except that a partition may lack replicas.
 
     - `commits_before`: acknowledged commits of each member at healing. Each member needs one more.
     - `lost`: members that are not expected. Members that their group has refused are not expected
       either. All other members are expected, including late and killed ones.
-    - `joined`: members that are expected in addition to those of the experiment.
+    - `joined`: members that are expected in addition to the members of the experiment.
     - `deleted_topics`: topics whose partitions need no leader.
     - `guests`: a group may have further members, which are clients from outside.
     """
@@ -172,9 +172,9 @@ def missing_on_zookeeper(
 ) -> list[str]:
     """Return the ZooKeeper servers that do not serve, and what groups on ZooKeeper lack.
 
-    The arguments are those of `missing_groups`. No znode shows whether a group is stable (ZK-27 of
-    docs/kafka/ZOOKEEPER_CONSUMER.md). So a group counts as stable when each member is stable, and
-    every partition has one reader.
+    The arguments have the same meaning as in `missing_groups`. No znode shows whether a group is
+    stable (ZK-27 of docs/kafka/ZOOKEEPER_CONSUMER.md). So a group counts as stable when each member
+    is stable, and every partition has one reader.
     """
     missing = [
         f"{zookeeper_name(server_id)} does not serve"

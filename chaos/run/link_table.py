@@ -46,7 +46,7 @@ class LinkTable:
         return self._in_doubt
 
     async def add(self, fault_id: str, rules: Sequence[LinkRule]) -> None:
-        """Add a fault's rules after those of earlier faults; returns when all are in force."""
+        """Add a fault's rules after the rules of earlier faults; returns when all are in force."""
         self._by_fault[fault_id] = tuple(rules)
         await self._send_rules()
 
@@ -56,7 +56,7 @@ class LinkTable:
             await self._send_rules()
 
     async def clear(self) -> None:
-        """Remove all rules, including those of unknown faults."""
+        """Remove all rules, including the rules of unknown faults."""
         self._by_fault.clear()
         if self._in_doubt:
             await self._send_rules()

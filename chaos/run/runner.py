@@ -90,6 +90,7 @@ class Progress:
 
 ProgressObserver = Callable[[Progress], None]
 TraceReader = Callable[[], Iterable[TraceRow]]
+"""Returns the rows of the whole trace, after the nodes have stopped."""
 
 
 class GiveUp(Exception):

@@ -187,8 +187,8 @@ def _receive(connection: socket.socket) -> bytes:
     """Return the content of the next frame. Raises: EOFError, OSError."""
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size))
     if length > MAX_FRAME_BYTES:
-        # No command and no cluster sends so long a frame, so this is another program. The caller
-        # treats it like a connection that ended early.
+        # No command and no cluster sends a frame of this length, so this is another program. The
+        # caller treats the frame like a connection that ended early.
         raise EOFError(f"a frame of {length} bytes")
     return _receive_exactly(connection, length)
 

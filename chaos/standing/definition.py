@@ -94,7 +94,7 @@ def _of_command_line(problem: Problem) -> Problem:
 
 
 def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) -> StandingDefinition:
-    """Carry out the steps of the module docstring. Arguments are those of `define`."""
+    """Carry out the steps of the module docstring, with the arguments of `define`."""
     path = None if file is None else find_experiment(file)
     shown_as = COMMAND_LINE if path is None else path_from_here(path)
     root = _blank(flags) if path is None else read_document(path, shown_as)

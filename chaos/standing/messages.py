@@ -31,7 +31,7 @@ class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence")
 class InjectRequest(
     msgspec.Struct, frozen=True, kw_only=True, tag="inject", rename={"from_": "from"}
 ):
-    """Orders a fault; the fields are those of a fault in an experiment file.
+    """Orders a fault; the fields have the same meaning as in an experiment file.
 
     If `waits` is True, the answer comes only when the fault is over.
     """

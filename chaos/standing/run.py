@@ -460,7 +460,7 @@ class StandingRun(ExperimentRun):
         )
 
     def _finish_checks(self) -> tuple[CheckReport, ...]:
-        """Return the reports; those of `judge_again` replace the first ones if there are any."""
+        """Return the reports of the suite, or of the suite that `judge_again` returns, if any."""
         if self._judge_again is not None:
             # An error here is a failure of the tool, and must not prevent results and manifest.
             try:

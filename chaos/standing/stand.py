@@ -58,8 +58,8 @@ def stand(
 ) -> Stood:
     """Run a cluster until it is ended, write its directory, and return the results.
 
-    The plan comes from the directory's manifest. The keyword arguments are those of StandingRun,
-    except that `on_serving` gets two arguments, the runtime and the time.
+    The plan comes from the directory's manifest. The keyword arguments have the same meaning as in
+    StandingRun, except that `on_serving` gets two arguments, the runtime and the time.
     Raises: NotRecorded if a file of the directory could not be written. The cluster is healed and
     stopped by then.
     """

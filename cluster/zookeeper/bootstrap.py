@@ -14,8 +14,11 @@ from cluster.spec import ClusterSpec, TopicSpec
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, broker_name
 
 BROKER_IDS = "/brokers/ids"
+"""Parent of the znodes of the brokers."""
 BROKER_TOPICS = "/brokers/topics"
+"""Parent of the znodes of the topics."""
 CONSUMERS = "/consumers"
+"""Parent of the znodes of the groups on ZooKeeper."""
 _INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 

@@ -44,6 +44,7 @@ from protocol.messages.zookeeper_quorum import (
 )
 
 FOLLOW_TIMER = "follow"
+"""Key of the timer that checks whether the leader is silent."""
 
 
 class Following:

@@ -60,7 +60,9 @@ from protocol.messages.zookeeper_quorum import (
 )
 
 LEAD_TIMER = "lead"
+"""Key of the timer that pings the learners."""
 EXPIRY_TIMER = "expire-sessions"
+"""Key of the timer that expires sessions."""
 BY_THE_LEADER = ServerId(-1)
 """Value of `server_id` in a transaction that the leader itself began."""
 
@@ -329,13 +331,13 @@ class Leading:
         response: FollowerInfoResponse | AckEpochResponse | AckNewLeaderResponse,
         result: ServerResult,
     ) -> None:
-        """Answer the learner's parked request; do nothing if it has none."""
+        """Answer the learner's parked request; do nothing if no request is parked."""
         if learner.parked is not None:
             result.add(Reply(request_id=learner.parked, response=response))
             learner.parked = None
 
     def _is_majority(self, learners: int) -> bool:
-        """Return True if so many learners and this server itself are a majority."""
+        """Return True if this number of learners, plus this server itself, is a majority."""
         return self._ensemble.is_majority(learners + 1)
 
     # -- writes ----------------------------------------------------------------------------------

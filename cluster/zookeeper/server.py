@@ -62,6 +62,7 @@ from protocol.messages.zookeeper_quorum import (
 )
 
 LOOK_TIMER = "look"
+"""Key of the timer that ends an election round."""
 ELECTION_ROUND_US = 200_000
 """Time from the beginning of a round until a server counts the votes that it has.
 

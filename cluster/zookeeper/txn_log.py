@@ -160,6 +160,6 @@ def epoch_of(zxid: Zxid) -> int:
 def first_zxid(epoch: int) -> Zxid:
     """Return the zxid just below the first one that the leader of an epoch gives out.
 
-    No transaction has this zxid: its low bits are 0, and those of transactions count from 1.
+    No transaction has this zxid: its low bits are 0, and the low bits of transactions count from 1.
     """
     return Zxid(epoch << _EPOCH_BITS)

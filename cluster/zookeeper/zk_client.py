@@ -46,6 +46,7 @@ ChildListener = Callable[[str], Awaitable[None]]
 DataListener = Callable[[str], Awaitable[None]]
 """Called with a path whose data has changed."""
 
+# Events after which the child listeners of a path are called, and those for its data listeners.
 _CHILD_EVENTS = (
     WatchType.NODE_CHILDREN_CHANGED,
     WatchType.NODE_CREATED,

@@ -23,6 +23,7 @@ from chaos.exploration.space_definition import SpaceDefinition
 STAR = "*"
 
 Steps = tuple[str | int, ...]
+"""The way to a place in a document: keys of mappings, and indexes of lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

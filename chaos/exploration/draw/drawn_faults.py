@@ -176,7 +176,7 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
 
 
 def _topic_deletion(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Draw the deletion of a topic without clients; no fault if the experiment has none."""
+    """Draw the deletion of a topic without clients; no fault if every topic has clients."""
     used = topics_with_clients(draw.experiment)
     unused = [topic for topic in draw.experiment.topics if topic not in used]
     if not unused:

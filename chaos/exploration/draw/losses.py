@@ -12,6 +12,7 @@ from cluster.host.randomness import stream
 from protocol.ids import TRANSACTION_STATE
 
 _LOST_ROLES = ("a broker", "members", "both")
+"""What a seed with losses loses; each is equally likely."""
 
 
 def draw_losses(

@@ -18,6 +18,7 @@ from cluster.host import connection_purposes
 Faults = tuple[FaultDefinition, ...]
 SESSION = "zookeeper.session.timeout.ms"  # the timeout near which pauses and cuts end
 ALL_SERVERS = "zookeepers"
+"""The target that stands for all servers of the ensemble."""
 _ONE_WAY = {"direction": "one_way"}
 
 

@@ -72,6 +72,7 @@ class _Step:
         return max(1, min(at_ms, microseconds(self.space.faults.window) // MS - 1))
 
 
+# A function that makes one small change of a genome.
 _Change = Callable[[_Step, Genome], Genome]
 
 
@@ -132,7 +133,8 @@ def _lengthen(step: _Step, genome: Genome) -> Genome:
         return genome
     place = step.rng.choice(lasting)
     draw = step.fault_draw(0)  # a length does not depend on the fault's time
-    # Some lengths are those of a quick restart, which the space's own lengths may lack.
+    # The space's own lengths may all be longer than a quick restart. So some lengths are drawn as
+    # for a quick restart.
     length_ms = draw.restart_ms() if step.rng.random() < 0.3 else draw.length_ms()
     faults[place] = replace_struct(faults[place], duration=length_text(length_ms))
     return genome.with_faults(faults)

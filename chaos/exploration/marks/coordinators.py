@@ -36,7 +36,7 @@ from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 LONG_WAIT_US = 1_000_000
-"""A load that has waited at least so long for earlier tasks of its broker counts as late."""
+"""A load counts as late if it has waited at least this time for earlier tasks of its broker."""
 SOON_AFTER_A_LOAD_US = 1_000_000
 """Within this time, most members have not noticed yet that their coordinator has changed."""
 
@@ -47,6 +47,7 @@ class _LoadStartedDetail(msgspec.Struct):
     wait_us: int = 0
 
 
+# Decodes only the key `wait_us` of the detail.
 _decode_wait = msgspec.json.Decoder(_LoadStartedDetail).decode
 
 COORDINATORS = MarkList()

@@ -73,7 +73,7 @@ class _Operation(msgspec.Struct):
 def operation_of(row: TraceRow) -> tuple[str, ...]:
     """Return the groups whose members the fault of a row FAULT_INJECTED replaces or adds.
 
-    Only a rollout or a scaling does so. For any other fault the result is empty.
+    The result is empty for a fault that is neither a rollout nor a scaling.
     """
     operation = msgspec.json.decode(row.detail or "{}", type=_Operation)
     return operation.groups if operation.fault in _OPERATIONS else ()
@@ -188,7 +188,10 @@ class SeenCluster:
         return any(group in groups for groups in self.operations.values())
 
     def session_us(self, partition: str | None) -> int:
-        """Return the longest session timeout of an offsets partition's groups; 0 if it has none."""
+        """Return the longest session timeout of the groups in an offsets partition.
+
+        The result is 0 if the partition stores no group.
+        """
         groups = self.groups_in.get(partition or "", ())
         return max((self.context.groups[each].session_timeout_us for each in groups), default=0)
 

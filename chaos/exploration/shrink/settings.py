@@ -42,8 +42,8 @@ NEVER = frozenset(
     }
 )
 """Settings that are never reset to their defaults."""
-# Structs whose fields are settings: those of Kafka in the first line, those of this project in the
-# second.
+# Structs whose fields are settings. The first line has structs with settings of Kafka, the second
+# line has structs with settings of this project.
 _WITH_SETTINGS = (
     *(Guards, JavaSwitches, BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig),
     *(LinkModel, CostModel, StorageModel, GroupDefinition, RunDefinition),

@@ -2,7 +2,8 @@
 
 A schedule is an experiment with its plan of faults, and a network seed, which determines latencies
 and so the outcome of races. A candidate is a smaller experiment. A pass is a generator of
-candidates of one kind: those of STRUCTURE leave out a part, those of `wording` have simpler values.
+candidates of one kind. Candidates of the passes in STRUCTURE leave out a part. Candidates of the
+passes that `wording` returns have simpler values.
 
 A finding is a violation that a checker reports. A candidate fails "in the same way" if it has a
 finding of the same checker with the same claim (the finding's sentence without names and numbers).
@@ -144,7 +145,7 @@ class Shrinker:
         self._max_runs = max_runs
         self._stop_requested = stop_requested
         self._progress = progress
-        self._base = base  # settings that equal those of `base` need not be reset
+        self._base = base  # a setting with the same value as in `base` need not be reset
         self._runs = 0
         self._activity = ""
         self._tried: dict[bytes, int] = {}  # candidate that did not fail -> number of seeds tried

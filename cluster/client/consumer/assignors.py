@@ -1,8 +1,8 @@
 """Assignors: the computation by which a group's leader distributes partitions to members.
 
 Pure functions of the members' subscriptions and the topics' partition counts. To add an assignor,
-write a class of its own and list it in ASSIGNORS. A static member is one with a configured
-`group.instance.id`, a dynamic member has none.
+write a class of its own and list it in ASSIGNORS. A static member has a configured
+`group.instance.id`, a dynamic member does not.
 Source: Kafka AbstractPartitionAssignor, RangeAssignor; docs/kafka, BEHAVIOUR 7.8.
 """
 

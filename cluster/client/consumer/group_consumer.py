@@ -190,7 +190,8 @@ class GroupConsumer:
         deadline_us: end of the current application poll. A lookup lasts at most until then. If
             something must be tried again soon, the whole poll ends then. Otherwise poll waits
             until one of the next two times.
-        idle_until_us: returns the time at which the application wants control; None: never.
+        idle_until_us: returns the time at which the application wants control, None if it only
+            waits for records.
         poll_ends_us: returns the end of the first application poll that ends at a given time or
             later. Poll uses it when a backoff holds a partition back: it returns at the end of the
             application poll in which the partition can be fetched again.

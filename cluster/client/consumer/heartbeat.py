@@ -64,7 +64,8 @@ class Heartbeat:
         self._awaited_lookup: RequestFuture[None] | None = None
         """Lookup that the last `_look_up` began or joined; None if that call abandoned it."""
         self._next_step_us: int | None = None
-        """Time of the task's next step, if nothing wakes it before; None: only when woken."""
+        """Time of the task's next step, if nothing wakes the task before. None if only a wakeup
+        causes the next step."""
         self._poll_ended_us: int | None = None
         """Time at which the application left poll; None while it is inside poll."""
 
@@ -110,7 +111,7 @@ class Heartbeat:
             await self._wakeup.wait(self._next_step_us)
 
     def _step(self) -> int | None:
-        """Do what is due; return the time of the next step (None: only when woken)."""
+        """Do what is due; return the time of the next step, None if only a wakeup causes it."""
         if not self._is_enabled:
             return None
         state = self._membership.member.state
@@ -184,6 +185,7 @@ class Heartbeat:
         ).add_listener(lambda answer: self._answered(answer, sent))
 
     def _answered(self, answer: RequestFuture[HeartbeatResponse], sent: Generation) -> None:
+        """React to the answer as Kafka does; `sent` is the generation of the request."""
         if answer.error is not None:
             self._failed()
             return

@@ -48,6 +48,7 @@ from protocol.messages.group import (
 )
 
 PROTOCOL_TYPE = "consumer"
+"""The protocol type by which a group of consumers differs from other groups, such as Connect's."""
 
 JOIN_GROUP_EXTRA_MS = 5_000
 """Time for the network, added to the rebalance timeout.
@@ -82,6 +83,7 @@ REJOIN_AT_ONCE = frozenset(
 """Failures after which the join loop tries again without a backoff."""
 
 Assignments = tuple[SyncGroupRequestAssignment, ...]
+"""The assignment of each member, as the leader's SyncGroup sends it."""
 
 
 class Subscriber(Protocol):
@@ -128,7 +130,7 @@ class Membership:
         """Coordinator whose SyncGroup answer gave the last assignment; None before the first."""
         self._join: RequestFuture[bytes] | None = None
         self._rejoin_reason = ""
-        """Reason for the next JoinGroup; "" before the first, and after each success."""
+        """Reason for the next JoinGroup; "" before the first JoinGroup, and after each success."""
 
     # -- need of a rejoin ---------------------------------------------------------------------
 
@@ -174,6 +176,7 @@ class Membership:
         self._join = None
 
     def _send_join_group(self, join: RequestFuture[bytes]) -> None:
+        """Send JoinGroup; its answer continues or fails `join`."""
         member, config = self.member, self._config
         sent = member.generation
         rebalance_timeout_ms = config.max_poll_interval_ms
@@ -259,6 +262,7 @@ class Membership:
     def _send_sync_group(
         self, assignments: Assignments, sent: Generation, join: RequestFuture[bytes]
     ) -> None:
+        """Send SyncGroup; its answer completes or fails `join`."""
         request = SyncGroupRequest(
             group_id=self.member.group_id,
             generation_id=sent.generation_id,

@@ -42,6 +42,7 @@ from protocol.messages.offset import (
 from protocol.trace import TraceEvent, TraceKind
 
 Offsets = dict[TopicPartition, Position]
+"""The position to commit of each partition."""
 
 
 class Commits(Protocol):

@@ -54,7 +54,7 @@ class OffsetFetches:
     def fetch(
         self, partitions: tuple[TopicPartition, ...] | None
     ) -> RequestFuture[CommittedOffsets]:
-        """Request the offsets of `partitions` (None: all that the group has committed)."""
+        """Request the offsets of `partitions`; None requests all that the group has committed."""
         # For the trace only: `send` below asks the discovery for the coordinator itself.
         node = self._discovery.coordinator()
         result: RequestFuture[CommittedOffsets] = RequestFuture()

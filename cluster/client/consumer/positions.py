@@ -47,6 +47,7 @@ NO_OFFSET_FOR_PARTITION = "NO_OFFSET_FOR_PARTITION"
 decides."""
 
 _Partitions = dict[TopicPartition, AssignedPartition]
+"""The states of some assigned partitions."""
 
 
 class Positions:

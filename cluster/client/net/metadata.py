@@ -40,13 +40,17 @@ from protocol.messages.discovery import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndEpoch:
-    """A partition's last known leader (NO_BROKER: it has none), and the leader's epoch."""
+    """A partition's last known leader, and the leader's epoch.
+
+    `leader` is NO_BROKER if the partition has no leader.
+    """
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
 
 
 NO_LEADER_OR_EPOCH = LeaderAndEpoch(leader=NO_BROKER, leader_epoch=NO_LEADER_EPOCH)
+"""Stands for a leader that is not known. Every known epoch is newer than this one's epoch."""
 
 
 class Metadata:

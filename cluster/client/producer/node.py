@@ -254,6 +254,7 @@ class ProducerNode:
         ).add_listener(self._id_answered)
 
     def _id_answered(self, answer: RequestFuture[InitProducerIdResponse]) -> None:
+        """Take the producer id and send what waited for it, or request an id again later."""
         self._is_asking_for_id = False
         if answer.error is None and answer.value.error_code is ErrorCode.NONE:
             self._id_failures = 0
@@ -336,6 +337,7 @@ class ProducerNode:
     # -- outcomes -----------------------------------------------------------------------------
 
     def _succeeded(self, batch: _Batch, base_offset: int) -> None:
+        """Count and trace the records of an acknowledged batch."""
         count = len(batch.records)
         self._buffered -= count
         self._acknowledged += count

@@ -45,6 +45,7 @@ from protocol.messages.log import (
 )
 
 _Infos = dict[TopicPartition, PartitionTopicInfo]
+"""The infos of some owned partitions."""
 
 
 class FetcherManager:
