@@ -47,7 +47,7 @@ class Node(Protocol):
 
 @runtime_checkable
 class SelfChecking(Protocol):
-    """A node that can check its own invariants: a broker, a controller."""
+    """A node that can check its own invariants, such as a broker or a controller."""
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
         """Check all invariants; called between two events. `thoroughly` reads every log, too.

@@ -253,7 +253,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def pause(self, node: NodeName) -> HitNode:
-        """Stop the node as SIGSTOP does: its connections stay open and silent."""
+        """Stop the node as SIGSTOP does, so that its connections stay open and silent."""
 
     @abstractmethod
     async def resume(self, node: NodeName) -> None:

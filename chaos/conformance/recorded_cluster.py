@@ -25,7 +25,7 @@ from protocol.messages.discovery import CoordinatorType
 from protocol.partitioner import partition_for
 
 CLIENT_MACHINE = NodeName("/127.0.0.1")
-"""Name of the clients' node: their address, as Kafka prints it as host in DescribeGroups."""
+"""Name of the clients' node. It is their address, which Kafka reports as host in DescribeGroups."""
 CONTROLLER_ID = 100  # brokers have the numbers from 0
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
 """Latency over loopback: the recorder measured about a millisecond for both directions."""

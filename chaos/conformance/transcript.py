@@ -288,7 +288,7 @@ def _rules(index: _Index) -> ComparisonRules:
 
 
 def _config(config: dict[str, bool | int | float | str]) -> Iterator[tuple[str, PlainValue]]:
-    """Yield the settings, with whole numbers in place of floats: no setting is a float."""
+    """Yield the settings, with whole numbers in place of floats, because no setting is a float."""
     for name, value in config.items():
         yield name, int(value) if isinstance(value, float) else value
 

@@ -229,7 +229,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def path_from_here(path: Path) -> str:
-    """Return the path in messages: relative if the file is below the current directory."""
+    """Return a path as messages show it, relative if the file is below the current directory."""
     resolved = path.resolve()
     return (
         str(resolved.relative_to(Path.cwd())) if resolved.is_relative_to(Path.cwd()) else str(path)

@@ -21,9 +21,11 @@ _MAX_REPAIRS = 50
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
 """Replacements for a bad value, of each type. The first that is valid at the place is used."""
 _TIMES = frozenset({"at", "duration", "every", "repeat"})
-"""Keys of a fault that rules compare with each other. If one was replaced, none is judged."""
+"""Keys of a fault that rules compare with each other. So if one value was replaced, none of them is
+judged."""
 _SECTION = "config"
-"""Key of a section of settings. Rules compare settings: if one was replaced, none is judged."""
+"""Key of a section of settings. Rules compare settings with each other. So if one setting was
+replaced, no setting of its section is judged."""
 
 _Steps = Sequence[str | int]
 _Document = Any  # YAML

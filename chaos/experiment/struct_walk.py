@@ -113,7 +113,7 @@ def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspe
 
 
 def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
-    """Return a value for YAML: structs become mappings without the fields at their defaults."""
+    """Return a value for YAML. Structs become mappings without the fields at their defaults."""
     if isinstance(value, msgspec.Struct):
         values = [(field, getattr(value, field.name)) for field in fields_of(type(value))]
         return {

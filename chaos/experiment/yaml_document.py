@@ -62,7 +62,7 @@ class Item:
 
 
 def item_of(value: object) -> Item:
-    """Return a plain value as an Item without lines: it comes from no file."""
+    """Return a plain value as an Item without lines, because it comes from no file."""
     if isinstance(value, dict):
         return Item(value={str(key): item_of(child) for key, child in value.items()})
     if isinstance(value, list | tuple):

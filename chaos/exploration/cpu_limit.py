@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 CPU_LIMIT_S = 300.0
-"""Limit of the CPU seconds of one run: hundreds of times what a run of the standard space needs."""
+"""Limit of the CPU seconds of one run. A run of the standard space needs hundreds of times less."""
 _REPEAT_S = 1.0
 """CPU seconds from one raise of the exception to the next."""
 

@@ -32,7 +32,7 @@ def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
 
 
 def _comment(group: FindingGroup, space: Space) -> str:
-    """Return the comment at the top of the file: the finding, and the commands that take it."""
+    """Return the comment at the top of the file: the finding, and the commands for this file."""
     story = ", then ".join(group.signature.story)
     lines = [
         f"Found by `coordlab explore {space.name}`, seed {name_of_run(group.example)}, at "

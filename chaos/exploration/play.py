@@ -33,8 +33,8 @@ from results_schema.results import Results, RunOutcome
 INVARIANTS_EVERY = 500
 """Number of events between two checks of the nodes' invariants.
 
-It gives about sixty checks in a run, which take 3 % of its time. The modules `replica_checks`,
-`controller_checks` and `metrics_checks` make further checks.
+With this number, a run has about sixty checks, which take 3 % of its time. The modules
+`replica_checks`, `controller_checks` and `metrics_checks` make further checks.
 """
 INVARIANTS_DENSELY = 25
 """Number of events between two checks in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""

@@ -34,7 +34,7 @@ class FindingGroup:
 
     @property
     def name(self) -> str:
-        """Name of the group and of its file: checker and number."""
+        """Name of the group and of its file. It consists of the checker and the number."""
         return f"{self.signature.check}-{self.number}"
 
     def take(self, run: PlayedRun, finding: PlayedFinding) -> None:
@@ -230,7 +230,7 @@ def is_chosen(seed: int, percent: float) -> bool:
 
 
 def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
-    """Add a run's seed under its reasons: one text without names and numbers."""
+    """Add a run's seed under its reasons, which are one text without names and numbers."""
     reason = normalized("; ".join(run.reasons) or "no reason was given")
     reasons.setdefault(reason, []).append(run.seed)
 

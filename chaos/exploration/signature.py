@@ -31,7 +31,7 @@ _PLURAL = (
     (re.compile(r"\bare (missing from)\b"), r"is \1"),
     (re.compile(r"\bwere (acknowledged in)\b"), r"was \1"),
 )
-"""Plural forms, and their singular: a claim about several appends must equal a claim about one."""
+"""Plural forms, and their singular. A claim about several appends must equal a claim about one."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):

@@ -44,7 +44,7 @@ from results_schema.forms import READ_FORMS, refusal
 
 EXPLORATIONS_ROOT = DEFAULT_ROOT / EXPLORATIONS
 FORMAT = READ_FORMS["exploration"][-1]
-"""Version of the form of the directory's files: the newest that this code reads."""
+"""Version of the form of the directory's files. It is the newest version that this code reads."""
 SPACE_FILE = "space.yaml"
 FINDINGS = "findings"
 

@@ -367,7 +367,7 @@ def _json(value: msgspec.Struct) -> bytes:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically: a reader sees the old content or the new."""
+    """Write a file atomically, so that a reader sees either the old content or the new."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)

@@ -66,7 +66,7 @@ _STEPS = frozenset(
 )
 """Kinds of rows that are steps of a story."""
 _WITH_DETAIL = frozenset({TraceKind.GROUP_STATE, TraceKind.MEMBER_STATE})
-"""Kinds whose detail belongs to the step: it has the new state."""
+"""Kinds whose detail belongs to the step, because it has the new state."""
 _STEADY = '"stage":"steady"'
 """Part of the detail of the row with which the stage "steady" begins."""
 _Step = tuple[object, ...]
@@ -187,14 +187,14 @@ def is_before_steady_state(rows: Sequence[TraceRow], index: int) -> bool:
 
 
 def _exact(row: TraceRow) -> _Step:
-    """Return a row without the run's id and its own number: the key of an exact comparison."""
+    """Return a row's key for an exact comparison: all columns but the run's id and the number."""
     # The first four columns are named here; all others count.
     _run, time_us, node_time_us, _seq, *rest = astuple(row)
     return (time_us, node_time_us, *rest)
 
 
 def _step(row: TraceRow) -> _Step:
-    """Return the parts of a row that count in a story: the key of a comparison of stories."""
+    """Return a row's key for a comparison of stories: the parts that count in a story."""
     return (
         row.incarnation,
         row.kind,

@@ -1,7 +1,7 @@
 """FaultInjector: injects and heals faults, and records both in the journal and the trace.
 
-It handles one fault at a time. The runner decides when a fault is due. At the end the injector
-heals all faults that were injected, and faults whose injection failed half-way.
+The injector handles one fault at a time. The runner decides when a fault is due. At the end the
+injector heals all faults that were injected, and faults whose injection failed half-way.
 
 A fault is aimed first: its target (a role such as `controller`) is resolved to the nodes that have
 the role now. The result is an Aim, or a Miss with the reason why there are no such nodes. A fault

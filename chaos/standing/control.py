@@ -32,7 +32,7 @@ from chaos.standing.messages import (
 
 LOOPBACK = "127.0.0.1"
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Limit of a frame: the status of the largest possible cluster is smaller."""
+"""Limit of a frame. The status of the largest possible cluster is smaller."""
 FRAME_TIMEOUT_S = 10.0
 """Timeout of a connect, of each read of a request, and of the wait for answers in `close`."""
 _CLOSE_POLL_S = 0.05
@@ -42,7 +42,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class Unreachable(Exception):
-    """No cluster with this token listens at the port: the cluster is dead."""
+    """No cluster with this token listens at the port, so the cluster is dead."""
 
 
 class SilentCluster(Exception):

@@ -1,4 +1,4 @@
-"""The ports of a standing cluster: checks before the start that its listeners can be opened."""
+"""Checks before the start of a standing cluster that its listeners can be opened."""
 
 import os
 import socket

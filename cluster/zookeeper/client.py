@@ -214,7 +214,7 @@ class ZooKeeperHandle:
     def _connect_answered(
         self, connection: Connection, answer: AnyResponse | Disconnected | RequestTimedOut
     ) -> None:
-        """Take the session that a server grants: set watches, send queued requests."""
+        """Take the session that a server grants, then set the watches and send queued requests."""
         if connection is not self._connection or not isinstance(answer, ConnectResponse):
             # The answer is of an earlier connection, or a failure. After a failure,
             # `_connection_ended` connects again.
@@ -394,7 +394,7 @@ class ZooKeeperHandle:
         packet.on_outcome(answer)
 
     def _note_watch(self, request: ZooKeeperRequest, error: KeeperError) -> None:
-        """Remember a watch that the server has set: the next connection must set it again."""
+        """Remember a watch that the server has set, so that the next connection sets it again."""
         match request:
             case ExistsRequest(path=path, watch=True):
                 # Only `exists` leaves a watch on a missing znode, which waits for its creation.

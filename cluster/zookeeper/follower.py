@@ -66,7 +66,7 @@ class Following:
         self._log = log
         self._heard_us = now_us
         self._touched: dict[SessionId, None] = {}
-        """Sessions whose clients sent a request since the leader's last ping: an ordered set."""
+        """Sessions whose clients sent a request since the leader's last ping, as an ordered set."""
 
     def begin(self, result: ServerResult) -> None:
         """Ask the leader for its epoch."""

@@ -468,5 +468,5 @@ class Leading:
 
 
 def _last_of(ack: AckEpochRequest) -> Zxid:
-    """Return the last zxid of a learner's log: the end of its last epoch."""
+    """Return the last zxid of a learner's log, which is the end of its last epoch."""
     return ack.epoch_ends[-1] if ack.epoch_ends else NO_ZXID

@@ -88,7 +88,7 @@ class ServerCore:
         self._has_served = False
         """True if the server has served clients in its present role."""
         self._election_round = 0
-        """Number of the newest election round; 0: none has begun."""
+        """Number of the newest election round; 0 if no round has begun."""
         self._votes: dict[ServerId, VoteResponse] = {}
 
     @property
@@ -254,7 +254,7 @@ class ServerCore:
         return result
 
     def leader_lost(self, leader: ServerId, now_us: int) -> ServerResult:
-        """Look for another leader: the connection to the present one has ended."""
+        """Look for another leader, because the connection to the present one has ended."""
         result = ServerResult()
         if isinstance(self._role, Following) and self._role.leader == leader:
             self._look_for_leader(now_us, result)
@@ -375,5 +375,5 @@ class ServerCore:
 
 
 def _newness(vote: VoteResponse) -> tuple[int, int]:
-    """Return a sort key: a later epoch is newer; within an epoch, the longer history is newer."""
+    """Return a sort key. A later epoch is newer; in the same epoch, a longer history is newer."""
     return (vote.current_epoch, vote.last_zxid)

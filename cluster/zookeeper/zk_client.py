@@ -225,7 +225,7 @@ class ZkClient:
         self._handle.close(on_closed)
 
     def _is_listened_to(self, path: str) -> bool:
-        """Return True if `path` has a listener: each read of such a path sets a watch (ZK-22)."""
+        """Return True if `path` has a listener. Each read of such a path sets a watch (ZK-22)."""
         return bool(self._child_listeners.get(path) or self._data_listeners.get(path))
 
     # -- the event thread ------------------------------------------------------------------------

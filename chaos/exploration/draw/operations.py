@@ -36,13 +36,16 @@ BATCHES = 0.3
 STARTED = 0.3
 """Share of rollouts that go on when a successor has started, without waiting for its join."""
 PARTIAL = 0.2
-"""Share of rollouts with a partition, as in a StatefulSet: members below it are not replaced."""
+"""Share of rollouts that replace only the members from some number on.
+
+In a StatefulSet this number is called the partition.
+"""
 BROKEN = 0.15
 """Share of rollouts in which, from some successor on, the new version does not start."""
 _DEADLINES_MS = (3_000, 10_000)
 """Progress deadlines of a rollout whose new version does not start.
 
-They are short, so that the rollout fails within the run.
+The deadlines are short, so that the rollout fails within the run.
 """
 
 
@@ -114,7 +117,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
 
 
 def _stop(rng: Random) -> dict[str, Any]:
-    """Draw the end of a stopped member: a kill, or a grace period."""
+    """Draw how a member is stopped: by a kill, or with a grace period."""
     if rng.random() < KILLS:
         return {"stop": "kill"}
     return {"grace_period": length_text(rng.choice(_GRACE_MS))}

@@ -16,7 +16,7 @@ from cluster.host.randomness import stream
 PLANS_EACH = 3
 """Number of plans kept for each mark or pair.
 
-It is more than one, because the mutated plans of one parent may reach nothing new.
+The number is larger than 1, because the mutated plans of one parent may reach nothing new.
 """
 RARE_MARK_SHARE = 0.1
 """Parents are chosen for marks that at most this share of the runs reached."""

@@ -232,7 +232,7 @@ def _ends(end: OneOrMany | None, experiment: Experiment) -> OneOrMany | None:
 
 
 def written_end(targets: Sequence[str]) -> OneOrMany | None:
-    """Return an end of links as a file has it: a single target has no list around it."""
+    """Return an end of links as a file has it, where a single target has no list around it."""
     if not targets:
         return None
     return targets[0] if len(targets) == 1 else tuple(targets)

@@ -150,7 +150,7 @@ class Shrinker:
         self._activity = ""
         self._tried: dict[bytes, int] = {}  # candidate that did not fail -> number of seeds tried
         self._waits: tuple[str, ...] = ()
-        """Shorter liveness timeouts, the one in use first; empty: the experiment's own is used."""
+        """Shorter liveness timeouts, the one in use first. If empty, it is not shortened."""
 
     def shrink(self, experiment: Experiment, seed: int, signature: Signature) -> Shrunk:
         """Return the smallest schedule found that fails as `experiment` does with `seed`.

@@ -131,7 +131,7 @@ class OffsetSpec(IntEnum):
 class AdminClient:
     """The requests of one administrative act; at the end of a `with` block, connections are closed.
 
-    Units: `timeout_ms` is for all requests together; None means `default.api.timeout.ms` (60 s).
+    `timeout_ms` limits all requests together; None stands for `default.api.timeout.ms` (60 s).
     A ClientError in a result belongs to one group, topic or partition. It is a GaveUp if the
     time was over, otherwise the error that the broker answered.
     `broker`: if given, all requests about groups go to this broker, without a lookup. So a former
@@ -471,7 +471,7 @@ class AdminClient:
 
 
 def _accept_not_coordinator(ask: Ask[str, V, R]) -> Ask[str, V, R]:
-    """Return `ask` with NOT_COORDINATOR as a final answer: the caller chose the broker."""
+    """Return `ask` with NOT_COORDINATOR as a final answer, because the caller chose the broker."""
 
     def outcomes(
         response: R, broker: BrokerId, keys: tuple[str, ...]
@@ -502,7 +502,7 @@ def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, E
 
 
 def _not_controller(response: DeleteTopicsResponse) -> ErrorCode:
-    """Return NOT_CONTROLLER if any topic has this error: then no topic was deleted."""
+    """Return NOT_CONTROLLER if any topic has this error, since no topic was deleted then."""
     codes = [answer.error_code for answer in response.responses]
     return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else ErrorCode.NONE
 

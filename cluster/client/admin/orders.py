@@ -74,7 +74,7 @@ class GroupOrderRefused(GroupOrderError):
 
 
 class GroupOrderUnanswered(GroupOrderError):
-    """No final answer came in time: the order may have been, or may still be, carried out."""
+    """No final answer came in time. The order may have been carried out, or may still be."""
 
 
 async def fetch_committed_offsets(

@@ -39,7 +39,7 @@ _RETRIED = frozenset(
 )
 """Errors after which every request about a group is repeated."""
 _RETRIED_COMMITS = _RETRIED | {ErrorCode.REBALANCE_IN_PROGRESS}
-"""Errors after which a commit is repeated. REBALANCE_IN_PROGRESS: the group is rebalancing."""
+"""Errors after which a commit is repeated, also because the group is rebalancing."""
 _RETRIED_PARTITIONS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

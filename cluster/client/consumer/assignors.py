@@ -104,7 +104,10 @@ ASSIGNORS: dict[str, Assignor] = {
 
 
 def _member_order(member: MemberSubscription) -> tuple[bool, str]:
-    """Return the sort key: static members first, by instance id; then the others, by member id."""
+    """Return the sort key of a member.
+
+    Static members come first, sorted by instance id. Dynamic members follow, sorted by member id.
+    """
     if member.group_instance_id is not None:
         return False, member.group_instance_id
     return True, member.member_id

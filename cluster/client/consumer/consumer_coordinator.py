@@ -250,7 +250,7 @@ class ConsumerCoordinator:
         return True
 
     async def _join_prepare(self) -> None:
-        """Commit and release all partitions before JoinGroup: the eager protocol."""
+        """Commit and release all partitions before JoinGroup, as the eager protocol demands."""
         if self._auto_commit is not None:
             # `max.poll.interval.ms` is also the rebalance timeout: the time for which the
             # coordinator waits for this member's JoinGroup.

@@ -95,13 +95,13 @@ class Fetcher:
         self._wakeup = wakeup
         self._on_out_of_range = on_out_of_range
         self._in_flight: dict[NodeName, None] = {}
-        """Leaders that have not answered their Fetch: an ordered set."""
+        """Leaders that have not answered their Fetch. The keys are an ordered set."""
         self._completed: dict[TopicPartition, _CompletedFetch] = {}
         self._retry_backoff_us = config.retry_backoff_ms * MS
         self._request_timeout_us = config.request_timeout_ms * MS
 
     def clear(self) -> None:
-        """Drop all fetched records: the partitions are revoked or lost."""
+        """Drop all fetched records, because the partitions are revoked or lost."""
         self._completed.clear()
 
     def send_fetches(self) -> int | None:

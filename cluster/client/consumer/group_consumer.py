@@ -278,7 +278,10 @@ class GroupConsumer:
                 return self._fetcher.collect(self._config.max_poll_records)
 
     def _idle_until_us(self, application_us: int | None) -> int | None:
-        """Return when an idle poll must end: for the application or an automatic commit."""
+        """Return the time at which an idle poll must end.
+
+        It is the time at which the application wants control, or an automatic commit is due.
+        """
         automatic_us = self._coordinator.auto_commit_due_us()
         return application_us if automatic_us is None else _earlier(application_us, automatic_us)
 

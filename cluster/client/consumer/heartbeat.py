@@ -70,7 +70,7 @@ class Heartbeat:
         """Time at which the application left poll; None while it is inside poll."""
 
     def enable(self) -> None:
-        """Begin to send heartbeats: the member has entered a generation."""
+        """Begin to send heartbeats, because the member has entered a generation."""
         now_us = self._host.now_us()
         self._is_enabled = True
         self._failures = 0
@@ -84,19 +84,19 @@ class Heartbeat:
         self.wake()
 
     def wake(self) -> None:
-        """Make the task step now: the coordinator, the state or a timer changed."""
+        """Make the task step now, because the coordinator, the state or a timer changed."""
         self._wakeup.set()
 
     def reset_session_timeout(self) -> None:
-        """Restart the session timeout: the coordinator answered, or was found."""
+        """Restart the session timeout, because the coordinator answered or was found."""
         self._session_ends_us = self._host.now_us() + self._config.session_timeout_ms * MS
 
     def poll_entered(self) -> None:
-        """Stop the poll interval: the application is inside poll."""
+        """Stop the poll interval, because the application is inside poll now."""
         self._poll_ended_us = None
 
     def poll_left(self) -> None:
-        """Start the poll interval: the application must poll within `max.poll.interval.ms`."""
+        """Start the poll interval, `max.poll.interval.ms`, in which the application must poll."""
         now_us = self._host.now_us()
         self._poll_ended_us = now_us
         # Polls end many times a second, so the task is woken only if its next step is too late.
@@ -224,7 +224,7 @@ class Heartbeat:
                 self._fatal(unexpected_error(code))
 
     def _received(self) -> None:
-        """Record that the coordinator has answered: the session goes on."""
+        """Record that the coordinator has answered, so that the session goes on."""
         self._failures = 0
         self.reset_session_timeout()
 

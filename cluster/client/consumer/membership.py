@@ -172,7 +172,7 @@ class Membership:
         return self._join
 
     def take_join(self) -> None:
-        """Forget the finished join: its outcome has been handled."""
+        """Forget the finished join, whose outcome has been handled."""
         self._join = None
 
     def _send_join_group(self, join: RequestFuture[bytes]) -> None:

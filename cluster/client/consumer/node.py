@@ -69,7 +69,7 @@ class ConsumerNode:
         self._host.spawn(self._run(), name="application")
 
     def close(self) -> None:
-        """Ask the application to close its consumer: it commits and leaves the group."""
+        """Ask the application to close its consumer, which then commits and leaves the group."""
         self._is_closing = True
         self._consumer.wakeup.set()
 

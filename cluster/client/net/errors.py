@@ -28,7 +28,7 @@ class ClientError(Exception):
 
 
 class RebalanceInProgressError(ClientError):
-    """Kafka's RebalanceInProgressException: poll to finish the rebalance, then try again."""
+    """Kafka's RebalanceInProgressException. The application must poll, then it may try again."""
 
     def __init__(self) -> None:
         # Not retriable: the same request fails until the application has polled.
@@ -46,7 +46,7 @@ class CommitFailedError(ClientError):
 
 
 class UnjoinedGroupError(ClientError):
-    """Kafka's UnjoinedGroupException: the member left while its JoinGroup was on its way."""
+    """Kafka's UnjoinedGroupException. The member left while its JoinGroup was on its way."""
 
     def __init__(self) -> None:
         # Retriable: the next poll joins again, with a new member id.

@@ -80,7 +80,7 @@ class Metadata:
         servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
         self._nodes = tuple(KnownNode(_host_of(server), BOOTSTRAP) for server in servers)
         self._live: dict[int, None] = {}
-        """Ids of the live brokers, as last reported: an ordered set."""
+        """Ids of the live brokers, as last reported. The keys are an ordered set."""
         self._partition_counts: dict[str, int] = {}
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
         self._request_timeout_us = config.request_timeout_ms * MS

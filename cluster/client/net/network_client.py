@@ -99,7 +99,7 @@ class NetworkClient:
             host, config.socket_connection_setup_timeout_ms, setup_max_ms
         )
         self._states: dict[tuple[NodeName, str], _ConnectionState] = {}
-        """By node and purpose. A plain tuple: building a KnownNode costs more than the look-up."""
+        """(node, purpose) -> state. The keys are plain tuples; a KnownNode is slower to build."""
         self._closed_by_disconnect: dict[Connection, None] = {}
         """Connections closed by `disconnect` whose on_close callback has not run yet: an ordered
         set."""
@@ -156,7 +156,7 @@ class NetworkClient:
             self._note_end(state)
 
     def is_unavailable(self, node: NodeName, purpose: str) -> bool:
-        """Return True if the node is held back: its connection ended, and the backoff runs."""
+        """Return True if the node is held back, since its connection ended and the backoff runs."""
         state = self._refresh_state(node, purpose)
         return state.connection is None and self._host.now_us() < state.retry_at_us
 
@@ -264,7 +264,7 @@ class NetworkClient:
         return connection
 
     def _note_open(self, state: _ConnectionState) -> None:
-        """Reset the backoff and the setup timeout to their first steps: a connection has opened."""
+        """Reset backoff and setup timeout to their first steps, because a connection has opened."""
         state.was_open = True
         state.failures = 0
         state.setup_failures = 0

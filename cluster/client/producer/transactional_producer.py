@@ -89,7 +89,7 @@ _NOT_COORDINATOR = frozenset(
 
 
 class ProducerFencedError(ClientError):
-    """Kafka's ProducerFencedException and similar: this producer must not continue."""
+    """Kafka's ProducerFencedException and similar errors. This producer must not continue."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name, retriable=False)
@@ -116,7 +116,7 @@ class TransactionAborted(ClientError):
 
 
 class TransactionalProducer:
-    """One transactional id: transactions of its current producer, one after the other."""
+    """The transactions of one transactional id, one after the other."""
 
     def __init__(
         self,

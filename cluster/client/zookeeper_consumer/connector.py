@@ -214,7 +214,7 @@ class ZooKeeperConsumerConnector:
         return allowed_topics(topic_filter.pattern, topic_filter.regex, topics)
 
     async def _watch(self) -> None:
-        """Rebalance whenever a listener has set the flag: the watcher executor."""
+        """Rebalance whenever a listener has set the flag. This loop is the watcher executor."""
         while not self._is_shutting_down:
             if not self._watcher_triggered:
                 await self._watcher_wakeup.wait(None)

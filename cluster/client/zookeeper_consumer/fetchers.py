@@ -49,7 +49,7 @@ _Infos = dict[TopicPartition, PartitionTopicInfo]
 
 
 class FetcherManager:
-    """The fetchers of one connector: stopped and started by each rebalance."""
+    """The fetchers of one connector. Each rebalance stops and starts them."""
 
     def __init__(self, member: ZooKeeperMember) -> None:
         self._member = member
@@ -96,7 +96,7 @@ class _FetchRun:
             await fetcher.ended()
 
     async def _find_leaders(self) -> None:
-        """Give each partition to the fetcher of its leader: the leader finder."""
+        """Give each partition to the fetcher of its leader. This coroutine is the leader finder."""
         host = self.member.host
         while not self.interrupt.is_set:
             if not self._no_leader:
@@ -292,7 +292,10 @@ class _Fetcher:
                 self._run.member.trace_position(info.partition, offset, cause)
 
     def _give_back(self, infos: Sequence[PartitionTopicInfo]) -> None:
-        """Return partitions to the leader finder: this broker does not lead them, or is silent."""
+        """Return partitions to the leader finder.
+
+        This broker does not lead these partitions, or does not answer.
+        """
         for info in infos:
             if self._infos.pop(info.partition, None) is not None:
                 self._run.has_no_leader(info)

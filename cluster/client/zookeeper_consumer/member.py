@@ -32,7 +32,7 @@ class ZooKeeperMember:
         self.consumer_id = _consumer_id(host, spec)
 
     async def read_brokers(self) -> list[BrokerId]:
-        """Return the registered brokers: one getChildren, and one getData for each."""
+        """Return the registered brokers. This takes one getChildren, and one getData per broker."""
         names = await self.zk.children(BROKER_IDS)
         for name in names:
             # The data is not used. But the read takes time, as in Kafka, and fails with NoNode if

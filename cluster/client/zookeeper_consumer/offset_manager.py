@@ -131,7 +131,7 @@ class OffsetManagerChannel:
         return BrokerId(answer.coordinators[0].node_id)
 
     def _drop(self) -> None:
-        """Close the channel: the next use looks the offset manager up."""
+        """Close the channel, so that the next use looks the offset manager up."""
         if self._channel is not None:
             self._channel.close()
         self._channel = None

@@ -93,7 +93,7 @@ class ChunkQueue:
         self._wake_fetchers()
 
     def close(self) -> None:
-        """End the stream: the connector is shut down."""
+        """End the stream, because the connector is shut down."""
         self._is_closed = True
         self.clear()
         self._filled.set()
