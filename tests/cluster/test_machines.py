@@ -1,4 +1,4 @@
-"""Machines of nodes: given places are kept, and the other nodes are placed on them in turn."""
+"""`spread_nodes` distributes nodes over machines, and keeps the places that are given."""
 
 import pytest
 

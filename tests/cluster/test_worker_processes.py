@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def wait_for_interrupt(begun: Path, items: Items) -> bytes:
-    """Create the file `begun`, wait, and answer at a Ctrl-C."""
+    """Create the file `begun`, and wait for a signal. Answer whether it was a Ctrl-C."""
     try:
         begun.touch()
         signal.pause()

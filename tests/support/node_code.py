@@ -5,8 +5,9 @@ clock), where one seed must give the same trace in every process. The order of a
 hashes, and id() depends on addresses; both differ between processes.
 
 This module does not infer types. A name counts as a set in a module that annotates it as a set or
-assigns a set to it. An attribute counts as a set in all modules if one module does so. A use in
-which the order has no effect (len, sorted, any, another set) is allowed.
+assigns a set to it. If a module does this with an attribute, attributes with this name count as
+sets in all modules. A use in which the order has no effect (len, sorted, any, another set) is
+allowed.
 """
 
 import ast

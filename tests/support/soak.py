@@ -38,14 +38,14 @@ CODE = (
 
 def say(line: str) -> None:
     """Print one line of the record."""
-    # The newline comes first, because pytest's own line may not be ended.
+    # The newline comes first, because pytest may have printed a line without its end.
     print(f"\nsoak: {line}", flush=True)
 
 
 def load_or_compute(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> T:
     """Return the saved result of `key` for the present code; if there is none, compute and save it.
 
-    Shape: `kind` is a type that msgspec can write as JSON and read again.
+    `kind` is the type of the result. msgspec must be able to write it as JSON and to read it again.
 
     The file is `.soak/<part>/<id of the code>/<key>.json`.
     """
@@ -88,7 +88,8 @@ def code_id(paths: tuple[str, ...] = CODE) -> str:
 def say_failovers(failovers: Sequence[Failover]) -> None:
     """Print the figures of docs/kafka/MEASURED_FAILOVER.md over all members and runs.
 
-    A figure is left out if its event occurred in no run (a fault may move no leadership).
+    A figure is left out if its event occurred in no run, for example if the fault moved no
+    leadership.
     """
     _say_runs("controller decides, ms", [failover.decided_us for failover in failovers])
     _say_runs(

@@ -27,7 +27,7 @@ def values(lab: ControllerLab) -> dict[str, float]:
 
 
 def end_other_sessions(lab: ControllerLab, *alive: int) -> None:
-    """Let the sessions of all brokers end except those of `alive`."""
+    """Let a session pass, in which only the brokers `alive` send heartbeats, every 3 s."""
     for _ in range(SESSION_MS // 3_000):
         lab.advance_ms(3_000)
         for broker_id in alive:
@@ -50,7 +50,8 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
     end_other_sessions(lab, 1, 2)
     metrics = values(lab)
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
-    # The metric counts fencings and unfencings: three brokers were unfenced, and one was fenced.
+    # As in Kafka, this metric counts fencings and unfencings, not elections. Three brokers were
+    # unfenced, and one was fenced.
     assert metrics["LeaderElectionRateAndTimeMs.Count"] == 4
 
 
@@ -67,7 +68,7 @@ def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) 
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)
     end_other_sessions(lab, 1, 2)
-    # The ISR shrinks to broker 1, and then the session of broker 1 ends.
+    # Broker 1 leads, and removes broker 2 from the ISR. Below, the session of broker 1 ends, too.
     lab.alter_partition(P0, (1,), by=1)
     assert lab.partition(P0).leader == 1
     assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == 0

@@ -31,7 +31,7 @@ def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() ->
 
 
 def test_controller_epoch_exceeds_the_log_when_its_file_is_lost() -> None:
-    """Without its file, `quorum-state`, the epoch comes from the log.
+    """The file `quorum-state` has the epoch. If the file is lost, the epoch comes from the log.
 
     A controller with a lower epoch than its log could not append.
     """

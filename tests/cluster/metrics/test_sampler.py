@@ -48,10 +48,12 @@ def test_samples_are_taken_every_interval_or_never(
 
 @pytest.mark.slow
 def test_controller_counts_the_fenced_brokers() -> None:
-    """One metric has the number of brokers that are fenced (counted as dead) now: 1 in the outage.
+    """FencedBrokerCount is the number of brokers that are fenced (counted as dead).
 
-    Another metric counts fencings and unfencings. There are five: three brokers are unfenced at the
-    start, the killed broker is fenced, and it is unfenced after its restart.
+    It is 1 in the outage.
+
+    LeaderElectionRateAndTimeMs counts fencings and unfencings. There are five: three brokers are
+    unfenced at the start, the killed broker is fenced, and it is unfenced after its restart.
     """
     rows = crash_run().rows
     fenced_us = next(row.time_us for row in rows if row.kind == TraceKind.BROKER_FENCED)

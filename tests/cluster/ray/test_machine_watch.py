@@ -25,7 +25,10 @@ def test_machine_that_answers_is_never_reported() -> None:
 
 
 def test_beginning_and_end_of_a_silence_are_reported_once() -> None:
-    """A machine that is silent for 12 s is not lost. `since_s` is the time of its last answer."""
+    """Machine a is silent for 12 s, and then answers again; it is not lost.
+
+    `since_s` in a report is the time of the machine's last answer before the silence.
+    """
     machines = watch()
     machines.record_answer("b", 10.0)
 

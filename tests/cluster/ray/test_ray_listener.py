@@ -1,8 +1,8 @@
 """Kafka clients of a run on Ray: a broker listens for them in its own process.
 
-So a kill or a stop of the process hits the broker and its listener together. `ask(18, 0)` sends the
-request ApiVersions (API 18) in version 0, and returns the answer. An answer begins with the
-correlation id of its request.
+The listener of a broker is a part of the broker's process. So a kill or a stop of the process hits
+both. The client `raw` of the test sends the request ApiVersions (API 18) in version 0.
+`ask(18, 0)` returns its answer. `answer()` returns the correlation id and the rest of an answer.
 """
 
 import asyncio

@@ -39,8 +39,9 @@ def test_run_clock_with_an_impossible_scale_is_refused(scale: float) -> None:
 def test_run_clock_on_a_machine_that_is_ahead_shows_the_same_time() -> None:
     """The monotonic clocks of two machines differ by days, but the time of a run is the same.
 
-    `on_machine(offset)` is the clock for a machine whose monotonic clock is ahead by the offset.
-    Read on this machine, it shows 7 s less.
+    `on_machine(offset)` is the clock for a machine whose monotonic clock is ahead by the offset,
+    7 s here. It subtracts the offset. The monotonic clock of this machine is not ahead, so here it
+    shows 7 s less.
     """
     clock = RunClock(origin_ns=time.monotonic_ns(), wall_origin_us=0)
     moved = clock.on_machine(7_000_000_000)
@@ -61,7 +62,8 @@ def test_offset_of_the_own_machine_is_exactly_zero() -> None:
 def test_measured_offset_of_another_machine_is_within_its_bound() -> None:
     """The measured offset may be wrong by its bound, but not by more.
 
-    The bound is stored with the run: a report prints a shorter time as `< bound`.
+    The bound is stored with the run. If a time in a report is shorter than the bound, the report
+    prints `< bound`.
     """
     ahead_ns = 123_456_789_000
 

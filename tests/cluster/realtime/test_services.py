@@ -60,7 +60,10 @@ def service(
 def test_pause_that_comes_after_its_resume_is_ignored(
     service: NodeService, process: RecordingProcess
 ) -> None:
-    """If the late pause were carried out, the node would stay paused until the end of the run."""
+    """The pause has number 0 and the resume number 1, and the resume arrives first.
+
+    If the late pause were carried out, the node would stay paused until the end of the run.
+    """
 
     async def play() -> None:
         await service.resume_node(BROKER_0, 1, OLD_STATE, ())

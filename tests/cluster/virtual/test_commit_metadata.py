@@ -49,7 +49,8 @@ def answer(error: ErrorCode) -> OffsetCommitResponse:
         (commit(FOUR_UNITS), NONE),
         (commit("12345"), TOO_LARGE),
         (commit("12345", "1234"), NONE),  # the last entry of a partition counts
-        (commit("1234"), ErrorCode.NOT_COORDINATOR),  # any other error is possible
+        # The coordinator may refuse a commit for another reason, whatever the metadata are.
+        (commit("1234"), ErrorCode.NOT_COORDINATOR),
         (commit("12345"), ErrorCode.NOT_COORDINATOR),
     ],
 )

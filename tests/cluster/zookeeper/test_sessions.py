@@ -49,7 +49,7 @@ def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]
         assert deadline_us >= last_deadline_us
         assert deadline_us % TICK_US == 0
         last_deadline_us = deadline_us
-    # Only the packet with the latest time counts.
+    # The session ends as if only the packet with the latest time had come.
     latest_us = max(0, *heard_us)
     assert last_deadline_us == ((latest_us + TIMEOUT_US) // TICK_US + 1) * TICK_US
 

@@ -24,8 +24,8 @@ from tests.support.harness.fake_runtime import FakeRuntime
 class Injecting:
     """Injects and heals single faults of an experiment, named by their index in the plan.
 
-    - `faults`: the faults of a small experiment, as in a file. `own_experiment`: an experiment that
-      is used instead of the small one.
+    - `faults` are the faults of a small experiment, as in a file.
+    - `own_experiment` is an experiment that is used instead of the small one.
     - `runtime`: the cluster; by default a new FakeRuntime.
     - `rows` has the rows of the trace, and `log` the lines of the injector's log.
     """
@@ -58,8 +58,8 @@ class Injecting:
     def heal(self, index: int = 0, *, by: str = "plan") -> JournalEntry:
         """Undo one fault of the plan now.
 
-        `by` is why, and goes into the journal: "plan" (its time is over), "order" (a user's
-        command), or "end" (the run undoes all faults).
+        `by` is the reason, which the journal records: "plan" (the time of the fault is over),
+        "order" (a user's command), or "end" (the run undoes all faults).
         """
         self.runtime.run(self.injector.heal(self.plan[index], by=by))
         return self.entry(index)

@@ -1,4 +1,4 @@
-"""Hand-written traces as run directories, and tables read back without Spark, to test the pipeline.
+"""Makes run directories from hand-written traces, and reads tables of a run without Spark.
 
 A trace is a text file with one event per line, in any order of time. A line has the time in
 seconds, the node, the kind of the event, and then words `name=value`, for example
@@ -55,7 +55,7 @@ def parse_trace(text: str) -> list[TraceRow]:
 
 
 def _cells(assignments: Sequence[str]) -> TableRow:
-    """Return the columns that the words `name=value` fill; other names are fields of the detail."""
+    """Return the columns from words `name=value`. Names that are no columns go into the detail."""
     cells: TableRow = {}
     detail: dict[str, object] = {}
     for assignment in assignments:
@@ -83,7 +83,8 @@ def write_run(
 ) -> Path:
     """Write a run directory whose rows are spread over `files` event files in turn.
 
-    clock_error_us: what the manifest says of the error between clocks; None: write no manifest.
+    clock_error_us: the error between clocks, which is written into a manifest. If it is None, there
+        is no manifest.
     """
     (directory / "events").mkdir(parents=True)
     if clock_error_us is not None:

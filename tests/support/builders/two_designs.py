@@ -60,7 +60,8 @@ def two_design_facts(
 def owned(group: str, member: int, partition: int, from_us: int, to_us: int | None) -> Row:
     """Return a row of `ownership`: a member owns partition `partition` of topic `t`.
 
-    At `to_us` it revokes the partition; None: it owns the partition until the run ends.
+    At `to_us` it revokes the partition. If `to_us` is None, it owns the partition until the run
+    ends.
     """
     return {
         "group": group,

@@ -49,7 +49,7 @@ class CommandLine:
         """Start one command in a session of its own.
 
         If the command still runs at the end, all processes that commands in this folder started are
-        killed. `stdout` None: the output goes to a pipe, from which the test reads.
+        killed. If `stdout` is None, the output goes to a pipe, from which the test reads.
         """
         variables = {
             **os.environ,

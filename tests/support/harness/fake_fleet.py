@@ -47,7 +47,7 @@ class FakeProcessHandle(ProcessHandle):
 
     def __init__(self, trouble: dict[str, BaseException | None]) -> None:
         self.trouble = trouble
-        """Errors of calls, by name of the call; None instead of an error: the call hangs."""
+        """The error that a call raises, by the name of the call. If it is None, the call hangs."""
         self.calls: list[str] = []
         self.is_ended = False
 
@@ -102,7 +102,7 @@ class FakeAgent(AgentHandle):
         self._fleet = fleet
 
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
-        # The call takes a turn of the event loop, as a real one does.
+        # A real call lets the event loop go on before it ends. So does this one.
         await asyncio.sleep(0)
         if not any(
             started.listening.process == process and started.is_up

@@ -93,7 +93,7 @@ class KafkaConnection:
 
 
 class ListeningCluster:
-    """One run; `settings` are Kafka's settings of the brokers, named with `_` for `.`.
+    """One run of a cluster. `settings` are the brokers' settings, with `_` for `.` in their names.
 
     A story is the part of a test that uses the cluster. `rows` is filled when the run has ended.
     """

@@ -29,7 +29,7 @@ _YAML = st.recursive(
 
 
 def experiments() -> st.SearchStrategy[Experiment]:
-    """Return a strategy for whole experiments; fields with a default often keep it."""
+    """Return a strategy for experiments. A field with a default often keeps the default."""
     return values_of(Experiment)
 
 
@@ -66,7 +66,7 @@ def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 
 def _make_struct(struct: type[msgspec.Struct], fields: dict[str, Any]) -> msgspec.Struct:
-    """Return a Struct with these fields; a function for `map`, which passes one argument."""
+    """Return a Struct with these fields. `map` of a strategy calls it with the drawn fields."""
     return struct(**fields)
 
 

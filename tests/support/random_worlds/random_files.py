@@ -1,7 +1,7 @@
-"""Random files of a run directory beside the trace: manifest and results; and unusable rows.
+"""Writes random manifests and results of runs, and makes unusable rows of a trace.
 
-The manifest describes a run (experiment, seed, runtime), the results have its verdict and what each
-checker reported.
+The manifest of a run has its experiment, its seed and its runtime. The results have its verdict and
+what each checker reported.
 """
 
 import json

@@ -20,7 +20,7 @@ from tests.support.worlds.acceptance import play_virtual
 SEEDS = range(24)
 """Seeds of traces of a whole cluster: `random_run`."""
 OWNER_SEEDS = range(16)
-"""Seeds of traces of members alone, which own and process partitions: `random_owners`.
+"""Seeds of traces of members without brokers, which own and process partitions: `random_owners`.
 
 Without a coordinator, several members often own a partition at once.
 """
@@ -94,7 +94,8 @@ def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
     runs = []
     for number, (name, rows) in enumerate(traces.items()):
         directory = write_run(base / name, rows)
-        # A manifest and results with random contents, also for real runs: analyses read them, too.
+        # An analysis also reads the manifest and the results of a run. Here they have random
+        # contents, also for real runs.
         write_documents(directory, seed=number)
         is_random = name.split("/")[0] not in _REAL
         runs.append(

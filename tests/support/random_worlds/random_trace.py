@@ -26,7 +26,7 @@ from tests.support.random_worlds.random_metrics import sample_metrics
 from tests.support.random_worlds.random_world import Life, World
 
 _STEPS_US = (0, 1, 900, 15_000, 15_000, 120_000, 400_000)
-"""Times between two events, drawn evenly: 0 gives simultaneous rows."""
+"""Times that may pass between two events. If it is 0, rows have equal times."""
 _SKEW_US = 4_000
 """Largest difference of a node's clock from the run's."""
 
@@ -58,7 +58,7 @@ def random_run(seed: int) -> list[TraceRow]:
         world.advance(rng.choice(_STEPS_US))
         brokers.elect(offsets_partition(index), leader=BROKERS[index])
 
-    # -1: the run never becomes steady.
+    # The step before which the run becomes steady. With -1 it never does.
     steady_at = rng.randint(20, 80) if rng.random() < 0.95 else -1
     fault_rate = rng.choice((0.0, 0.005, 0.01, 0.015, 0.03))
     for step in range(rng.randint(250, 700)):
@@ -82,7 +82,7 @@ def random_run(seed: int) -> list[TraceRow]:
 def _let_one_event_happen(
     world: World, brokers: Brokers, consumers: Consumers, faults: Faults, fault_rate: float
 ) -> None:
-    """Let one random event happen: mostly an act of a consumer, sometimes nothing."""
+    """Let one random event happen, most often an act of a consumer, and sometimes nothing."""
     rng = world.rng
     if rng.random() < fault_rate:
         faults.inject()

@@ -1,8 +1,9 @@
 """Commands of a transcript that are requests of clients to one broker.
 
 A transcript is a text file of commands and their printed results. A command has a name, words and
-settings (`acks=1`). The functions here are readers: each makes a request from a command, and
-removes from the command the settings that it knows. A setting that is left is an error.
+settings (`acks=1`). The functions here are readers. A reader makes a request from a command, and
+removes from the command the settings that it has read. If a setting remains, no reader knows it,
+which is an error.
 
 Some settings are numbers of Kafka's protocol. `acks=-1`, the default, means that all in-sync
 replicas must have the records before the broker answers. The key type 0 of a coordinator, the
@@ -32,7 +33,7 @@ from tests.support.transcripts.words import Command, read_bytes, read_partition
 
 
 def read_broker_request(command: Command) -> AnyRequest:
-    """Return the request of a command; the setting `version` is left to the caller.
+    """Return the request of a command. The caller reads the setting `version`.
 
     Raises: UnknownWord for a command that is no request.
     """

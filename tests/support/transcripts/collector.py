@@ -67,7 +67,8 @@ class TranscriptItem(pytest.Item):
         # The scene's results are not compared.
         player.play(self._story_file.scene)
         played = self._story.played(player.play)
-        # Not in a `finally`: after a story that hangs, the player could not be stopped, either.
+        # This line is not in a `finally`, because after a story that hangs the player could not be
+        # stopped, either.
         player.close()
         if played == self._story:
             return

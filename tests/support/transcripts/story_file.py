@@ -9,7 +9,7 @@ one command per line, then the line `----` and the results, up to an empty line.
     ----
     @500
 
-This module does not know what commands mean; a player does.
+This module does not know what the commands mean. A player carries them out.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One test: name, description (`comments`) and steps."""
+    """One story, which is one test; `comments` describe it."""
 
     name: str
     comments: tuple[str, ...]

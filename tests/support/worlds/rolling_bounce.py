@@ -21,10 +21,10 @@ CALLBACKS = (TraceKind.PARTITIONS_ASSIGNED, TraceKind.PARTITIONS_REVOKED)
 class Change:
     """One leave or join of a member.
 
-    - `settled_us`: time from the member's close or creation until each member owns its final
+    - `settled_us`: the time from the member's close or creation until each member owns its final
       partitions.
-    - `unowned_us`: time in which a partition had no owner, summed over the partitions.
-    - `handed_out`: number of assigned partitions.
+    - `unowned_us`: the time in which a partition had no owner, summed over the partitions.
+    - `handed_out`: how many partitions were assigned to members.
     """
 
     settled_us: int
@@ -50,7 +50,7 @@ class RollingBounce:
 
 
 def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
-    """Return the cost of a run's rollout for its group.
+    """Return what a run's rollout cost its group.
 
     The close of a member begins with the SIGTERM, at which the application closes its consumer. Its
     creation is the start of the node.

@@ -1,8 +1,9 @@
-"""Brokers with the features of an older version of Kafka (`inter.broker.protocol.version`).
+"""Brokers with the features of an older version of Kafka.
 
-A static member has a configured group.instance.id. Brokers before version 2.3 do not know such
-members. `lab` is a cluster of three brokers in virtual time. `lab.client.call(2, request)` returns
-the answer of broker 2. BEHAVIOUR 2.0 is a section of docs/kafka/BEHAVIOUR.md.
+The version is the setting `inter.broker.protocol.version`. A static member has a group.instance.id
+in its settings. Brokers before version 2.3 do not know such members. `lab` is a cluster of three
+brokers in virtual time. `lab.client.call(2, request)` returns the answer of broker 2. BEHAVIOUR 2.0
+is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import msgspec
@@ -110,6 +111,6 @@ def test_old_broker_refuses_static_members_before_the_coordinator(
 
 def test_version_that_kafka_does_not_have_is_refused() -> None:
     """A wrong setting is refused when the experiment is read, before any node starts."""
-    # The last version of Kafka 2.1 is 2.1-IV2.
+    # The versions of Kafka 2.1 end with 2.1-IV2, so there is no 2.1-IV9.
     with pytest.raises(msgspec.ValidationError, match=r"inter\.broker\.protocol\.version"):
         msgspec.convert({"inter.broker.protocol.version": "2.1-IV9"}, BrokerConfig)

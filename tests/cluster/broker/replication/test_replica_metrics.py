@@ -27,7 +27,8 @@ GAUGES = (
 def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> Partition:
     """Return this broker's replica of a partition with this ISR, three replicas and a leader.
 
-    Its min.insync.replicas, the least number of in-sync replicas for a write with acks=all, is 2.
+    min.insync.replicas is 2: a write with acks=all needs so many in-sync replicas. `checks` says
+    whether the replica checks this.
     """
     name = TopicPartition("orders", index)
     config = ReplicaConfig(min_insync_replicas=2, min_insync_check=checks)
@@ -77,4 +78,4 @@ def test_broker_without_partitions_reports_zero_for_each_metric() -> None:
     """A reader of the metrics finds every name from the start."""
     values = ReplicaMetrics(HostLab().host("broker-0"), {}, interval_us=0).values()
     assert set(values.values()) == {0}
-    assert set(GAUGES) < set(values)
+    assert set(GAUGES) < set(values)  # there are all gauges, and other metrics

@@ -1,8 +1,8 @@
 """The plan of an offset reset: the new offset of each partition, and resets that are impossible.
 
-`plan_reset(target, bounds, committed)` returns a row for each partition. `current` is the committed
-offset, and `new` the planned one. If the target is outside of the log, `new` is the nearer end of
-the log, and `asked_for` is the offset that the target asked for. Otherwise `asked_for` is None.
+`plan_reset(target, bounds, committed)` returns a row for each partition. In a row, `current` is the
+committed offset, and `new` the planned one. If the target asks for an offset outside of the log,
+`new` is the nearer end of the log, and `asked_for` is that offset. Otherwise `asked_for` is None.
 """
 
 import pytest

@@ -68,7 +68,8 @@ def test_commit_covers_the_record_that_is_being_processed() -> None:
     for row in lab.processed():
         assert row.offset is not None
         processed.append((row.time_us, row.offset))
-    # The offsets of commits whose last record, at offset - 1, was still being processed.
+    # A commit of offset n covers the records up to n - 1. These are the offsets of commits whose
+    # last record was not processed yet.
     in_hand = [
         row.offset
         for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)
