@@ -50,8 +50,8 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
     end_other_sessions(lab, 1, 2)
     metrics = values(lab)
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
-    # As in Kafka, this metric counts fencings and unfencings, not elections. Three brokers were
-    # unfenced, and one was fenced.
+    # This metric counts fencings and unfencings, as in Kafka's ZooKeeper controller, and not
+    # elections. Three brokers were unfenced, and one was fenced.
     assert metrics["LeaderElectionRateAndTimeMs.Count"] == 4
 
 
