@@ -101,8 +101,9 @@ def process_of(hit: HitNode) -> ProcessRef:
 
 @dataclass
 class Story:
-    """One run: the states of nodes and the facts that its chapters stored, each with a description.
+    """What the chapters of the run have stored for the tests.
 
+    `states` has states of nodes, and `facts` other observations, each by a description.
     `running_at_the_end` has the processes that run when the experiment breaks off.
     """
 
@@ -147,7 +148,7 @@ class Story:
 
 
 async def late_and_paused_consumers(story: Story) -> None:
-    """Two consumers start late. A consumer with a shared process, and one alone, are paused."""
+    """Two consumers start late. Then SHARED, which shares its process, and ISOLATED are paused."""
     runtime = story.runtime
     story.states["late before"] = await story.state_of(LATE)
     await story.until_stable(2)
@@ -172,7 +173,10 @@ async def late_and_paused_consumers(story: Story) -> None:
 
 
 async def paused_broker(story: Story) -> None:
-    """The control plane must not wait for a stopped process, and updates it after its resume."""
+    """The group's coordinator is paused, fenced, and resumed.
+
+    The runtime must not wait for its stopped process. It updates the process after the resume.
+    """
     runtime = story.runtime
     status = await story.until(lambda s: bool(s.groups.get(GROUP)), "coordinated")
     coordinator = status.groups[GROUP][0].coordinator
@@ -311,7 +315,10 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def test_status_has_the_runtimes_state_of_each_node(story: Story) -> None:
-    """The states follow from the runtime's own acts. To the cluster a cut-off broker looks dead."""
+    """The states follow from the runtime's own acts.
+
+    So a broker that is cut off is UP, although the controller counts it as dead.
+    """
     assert story.states == {
         "late before": NodeState.NOT_STARTED,
         "shared paused": NodeState.PAUSED,

@@ -4,8 +4,8 @@
   process of Python.
 - A RealHost gives a node its clock and network.
 - `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
-- `beat(connection, n)` sends a heartbeat of generation n, 0 by default, and waits for its answer.
-  `served` lists the numbers that the server has got.
+- `beat(connection, n)` sends a heartbeat and waits for its answer. The generation n, 0 by default,
+  is the number of the heartbeat. `served` lists the numbers of the heartbeats that a node has got.
 - `lab.directory` has the address of each node. `lab.push` sends the directory to all processes.
 - An incarnation is one life of a node.
 - A frame is one message of a connection. The trace of a node has its recorded events as rows.
@@ -156,7 +156,8 @@ def test_node_restarted_in_another_process_is_reached_there(
             lab.push()
 
         successor = lab.node("p2", SERVER, incarnation=1)
-        assert old.is_closed  # because of the new directory; the socket itself is still open
+        # The new directory has ended the connection, although the old TCP link is still open.
+        assert old.is_closed
         new = connect(client)
         await beat(new, 7)
         assert successor.served == [7]

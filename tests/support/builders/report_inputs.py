@@ -17,7 +17,7 @@ from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
 from results_schema.manifest import Manifest, RunStatus
 from results_schema.results import Results, RunOutcome, Verdict
 
-RUN = "a_run/2026-01-02T03-04-05.678Z"  # experiment and start
+RUN = "a_run/2026-01-02T03-04-05.678Z"  # the name of the experiment, and the start of the run
 SECOND_US = 1_000_000
 _TABLES = Path(__file__).parents[3] / "docs" / "TABLES.md"
 
@@ -74,8 +74,8 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
 def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field of JournalEntry
     """Return the journal's entry of crash-0, which crashes broker-2 from 11.25 s to 36.25 s.
 
-    Shape: `changes` are fields of JournalEntry. `groups` and `partitions` are those that the fault
-    affects (its blast radius).
+    `changes` are fields of JournalEntry. Two more names are allowed, `groups` and `partitions`: the
+    fault affects these, so they are its blast radius.
     """
     radius = BlastRadius(
         groups=changes.pop("groups", ("readers",)),

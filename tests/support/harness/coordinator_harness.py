@@ -89,7 +89,7 @@ class CoordinatorHarness:
         owned: tuple[int, ...] = (0,),
         log: dict[int, list[RecordBatch]] | None = None,
     ) -> None:
-        # With 0 the first join phase of a group does not wait for further members.
+        # By default the first join phase of a group does not wait for further members.
         self.config = config or BrokerConfig(group_initial_rebalance_delay_ms=0)
         self.guards = guards or Guards()
         self.java = java or JavaSwitches()
@@ -112,7 +112,8 @@ class CoordinatorHarness:
         self.responses: dict[RequestId, AnyResponse] = {}
         self.answer_order: list[RequestId] = []
         self._requests = count(1)
-        # Key of each running timer -> its time, and a number that is new at each setting.
+        # For each running timer, by its key: the time at which it fires, and a number. Each call
+        # that sets a timer gives it a new number.
         self._deadlines: dict[str, tuple[int, int]] = {}
         # Times, numbers and keys of timers. Timers that were cancelled or set anew stay in the
         # heap; `_deadlines` shows that they no longer count.
@@ -172,7 +173,7 @@ class CoordinatorHarness:
         even if it fails with a timeout.
         """
         append = self.held.pop(index)
-        # None: the log does not have the append yet, because the coordinator follows no logs.
+        # It is None if the coordinator does not follow its logs: the append is not in the log yet.
         base_offset = self._base_offsets.pop(append.append_id, None)
         if error is ErrorCode.NONE:
             if base_offset is None:
@@ -207,8 +208,8 @@ class CoordinatorHarness:
     def verify(self, error: ErrorCode = ErrorCode.NONE, *, guard: int | None = 1) -> None:
         """Complete the oldest held verification, or let it fail with `error`.
 
-        `guard` is a token for a transaction that is not in the log yet: the later append must show
-        it. None: the transaction is already in the log.
+        `guard` is a token for a transaction that is not in the log yet. The later append must show
+        it. It is None if the transaction is already in the log.
         """
         verification = self.verifying.pop(0)
         self._verify(verification, error, guard if error is ErrorCode.NONE else None)
@@ -245,7 +246,7 @@ class CoordinatorHarness:
         return None
 
     def unload(self, partition: int = 0, epoch: int | None = 0) -> LoadIgnored | None:
-        """Unload a partition, whose leader is another broker in `epoch` (None: unknown).
+        """Unload a partition, which another broker leads in `epoch`, or in an unknown epoch (None).
 
         Returns the reason if the coordinator ignores the unload, else None.
         """
@@ -318,7 +319,10 @@ class CoordinatorHarness:
     def stable_group(
         self, size: int = 2, *, group_id: str = GROUP, session_timeout_ms: int = 10_000
     ) -> list[str]:
-        """Bring a group of dynamic members into Stable, generation 1; return ids, leader first."""
+        """Let dynamic members form a group that is Stable in generation 1.
+
+        Return their member ids. The first one is that of the leader.
+        """
         ids = [
             self.new_member_id(client_id=f"c{number}", group_id=group_id) for number in range(size)
         ]
@@ -328,7 +332,7 @@ class CoordinatorHarness:
             )
             for member_id in ids
         ]
-        # Members that join in the initial delay extend it once.
+        # The first member begins the initial delay, and the others extend it once.
         self.advance(self.config.group_initial_rebalance_delay_ms * 2)
         leader = self.join_response(joins[0]).leader
         assert leader == ids[0]
@@ -410,7 +414,11 @@ class CoordinatorHarness:
     # -- the broker's part --
 
     def execute(self, result: Result) -> None:
-        """Carry out a Result, and the Results that follow from it without waiting."""
+        """Carry out a Result, and each Result that follows from it.
+
+        The coordinator returns further Results when appends complete, when verifications are
+        answered, and when the ends of its logs are reported.
+        """
         self._carry_out(result)
         while self._to_acknowledge:
             append, base_offset = self._to_acknowledge.pop(0)

@@ -1,10 +1,11 @@
 """Brokers with scripted answers, for tests of the clients.
 
 A broker keeps every request. A request without a scripted answer gets the answer of a healthy
-broker that coordinates a group of one member. Each partition has as many records as the high
-watermark says (the offset below which records are committed). `ClientLab` holds the state from
-which all brokers answer (leader, committed offsets, ...), and the network in virtual time, a
-simulated clock.
+broker that coordinates a group of one member. The high watermark of a partition is the offset below
+which its records are committed. Here each partition has as many records as its high watermark says.
+
+`ClientLab` has the state from which all brokers answer, such as the leader and the committed
+offsets. It also has the network, in virtual time (a simulated clock).
 
 Terms: the generation counts a group's rebalances. The leader epoch counts a partition's leaders. An
 incarnation is the number of a node's restarts.
@@ -101,7 +102,10 @@ class LabMaker(Protocol):
 
 
 class ScriptedBroker:
-    """One broker. `script` holds answers by request type; None leaves a request unanswered."""
+    """One broker. `script` has the answers to its next requests of each type.
+
+    None in place of an answer leaves a request unanswered. Such requests are in `unanswered`.
+    """
 
     def __init__(self, lab: "ClientLab", broker_id: int) -> None:
         self.broker_id = broker_id
@@ -165,7 +169,8 @@ class ScriptedBroker:
             case JoinGroupRequest():
                 return self._join(body)
             case SyncGroupRequest():
-                # Only the group's leader sends assignments; any other member gets an empty one.
+                # Only the leader of a group sends assignments. The SyncGroup of any other member
+                # has none, so its answer has an empty assignment.
                 assignments = {entry.member_id: entry.assignment for entry in body.assignments}
                 return SyncGroupResponse(
                     protocol_type="consumer",
@@ -278,7 +283,7 @@ class ClientLab:
             brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
             topics=(),
         )
-        # Last, because a ScriptedBroker uses fields of the lab.
+        # The brokers are created last, because a ScriptedBroker uses fields of the lab.
         self.brokers = [ScriptedBroker(self, index) for index in range(brokers)]
 
     @property
@@ -307,7 +312,7 @@ class ClientLab:
         return host
 
     def dispose(self) -> None:
-        """Free the coroutines of the clients, which would otherwise warn that they never ended."""
+        """End the tasks of the clients. Python would otherwise warn that they never ended."""
         for host in self.clients:
             host.retire()
             host.dispose()
@@ -324,7 +329,7 @@ class ClientLab:
     ) -> ConsumerNode:
         """Start a consumer of the topic; with `transaction_timeout_ms` it uses transactions.
 
-        `process_us` is the time to process a record, `process_spread_us` its random variation.
+        Each record takes `process_us` to process, and a random time up to `process_spread_us`.
         """
         spec = ConsumerSpec(
             name=NodeName("consumer-g-0"),
@@ -426,7 +431,7 @@ def no_coordinator(error: ErrorCode) -> FindCoordinatorResponse:
 
 
 def joined(body: JoinGroupRequest, generation: int, *, leader: str = "") -> JoinGroupResponse:
-    """Return a successful answer; its member leads the group unless `leader` names another."""
+    """Return a successful answer. The member leads its group if `leader` names no other member."""
     leads = not leader
     members = (
         JoinGroupResponseMember(member_id=body.member_id, metadata=body.protocols[0].metadata),

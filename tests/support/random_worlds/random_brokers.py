@@ -87,7 +87,11 @@ class Brokers:
                 self._apply_later(partition, name, self.epochs[partition])
 
     def elect(self, partition: str, *, leader: str | None = None) -> None:
-        """Elect `leader`; None: draw another live broker, the present leader, or none ("")."""
+        """Elect `leader`. If it is None, draw the leader.
+
+        In most cases this is another live broker. It can also be the present leader, or no broker
+        ("").
+        """
         world = self._world
         old_leader = self.leaders[partition]
         if leader is None:
@@ -124,7 +128,7 @@ class Brokers:
         )
 
     def _lead(self, name: str, partition: str, epoch: int) -> None:
-        """Become leader; load the groups of the partition later, which takes a random time."""
+        """Become leader, and load the partition's groups after a random time."""
         world, broker = self._world, self.brokers[name]
         columns: Columns = {"partition": partition, "leader_epoch": epoch}
         if world.chance(0.95):
@@ -141,7 +145,7 @@ class Brokers:
         def finish() -> None:
             broker.loading.pop(partition, None)
             if world.chance(0.06):
-                # The load is abandoned, as if a newer one had replaced it: no row, no groups.
+                # A newer load might have replaced this one. It writes no row, and loads no groups.
                 return
             records = world.rng.randint(0, 400)
             world.add(
@@ -250,7 +254,10 @@ class Brokers:
         world.node_later(broker.name, world.delay_us(2_500_000), complete)
 
     def _complete(self, broker: Broker, group: str) -> None:
-        """Complete the join phase: some members did not rejoin, a new generation starts."""
+        """Complete the join phase.
+
+        Members that did not rejoin are removed, and a new generation starts.
+        """
         world, coordinated = self._world, broker.groups[group]
         for member in list(coordinated.members):
             if world.chance(0.12):
@@ -360,7 +367,7 @@ class Brokers:
             self.prepare(broker, group, came_back)
 
     def expire(self, broker: Broker, group: str, member: str, *, left: bool) -> None:
-        """Remove a member that left, or (`left` False) whose session ended."""
+        """Remove a member because it left, or, if `left` is False, because its session ended."""
         self._remove(
             broker, group, member, RemovalCause.LEAVE if left else RemovalCause.SESSION_EXPIRY
         )
@@ -424,7 +431,7 @@ class Brokers:
     def store_commit(
         self, broker: Broker, group: str, member: str, generation: int, partitions: Sequence[str]
     ) -> str:
-        """Append a commit to the group's offsets partition; return the error, NONE if stored."""
+        """Append a commit to the group's offsets partition, and return NONE or the error."""
         world, partition = self._world, partition_of(group)
         broker.appends += 1
         append_id, epoch = broker.appends, broker.served.get(partition, self.epochs[partition])

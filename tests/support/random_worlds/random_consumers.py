@@ -1,4 +1,4 @@
-"""Consumers of a random trace: their requests, partitions, records and commits; and a producer.
+"""Consumers of a random trace: their requests, partitions, records and commits. Also a producer.
 
 No real consumer runs: random decisions say what a consumer does, and a `World` writes its rows. A
 consumer's next steps depend on the answers that it got. It asks a random broker which broker
@@ -38,11 +38,11 @@ _MEMBER_ERRORS = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGR
 class Consumer:
     """A consumer's process.
 
-    - `member`: its member id; "" before it got the first one.
-    - `ids`: how many member ids it has had.
-    - `generation`: -1 while it is no member.
+    - `member`: its member id, or "" before it gets the first one.
+    - `ids`: the number of member ids that it has had.
+    - `generation`: its generation, or -1 while it is no member.
     - `state`: its state as a member, by the name that rows of MEMBER_STATE have.
-    - `coordinator`: the broker that it considers the coordinator; None: it knows none.
+    - `coordinator`: the broker that it considers the coordinator, or None if it knows none.
     """
 
     name: str
@@ -212,8 +212,8 @@ class Consumers:
                     peer=asked,
                 )
                 return
-            # The answer mostly names the leader, sometimes a broker that does not lead the
-            # partition.
+            # In most cases the answer names the leader, and sometimes a broker that does not lead
+            # the partition.
             leader = self._brokers.leaders[partition] or asked
             answered = world.rng.choice((leader, leader, leader, asked, world.rng.choice(BROKERS)))
             consumer.coordinator = answered
@@ -361,10 +361,10 @@ class Consumers:
         self._enter(consumer, "UNJOINED", "left")
 
     def _give_up(self, consumer: Consumer) -> None:
-        """Let a consumer give up its partitions, in order (revoked) or not (lost)."""
+        """Let a consumer revoke or lose its partitions."""
         world = self._world
         if not consumer.owned and world.chance(0.7):
-            # In the other 30 % of the cases a row without partitions is written.
+            # A consumer without partitions writes a row only in the other 30 % of the cases.
             return
         kind = world.rng.choice((TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST))
         self._add_partitions_row(consumer, kind, consumer.owned)
@@ -408,7 +408,7 @@ class Consumers:
     def _consume(self, consumer: Consumer) -> None:
         """Let a consumer process up to ten records of one partition.
 
-        Sometimes it has no right to the partition, or processes some records again.
+        Sometimes it does not own the partition, or processes some records again.
         """
         world = self._world
         if not consumer.owned and not world.chance(0.05):

@@ -81,7 +81,7 @@ STEP_WEIGHTS = {
 }
 """How often each step is drawn, relative to the others."""
 KILLED_IN_OPENING_ONE_IN = 8
-"""On average, one life in this number is to be killed while it opens the disk."""
+"""In one of so many lives, on average, the process is to be killed while it opens the disk."""
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class ExpectedLog:
 
 @dataclass(slots=True, kw_only=True)
 class CrashReport:
-    """Counts of the tried crash points: by the kind of crash, and by the step that was hit."""
+    """Counts of the crash points: by the kind of crash, and by the step in which it came."""
 
     ends: Counter[End] = field(default_factory=Counter)
     steps: Counter[Step] = field(default_factory=Counter)
@@ -212,8 +212,8 @@ class CrashingDisk:
             self._settle()
 
         last = self._choose()
-        # An append is mostly one system call. So it is killed in its first call: a kill in a later
-        # one would come after the append.
+        # Most appends are a single system call. So an append is killed in its first call; a kill in
+        # a later call would come after the append.
         files.kill_in(0 if last is Step.APPEND else self._rng.randrange(CALLS_MAX))
         try:
             self._step(storage, last)

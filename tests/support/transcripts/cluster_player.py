@@ -145,7 +145,7 @@ class ClusterPlayer:
         return []
 
     async def _power_loss(self, command: Command) -> list[str]:
-        """Kill a broker; its disk loses the data that was not flushed."""
+        """End a broker by a power loss, in which its disk loses all data that was not flushed."""
         await self._lab.runtime.power_loss(_node(command))
         return []
 
@@ -169,7 +169,7 @@ class ClusterPlayer:
     async def _cut(self, command: Command) -> list[str]:
         """`cut broker-2 from controller-100,broker-0`: cut the links in both directions.
 
-        With `to` instead of `from`, only the frames that broker-2 sends are lost.
+        With `to` instead of `from`, only the direction from broker-2 to the others is cut.
         """
         source, way, others = command.words
         destinations = tuple(NodeName(name) for name in others.split(","))
@@ -303,7 +303,7 @@ class ClusterPlayer:
         return []
 
     async def _disks(self, _command: Command) -> list[str]:
-        """Print how many batches each log on each disk has, and in brackets how many flushed."""
+        """Print the number of batches of each log on each disk, and in brackets of flushed ones."""
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
             logs = [
@@ -413,8 +413,7 @@ def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
         leader = f"leader {partition_status.leader} in epoch {partition_status.leader_epoch}"
         yield str(partition), f"{leader}, isr {isr}"
     for group_id, copies in sorted(status.groups.items()):
-        # In a split brain (two brokers that both consider themselves leader) a group has two
-        # copies.
+        # If two brokers both consider themselves leader of its partition, a group has two copies.
         for group in copies:
             members = ", ".join(group.members) or "no members"
             name = f"group {group_id!r} at broker-{group.coordinator}"

@@ -28,7 +28,7 @@ _WORD = re.compile(r"(?:[^\s']|'[^']*')+")
 
 So a word has blanks only within quotes."""
 _PART = re.compile(r"(?:[^,']|'[^']*')+")
-"""A part of a list. The pattern is that of _WORD with a comma for the blank."""
+"""A part of a list. It is like a _WORD, but commas separate the parts, and not blanks."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 """Topics that can be printed without quotes."""
 
@@ -42,7 +42,7 @@ class Command:
     """The name, words and settings of a command.
 
     The code that carries out a command takes its settings: it reads each one and removes it from
-    `settings`. Then it calls `check_all_taken`. A setting that is left was not understood.
+    `settings`. Then it calls `check_all_taken`, because no code understands a setting that remains.
     """
 
     name: str
