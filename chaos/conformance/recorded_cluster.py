@@ -68,7 +68,8 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
         topics=(offsets, *_transaction_state(transcript, config), *data),
         controllers=(ControllerSpec(node_id=CONTROLLER_ID),),
         brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in brokers),
-        # Only the name has an effect: a ClientMachine sends the recorded requests, and no records.
+        # Only the name has an effect, because a ClientMachine sends the recorded requests, and no
+        # records.
         producers=(
             ProducerSpec(name=CLIENT_MACHINE, topic=CONSUMER_OFFSETS, records_per_second=1),
         ),

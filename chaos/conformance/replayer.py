@@ -222,7 +222,7 @@ class _Replay:
             request = request_from_plain(step.api, step.version, _as_message(plain))
         except NotAMessage as error:
             # `read_transcript` has checked the request. So it can only be invalid because it has a
-            # symbol without an id of ours: our broker gave no id where Kafka gave one.
+            # symbol without an id of ours, because our broker gave no id where Kafka gave one.
             played.not_implemented = f"{step.api} v{step.version}: {error}"
             return
         played.sent_us = self._runtime.now_us()

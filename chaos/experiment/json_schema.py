@@ -186,7 +186,7 @@ def _rules(kind: FaultKind) -> Schema:
     if kind.momentary or kind.is_gradual:
         rules["properties"]["duration"] = _NULL
     else:
-        # A repeated fault needs a duration: otherwise the first injection lasts until the end.
+        # A repeated fault needs a duration. Otherwise the first injection lasts until the end.
         rules |= _if(_OFTEN, _with({"duration": {"type": "string"}}))
     return rules
 

@@ -186,7 +186,7 @@ def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
         )
     near = near_miss(path.stem, [other.stem for other in _files(path.parent)])
     suggestion = None if near is None else str(path.with_name(near + (path.suffix or ".yaml")))
-    # A known name comes first: the user probably added the suffix to a name.
+    # A known name comes first, because the user probably added the suffix to a name.
     if path.stem in known:
         suggestion = path.stem
     return Problem(

@@ -47,6 +47,6 @@ def limited_cpu(limit_s: float = CPU_LIMIT_S) -> Iterator[None]:
     try:
         yield
     finally:
-        # The timer stops first: the earlier handler of SIGPROF may end the process.
+        # The timer stops first, because the earlier handler of SIGPROF may end the process.
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)

@@ -19,7 +19,7 @@ from chaos.exploration.space import Space
 def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
     """Return the text of a finding's file. `commit` is the commit of the code that found it."""
     run, finding = group.example, group.finding
-    # A drawn run has no lineage: its seed alone defines it.
+    # A drawn run has no lineage, because its seed alone defines it.
     grown = grow(space, run.lineage or (run.seed,))
     experiment = grown.experiment
     # `replay` plays the file with the stamp's seed. For a mutated run, this must be the network

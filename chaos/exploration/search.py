@@ -200,7 +200,8 @@ class Search:
         stop_after = self._limits.stop_after
         if stop_after is not None and len(self._tally.groups) >= stop_after:
             return Stop.FINDINGS
-        # While a worker plays seeds, the count is not complete: if it dies, they go to `_alone`.
+        # While a worker plays seeds, the count is not complete. If the worker dies, the seeds go to
+        # `_alone`.
         if self._next is None and not self._alone and not any(self._playing.values()):
             return Stop.COUNT
         return None

@@ -273,8 +273,8 @@ def open_exploration(path: Path) -> ExplorationStore:
     file = path / "manifest.json"
     try:
         content = file.read_bytes()
-        # A manifest of another version is refused by its number, before it is decoded: its fields
-        # may have another meaning.
+        # A manifest of another version is refused by its number, before it is decoded, because its
+        # fields may have another meaning.
         refusal_text = refusal(content, "exploration")
         if refusal_text is not None:
             raise NotAnExploration(f"{file} {refusal_text}")

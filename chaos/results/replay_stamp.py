@@ -77,7 +77,7 @@ def code_version() -> str:
         folder = _folder_of(package)
         names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.py"))
         for name in names:
-            # A checkout on Windows may have other line ends: the digest must not depend on them.
+            # A checkout on Windows may have other line ends, on which the digest must not depend.
             text = (folder / name).read_bytes().replace(b"\r\n", b"\n")
             digest.update(f"{package}/{name} {len(text)}\n".encode())
             digest.update(text)

@@ -356,7 +356,7 @@ def make_unique(parent: Path, name: str) -> Path:
 
 def point_latest(path: Path) -> None:
     """Let `latest` point to `path`. If two runs begin at once, the last call wins."""
-    # A link cannot be changed: a new one replaces it, so that `latest` exists at each moment.
+    # A link cannot be changed. A new one replaces it, so that `latest` exists at each moment.
     temporary = path.parent / f".{LATEST}-{os.getpid()}-{path.name}"
     temporary.symlink_to(path.name)
     temporary.replace(path.parent / LATEST)

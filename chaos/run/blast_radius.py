@@ -30,7 +30,7 @@ def blast_radius_of(
         for partition, partition_status in status.partitions.items()
         if broker_name(partition_status.leader) in hit_nodes
     }
-    # Spare places count, too: a fault may have started a member there.
+    # Spare places count, too, because a fault may have started a member there.
     for group_id, group in experiment.groups.items():
         for name in (consumer_name(group_id, index) for index in range(group.places_total)):
             if name in hit_nodes:

@@ -150,8 +150,8 @@ def missing_groups(
         group = at_leader[0]
         if group.state != STABLE:
             missing.append(f"group {group_id} is {group.state}")
-        # Guests may only add members, so too few members are an error in any case.
         elif len(group.members) != expected and not (guests and len(group.members) > expected):
+            # Guests may only add members, so too few members are missing in any case.
             missing.append(f"group {group_id} has {len(group.members)} of {expected} members")
         for name in names:
             member = status.members.get(name)

@@ -356,7 +356,7 @@ class ExperimentRun:
         """Return what is missing for liveness, with the facts of this run as arguments."""
         for name, member in status.members.items():
             if name in self._silent_at_healing:
-                # The node's commits at healing are unknown: demand one more than it has now.
+                # The node's commits at healing are unknown, so it must commit once more than now.
                 self._commits_at_healing.setdefault(name, member.commits_acknowledged)
         return missing_for_liveness(
             self._experiment,
@@ -438,7 +438,8 @@ class ExperimentRun:
     async def _check_and_query(self) -> ClusterStatus:
         """Report new findings, apply limits, and return the state of the cluster."""
         reason = self._reason_to_give_up()
-        # The status is queried even if the run ends now: the results take their totals from it.
+        # The status is queried even if the run ends now, because the results take their totals from
+        # it.
         status = await self._query_status()
         if reason:
             raise GiveUp(reason)

@@ -49,7 +49,8 @@ class MemberTarget(TargetKind):
         group_id, index = match[1], int(match[2])
         unknown = check_group_name(self.name, group_id, experiment)
         if unknown is not None:
-            # The near miss of a group is `member(readers)`: add the index before the parenthesis.
+            # The near miss of a group is `member(readers)`, so the index is added before the
+            # parenthesis.
             meant = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
             return Unknown(message=unknown.message, expected=unknown.expected, near_miss=meant)
         members_total = experiment.groups[group_id].members_total

@@ -129,5 +129,5 @@ def resolve_target(target: str, situation: Situation) -> Hit | Miss:
     return kind.resolve(parts[1], situation)
 
 
-# Added last, because it needs the functions above: its argument is a target.
+# MachineOf is added last. Its argument is a target, so it needs the functions above.
 TARGET_KINDS[MachineOf.name] = MachineOf(check=check_target, resolve=resolve_target)

@@ -153,8 +153,8 @@ class ClientRequests:
 
     def hang_up_all(self, result: ServerResult) -> None:
         """Close every client's connection, because this server has no leader."""
-        # `waiting` has the connections of clients that open or continue a session: these have no
-        # session yet.
+        # `waiting` has the connections of clients that open or continue a session, because these
+        # have no session yet.
         waiting = [pending.connection for pending in self._pending.values()]
         waiting += [connection for _request_id, connection in self._revalidating.values()]
         for connection in dict.fromkeys((*self._sessions, *waiting)):

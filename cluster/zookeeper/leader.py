@@ -457,7 +457,7 @@ class Leading:
         """
         for session_id in self._sessions.expired(now_us):
             result.add(session_expired(session_id))
-            # The request number 0 has no meaning: no server waits for this write.
+            # The request number 0 has no meaning, because no server waits for this write.
             self._propose(session_id, BY_THE_LEADER, 0, CloseSessionTxn(), now_us, result)
         self._set_expiry_timer(now_us, result)
 

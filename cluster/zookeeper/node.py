@@ -154,7 +154,8 @@ class ZooKeeperNode:
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
         """Pass on an answer, unless it comes from a connection to an earlier leader."""
-        # A failed request does nothing here: its failure also ends the connection (`_leader_lost`).
+        # A failed request does nothing here, because its failure also ends the connection
+        # (`_leader_lost`).
         if self._is_leader(connection) and not isinstance(answer, Disconnected | RequestTimedOut):
             self._carry_out(
                 self._core.leader_answered(leader, request, answer, self._host.now_us())

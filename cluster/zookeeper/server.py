@@ -210,7 +210,7 @@ class ServerCore:
             if vote.state is ServerState.LEADING:
                 self._follow(server, now_us, result)
             elif len(self._votes) == len(self._ensemble.servers):
-                # All servers have voted: the round need not wait for its timer.
+                # All servers have voted, so the round need not wait for its timer.
                 self._count_votes(now_us, result)
         self._advance(now_us, result)
         return result

@@ -119,7 +119,7 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
             f"{prefix}.min.isr",
         )
     for name, topic in experiment.topics.items():
-        # There is no `continue`: a user should see all errors of a topic together.
+        # There is no `continue`, so that a user sees all errors of a topic together.
         if name in {CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA}:
             yield problem(
                 f"topics.{name}",

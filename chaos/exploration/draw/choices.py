@@ -81,7 +81,8 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
     """
     choices: list[Choice] = []
     problems: list[Problem] = []
-    # Counts come first: the stars of later choices must stand only for the items that are kept.
+    # Counts come first, because the stars of later choices must stand only for the items that are
+    # kept.
     for path, counts in definition.counts.items():
         here = f"counts.{path}"
         spot = _spot(path, base, here)

@@ -93,8 +93,8 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
                 rng=rng,
             )
             genome = rng.choices(_CHANGES, _WEIGHTS)[0](step, genome)
-        # A genome that equals its parent is no mutant: there was nothing to change, or the changes
-        # undid each other.
+        # A genome that equals its parent is no mutant. In this case there was nothing to change, or
+        # the changes undid each other.
         if genome != parent and can_be_run(experiment_of(space, genome, seed)):
             return genome
     return replace(parent, network_seed=seed)

@@ -93,7 +93,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_PAUSED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # CompletingRebalance: the group waits for the assignment.
+    # In the state CompletingRebalance the group waits for the assignment.
     return any(
         seen.nodes.get(leader) == row.peer
         and seen.coordinators.state_at(_coordinator(seen, group) or "", group)

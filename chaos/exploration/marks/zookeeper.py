@@ -117,9 +117,10 @@ def _anothers_node_deleted(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
     if detail["op"] != "delete" or (row.offset or 0) <= seen.zookeeper_tree.last_zxid:
         return False
-    # Only the first row of a transaction counts: at later rows the znode is gone from the tree.
+    # Only the first row of a transaction counts, because at later rows the znode is gone from the
+    # tree.
     znode = seen.zookeeper_tree.now(detail["path"])
-    # A znode with the session None is persistent: no session owns it.
+    # A znode with the session None is persistent, so no session owns it.
     return znode is not None and znode.session not in (None, detail["session"])
 
 
@@ -134,7 +135,7 @@ def _set_back(seen: SeenCluster, row: TraceRow) -> bool:
     if detail["op"] != "setData" or "/offsets/" not in path:
         return False
     znode = seen.zookeeper_tree.now(path)
-    # Only the first row of a transaction counts: at later rows the tree has the new offset.
+    # Only the first row of a transaction counts, because at later rows the tree has the new offset.
     is_news = (row.offset or 0) > seen.zookeeper_tree.last_zxid
     return is_news and znode is not None and int(detail["data"]) < int(znode.data)
 

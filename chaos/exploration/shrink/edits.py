@@ -169,7 +169,8 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         producers=producers,
         offsets_log=tuple(log for log in experiment.offsets_log if log.group in groups),
     )
-    # The faults come last: whether their targets exist depends on the smaller experiment.
+    # The faults come last, because it depends on the smaller experiment whether their targets
+    # exist.
     return replace(smaller, faults=tuple(_present(smaller.faults, smaller)))
 
 

@@ -324,7 +324,8 @@ class AdminClient:
             outcomes=trace_answer,
             on_silence=trace_silence,
         )
-        # `waits` lengthens the timeout: the answer comes only when the commit is replicated.
+        # `waits` lengthens the timeout, because the answer comes only when the commit is
+        # replicated.
         outcomes = await self._ask((group_id,), ask, waits=True)
         return _only(outcomes)
 

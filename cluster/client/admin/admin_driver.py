@@ -212,7 +212,7 @@ class AdminDriver:
 
     async def _ask(self, node: KnownNode, request: AnyRequest, response_type: type[A]) -> A:
         """Send one request; return its answer. Raises: ClientError (TIMED_OUT at the deadline)."""
-        # `with_retries` may begin an attempt at the deadline: then no time is left for an answer.
+        # `with_retries` may begin an attempt at the deadline. Then no time is left for an answer.
         if self.host.now_us() >= self.deadline_us:
             raise ClientError(TIMED_OUT, retriable=True)
         future = self.send(node, request, response_type, timeout_us=self._request_timeout_us)

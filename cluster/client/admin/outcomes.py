@@ -201,8 +201,8 @@ def commit_outcomes(
 ) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
     """Return the error code of each partition of a commit, or one retriable error for all."""
     errors = commit_errors(response)
-    # The response has no field for an error of the whole request: the coordinator repeats such an
-    # error at every partition.
+    # The response has no field for an error of the whole request, so the coordinator repeats such
+    # an error at every partition.
     for code in errors.values():
         if code in _RETRIED_COMMITS:
             return dict.fromkeys(keys, ClientError(code.name, retriable=True))

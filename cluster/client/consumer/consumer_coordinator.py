@@ -113,7 +113,8 @@ class GroupSubscriber:
         def compute() -> None:
             counts = self.assignment_snapshot = self._counts(topics)
             # The leader is a static member that has restarted, so the group keeps its assignment.
-            # The snapshot is still needed: with it, the leader detects later changes of the counts.
+            # The snapshot is still needed, because with it the leader detects later changes of the
+            # counts.
             if response.skip_assignment:
                 assign(())
                 return
@@ -229,7 +230,8 @@ class ConsumerCoordinator:
                 self._discovery.lookup()
                 return False
             if membership.needs_join_prepare:
-                # Cleared before the wait, not after it: a reset during the wait sets it again.
+                # The flag is cleared before the wait and not after it, because a reset during the
+                # wait sets it again.
                 membership.needs_join_prepare = False
                 await self._join_prepare()
             join = membership.initiate_join()
@@ -238,7 +240,7 @@ class ConsumerCoordinator:
             if join.error is None:
                 self._join_completed(join.value)
                 # Normally this ends the loop. An assignment that does not fit, or a reset during
-                # the join, requests a rejoin: the loop begins again.
+                # the join, requests a rejoin, and the loop begins again.
                 continue
             error = join.error
             membership.join_failed(error)

@@ -204,7 +204,7 @@ class Fetcher:
         """Process the answer to a Fetch. `asked`: each partition, with the offset in the Fetch."""
         del self._in_flight[node]
         if answer.error is not None or answer.value.error_code is not ErrorCode.NONE:
-            # Only an error code needs a backoff here: after a disconnect the network client itself
+            # Only an error code needs a backoff here. After a disconnect the network client itself
             # holds the node back and requests metadata.
             if answer.error is None:
                 for state, _offset in asked.values():

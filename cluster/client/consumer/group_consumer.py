@@ -260,7 +260,8 @@ class GroupConsumer:
             must_poll_soon = await self._coordinator.poll(deadline_us)
             # `update` stands on the left side, because `or` may skip the right side.
             must_poll_soon = await self._positions.update(deadline_us) or must_poll_soon
-            # Collect first, and then send: a Fetch leaves out partitions with uncollected records.
+            # Collect first and then send, because a Fetch leaves out partitions with uncollected
+            # records.
             records = self._fetcher.collect(self._config.max_poll_records)
             held_until_us = self._fetcher.send_fetches()
             if records or host.now_us() >= deadline_us:

@@ -239,7 +239,7 @@ class Membership:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         if self.member.state is not MemberState.PREPARING_REBALANCE:
-            # The member left while JoinGroup was on its way (poll timeout): the answer is for a
+            # The member left while JoinGroup was on its way (poll timeout), so the answer is for a
             # membership that has ended.
             join.fail(UnjoinedGroupError())
             return
@@ -272,8 +272,8 @@ class Membership:
             protocol_name=sent.protocol_name,
             assignments=assignments,
         )
-        # Remembered for the trace: the discovery may know another coordinator when the answer
-        # arrives.
+        # The coordinator is remembered for the trace, because the discovery may know another
+        # coordinator when the answer arrives.
         node = self._discovery.believed_coordinator()
         peer = None if node is None else node.name
         self._discovery.send(request, SyncGroupResponse).add_listener(

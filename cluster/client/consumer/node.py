@@ -58,7 +58,8 @@ class ConsumerNode:
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
-        # Texts of the asynchronous commits, in turn; without end. The default is "": no text.
+        # Texts of the asynchronous commits, in turn and without end. The default "" stands for no
+        # text.
         self._texts = cycle(spec.commit_metadata or ("",))
         self._is_closing = False
         self._ended_by: ClientError | None = None
@@ -151,8 +152,8 @@ class ConsumerNode:
                 work_us = self._work.draw_us(consumed.count)
                 worked_us += work_us
                 await self._host.sleep(work_us)
-                # The sum of the processing times, not the time since the poll: a paused process
-                # does no work.
+                # The row has the sum of the processing times and not the time since the poll,
+                # because a paused process does no work.
                 detail["work_us"] = worked_us
             self._records_consumed += consumed.count
             self._host.trace(
@@ -200,7 +201,8 @@ class ConsumerNode:
 
     def _poll_ends_us(self, at_us: int) -> int:
         """Return the end of the first poll that ends at `at_us` or later."""
-        # At least 1: if `at_us` is over, the result is the end of the present poll.
+        # The wait is at least 1, so that the result is the end of the present poll if `at_us` is
+        # over.
         wait_us = max(1, at_us - self._poll_began_us)
         polls = -(-wait_us // self._poll_timeout_us)  # division, rounded up
         return self._poll_began_us + polls * self._poll_timeout_us

@@ -128,7 +128,7 @@ class Positions:
             pending = self._pending = (wanted, fetch)
         fetch = pending[1]
         if not await self._wakeup.wait_for(fetch, deadline_us):
-            # The request stays in flight: the next poll waits for the same answer.
+            # The request stays in flight, and the next poll waits for the same answer.
             raise error_from_code(ErrorCode.REQUEST_TIMED_OUT)
 
         self._pending = None

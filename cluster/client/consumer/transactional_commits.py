@@ -66,7 +66,7 @@ class TransactionalCommits:
                 RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
             )
         elif self._running is not None:
-            # No queue is needed: the application's next commit includes these offsets.
+            # No queue is needed, because the application's next commit includes these offsets.
             local_error = CommitFailedError()
         if local_error is not None:
             self._fail(offsets, sent, result, local_error, peer=None)
@@ -106,8 +106,9 @@ class TransactionalCommits:
         except ClientError as error:
             # Cleared before listeners of `result` run, so that they may begin the next transaction.
             self._running = None
-            # In doubt: the group coordinator `error.peer` has the offsets, and may still commit
-            # them. After any other error the offsets never count, and the trace row has no peer.
+            # If the outcome is in doubt, the group coordinator `error.peer` has the offsets, and
+            # may still commit them. After any other error the offsets never count, and the trace
+            # row has no peer.
             in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
             self._fail(offsets, sent, result, error, peer=in_doubt)
             return

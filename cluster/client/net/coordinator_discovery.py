@@ -86,7 +86,7 @@ class CoordinatorDiscovery:
         self._coordinator: CoordinatorNode | None = None
         self._lookup: RequestFuture[None] | None = None
         self._found = 0  # number of discoveries so far
-        # True if the last lookup failed: the next lookup must wait for newer metadata.
+        # True if the last lookup failed. Then the next lookup must wait for newer metadata.
         self._metadata_wanted = False
 
     def believed_coordinator(self) -> CoordinatorNode | None:
@@ -211,7 +211,8 @@ class CoordinatorDiscovery:
         if not await self._wakeup.wait_for(lookup, deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if lookup.error is not None:
-            # The broker's metadata may be stale: before the next lookup, learn of other brokers.
+            # The broker's metadata may be stale. So the client learns of other brokers before the
+            # next lookup.
             self._metadata_wanted = True
             raise lookup.error
         # The lookup named a broker, but the connection to it may be refused or held back by now.
@@ -244,7 +245,7 @@ class CoordinatorDiscovery:
                 )
                 # In this row `cause` is the node that answered.
                 self._trace(TraceKind.COORDINATOR_FOUND, peer=self._coordinator.name, cause=asked)
-                # Connect early: a dead coordinator is then noticed before a request needs it.
+                # Connect early, so that a dead coordinator is noticed before a request needs it.
                 self._network.try_connect(self._coordinator.name, COORDINATOR)
                 lookup.complete(None)
                 self._on_change()

@@ -31,7 +31,7 @@ class RebalanceInProgressError(ClientError):
     """Kafka's RebalanceInProgressException. The application must poll, then it may try again."""
 
     def __init__(self) -> None:
-        # Not retriable: the same request fails until the application has polled.
+        # The same request fails until the application has polled, so it is not retriable.
         super().__init__(ErrorCode.REBALANCE_IN_PROGRESS.name, retriable=False)
 
 
@@ -49,7 +49,7 @@ class UnjoinedGroupError(ClientError):
     """Kafka's UnjoinedGroupException. The member left while its JoinGroup was on its way."""
 
     def __init__(self) -> None:
-        # Retriable: the next poll joins again, with a new member id.
+        # The next poll joins again, with a new member id, so the error is retriable.
         super().__init__("UNJOINED_GROUP", retriable=True)
 
 

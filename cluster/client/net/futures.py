@@ -95,10 +95,10 @@ class Wakeup:
     def set(self) -> None:
         """Wake the waiter; if no coroutine waits, let the next wait end immediately."""
         waiter = self._waiter
+        # If the waiter is done, nothing needs to be done here: the coroutine was woken, has not run
+        # yet, and will see this change, too.
         if waiter is None:
             self._is_set = True
-        # If the waiter is done, the coroutine was woken and has not run yet. It will see this
-        # change, too.
         elif not waiter.done():
             waiter.set_result(None)
 

@@ -93,7 +93,7 @@ class Metadata:
         # Number of answers in a row that have changed nothing in the cache. From the second of them
         # on, each one lengthens the backoff.
         self._equal_answers = 0
-        # End of the backoff: no request is sent before.
+        # End of the backoff, before which no request is sent.
         self._allowed_at_us = 0
         self._timer: Timer | None = None
         self._age_timer: Timer | None = None
@@ -173,7 +173,8 @@ class Metadata:
         if self._network is None:
             return
         now_us = self._host.now_us()
-        # Kafka ignores an answer without brokers: it comes from a broker that has no metadata yet.
+        # Kafka ignores an answer without brokers, because it comes from a broker that has no
+        # metadata yet.
         if future.error is not None or not future.value.brokers:
             self._allowed_at_us = now_us + self._backoff.delay_us(self._failures)
             self._failures += 1

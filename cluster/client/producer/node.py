@@ -150,7 +150,8 @@ class ProducerNode:
         )
         self._buffered += 1
         queue = self._queues.setdefault(partition, deque())
-        # A batch that was sent before (attempts > 0) must not change: the log may have it already.
+        # A batch that was sent before (attempts > 0) must not change, because the log may have it
+        # already.
         if queue and queue[-1].attempts == 0 and len(queue[-1].records) < BATCH_RECORDS_MAX:
             queue[-1].records.append(record)
             return
@@ -183,7 +184,7 @@ class ProducerNode:
             self._drain_timer = None
         now_us = self._host.now_us()
 
-        # An idempotent producer without an id cannot send: first request the id.
+        # An idempotent producer without an id cannot send, so it first requests an id.
         if self._identity is not None and self._identity.producer_id == NO_PRODUCER_ID:
             for queue in self._queues.values():
                 self._expire(queue, now_us)
@@ -208,7 +209,8 @@ class ProducerNode:
                 self._drain_at(batch.expires_at_us)
                 continue
             node = broker_name(leader)
-            # GENERAL: the connections of a client for everything but its group and its bootstrap.
+            # The purpose GENERAL is for all requests of a client except those about its group, and
+            # those to its bootstrap servers.
             if self._network.is_unavailable(node, GENERAL):
                 self._drain_at(now_us + self._config.reconnect_backoff_ms * MS)
                 continue
@@ -263,8 +265,8 @@ class ProducerNode:
                 self._identity.begin(answer.value.producer_id, answer.value.producer_epoch)
             self._drain()
             return
-        # Any error is retried. The usual one is COORDINATOR_LOAD_IN_PROGRESS: a broker answers
-        # it until the controller has given the broker a block of ids.
+        # Any error is retried. The usual one is COORDINATOR_LOAD_IN_PROGRESS, which a broker
+        # answers until the controller has given the broker a block of ids.
         self._drain_at(self._host.now_us() + self._backoff.delay_us(self._id_failures))
         self._id_failures += 1
 

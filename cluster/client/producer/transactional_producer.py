@@ -186,8 +186,8 @@ class TransactionalProducer:
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:
-            # Even if no abort can be sent, the transaction never commits: no commit was requested,
-            # and the coordinator aborts it after its timeout.
+            # Even if no abort can be sent, the transaction never commits, because no commit was
+            # requested, and the coordinator aborts it after its timeout.
             await self._abort()
             raise TransactionAborted(error.name) from error
         try:
@@ -288,8 +288,8 @@ class TransactionalProducer:
         try:
             await self._retry(FOREVER_US, lambda: self._end(is_commit=False))
         except ProducerFencedError as error:
-            # The error has the name of the code. INVALID_TXN_STATE: no transaction is open, so the
-            # producer may go on.
+            # The error has the name of the code. INVALID_TXN_STATE says that no transaction is
+            # open, so the producer may go on.
             if error.name != ErrorCode.INVALID_TXN_STATE.name:
                 self._drop_producer_id()
         except ClientError:  # `close` was called, or (rarely) an error that no retry can help
@@ -330,7 +330,7 @@ class TransactionalProducer:
                 )
             )
         except ClientError:
-            # No answer: the next attempt looks the coordinator up again.
+            # No answer came, so the next attempt looks the coordinator up again.
             self._coordinator = None
             raise
 

@@ -106,5 +106,5 @@ def java_hash(text: str) -> int:
     value = 0
     for character in text:
         value = (31 * value + ord(character)) % (1 << _HASH_BITS)
-    # Java's int is signed: a value with the highest bit set is negative.
+    # Java's int is signed, so a value with the highest bit set is negative.
     return value - (1 << _HASH_BITS) if value >> (_HASH_BITS - 1) else value

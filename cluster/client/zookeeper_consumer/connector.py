@@ -125,7 +125,7 @@ class ZooKeeperConsumerConnector:
         if self._start_us:
             await self._host.sleep(self._start_us)
 
-        # Subscribe before the rebalance: otherwise, a change between the reads of the rebalance and
+        # Subscribe before the rebalance. Otherwise, a change between the reads of the rebalance and
         # the subscription would not be noticed.
         self._zk.on_new_session = self._new_session
         await self._zk.subscribe_child_changes(self.member.paths.ids, self._changed)

@@ -241,7 +241,7 @@ class _Fetcher:
         """Put a partition's records into its queue, or react to its error."""
         match data.error_code:
             case ErrorCode.NONE:
-                # A broker returns whole batches: the first may begin before the fetched offset.
+                # A broker returns whole batches, so the first may begin before the fetched offset.
                 new_batches = [
                     batch for batch in data.records if batch.last_offset >= info.fetched_offset
                 ]

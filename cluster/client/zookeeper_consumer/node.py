@@ -92,7 +92,8 @@ class ZooKeeperConsumerNode:
             try:
                 await connector.start()
             except (ConsumerRebalanceFailedException, KeeperException) as error:
-                # KeeperException: another session still has the registration (ZK-36).
+                # The error is a KeeperException if another session still has the registration
+                # (ZK-36).
                 self._host.log(f"createMessageStreams: {error}")
                 if self._is_stopping:
                     return  # `shut_down` closes this connector, which it found in `_connector`

@@ -69,7 +69,7 @@ class OffsetManagerChannel:
             if entry.error_code is ErrorCode.NONE
         )
         if len(stored) < len(offsets):
-            # The group's offset manager may have moved: the next use looks it up again.
+            # The group's offset manager may have moved, so the next use looks it up again.
             self._drop()
         return stored
 

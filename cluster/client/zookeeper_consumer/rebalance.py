@@ -124,8 +124,8 @@ class Rebalancer:
         for queue in self._queues():
             queue.clear()
         if self._reading:
-            # Partitions are fetched, but the registry is empty: the session has expired, and these
-            # partitions were lost with it.
+            # If partitions are fetched, but the registry is empty, the session has expired, and
+            # these partitions were lost with it.
             lost = not self.registry
             kind = TraceKind.PARTITIONS_LOST if lost else TraceKind.PARTITIONS_REVOKED
             self._member.trace(kind, {"partitions": [str(each) for each in self._reading]})
@@ -197,7 +197,7 @@ class Rebalancer:
         # 2. The old owner commits a later offset, and releases the partition.
         # 3. This consumer claims the partition, and begins at the older offset.
         offsets = await self._offsets.fetch(tuple(assigned))
-        # The shutdown waits for the end of this rebalance, and then closes the session: a claim
+        # The shutdown waits for the end of this rebalance, and then closes the session. So a claim
         # would be in vain.
         if self._is_shutting_down():
             return False
