@@ -55,7 +55,7 @@ class GateLab:
         self.order: list[str] = []
         self.purposes: dict[ConnectionEnd, str] = {}
         self.closes_at_death: tuple[CloseFrame, ...] = ()
-        """A test puts the close frames here that follow from the death of a peer."""
+        """The close frames that follow from the death of a peer. A test sets them."""
         self.lost_responses: list[ResponseFrame] = []
         self.gate = LinkGate(
             A,

@@ -56,7 +56,7 @@ def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]
 def test_a_late_node_is_started_by_the_run() -> None:
     """A node with `starts_later` waits for `start_node`.
 
-    Before its start the node has no rows and no status, and a fault at it is misuse.
+    Before its start the node has no rows and no status. A fault that would hit it raises an error.
     """
     spec = fake_spec()
     late = msgspec.structs.replace(spec.consumers[3], starts_later=True)
@@ -191,7 +191,7 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
 
 
 def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
-    """`empty_disk` stands for the loss of a machine with its disk."""
+    """With `empty_disk` a node returns without its data, as after the loss of its machine."""
     run = Run()
     sizes: list[int] = []
 

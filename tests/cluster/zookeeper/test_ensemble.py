@@ -3,7 +3,7 @@
 - Ids such as ZK-03 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 - A znode is an entry in ZooKeeper. An ephemeral znode is deleted when the session that created it
   ends. A watch is a request for one event when a znode changes.
-- The session timeout is 6 s, and a tick (the grid of session ends) is 2 s.
+- The session timeout is 6 s. Sessions end only at ticks, which come every 2 s.
 - `run_ensemble(scenario, 3)` has three servers, `run_ensemble(scenario)` has one.
 - `lab.client(0, [server])` opens a session on the host `client-0`, which knows only these servers;
   without a list it knows all. `client.call(request)` waits for the answer.
