@@ -7,8 +7,8 @@
 - `run_ensemble(scenario, 3)` has three servers, `run_ensemble(scenario)` has one.
 - `lab.client(0, [server])` opens a session on the host `client-0`, which knows only these servers;
   without a list it knows all. `client.call(request)` waits for the answer.
-- `lab.rule(Slow(...), sources, destinations)` delays messages, `lab.cut` holds them back, and
-  `lab.heal()` ends both.
+- `lab.rule(Slow(...), sources, destinations)` delays messages, `lab.cut` holds them back.
+  `lab.heal()` removes every rule and every cut.
 - A witness is a second client, which reads to see what happens to the first client's session.
 """
 

@@ -1,14 +1,18 @@
-"""Builder of hand-made traces (recorded events, one row each), for checkers and readers of traces.
+"""Builder of hand-made traces, for the tests of checkers and of other readers of traces.
 
-Unless a method has parameters for them, the group of a row is `g`, its partition `t-0` of topic
-`t`, and its offsets partition `OFFSETS_0`, which stores the group. Brokers and consumers are given
-as node names.
+A trace is a list of rows, one for each recorded event. Unless a method has parameters for them, the
+group of a row is `g`, and its partition is `t-0` (partition 0 of topic `t`). The offsets partition
+that stores the group is `OFFSETS_0`. Brokers and consumers are given by their node names.
 
-Terms: the leader epoch counts a partition's leaders; each election increases it. The broker that
-leads an offsets partition loads its groups into memory and coordinates them; when it stops leading,
-it unloads (drops) them. The generation counts a group's rebalances: members rejoin in its join
-phase, and get their partitions in its sync phase. An append id names one append that a coordinator
-asked for, so that its start and its end can be matched.
+Terms:
+
+- The leader epoch is a number of a partition that each election of a leader increases.
+- The broker that leads an offsets partition loads its groups into memory and coordinates them. When
+  it stops leading, it unloads the groups: it drops them from its memory.
+- The generation is a number of a group that each rebalance increases. In a rebalance the members
+  first rejoin (join phase), and then get their partitions (sync phase).
+- An append id names one append that a coordinator asked for. The rows of the start and of the end
+  of an append have the same id.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +26,7 @@ OFFSETS_0 = f"{CONSUMER_OFFSETS}-0"
 
 
 class Columns(TypedDict, total=False):
-    """The columns that a test may set; `stamp` adds the others: time, node, sequence number."""
+    """The columns that a test may set. `Rows.add` fills the others, such as time and node."""
 
     peer: str | None
     group: str | None
@@ -45,7 +49,8 @@ class Rows:
     def __init__(self, observer: Callable[[TraceRow], None] | None = None) -> None:
         self.rows: list[TraceRow] = []
         self._observer = observer
-        self._next_seq: dict[tuple[str, int], int] = {}  # by node and incarnation
+        # The sequence number of the next row, by node and incarnation.
+        self._next_seq: dict[tuple[str, int], int] = {}
         self._last_append_id = 0
 
     def add(
@@ -96,7 +101,7 @@ class Rows:
         *,
         partition: str = OFFSETS_0,
     ) -> None:
-        """Make `node` leader in `leader_epoch`; its log ends at `log_end`."""
+        """Make `node` leader of `partition` in `leader_epoch`. Its log end offset is `log_end`."""
         self.add(
             time_s,
             node,
@@ -109,7 +114,7 @@ class Rows:
     def append_started(
         self, time_s: float, node: str, leader_epoch: int, base_offset: int, records: int = 1
     ) -> int:
-        """Let `node` append a batch at `base_offset`; return the append id."""
+        """Let `node` start the append of a batch at `base_offset`; return the append id."""
         self._last_append_id += 1
         self._append(
             time_s,
@@ -131,7 +136,7 @@ class Rows:
         append_id: int,
         error: str = "NONE",
     ) -> None:
-        """End append `append_id`: acknowledged, or failed if `error` is not NONE."""
+        """Let append `append_id` be acknowledged, or let it fail if `error` is not NONE."""
         self._append(
             time_s,
             node,
@@ -185,7 +190,9 @@ class Rows:
         peer: str | None = None,
         member: str | None = None,
     ) -> None:
-        """Assign the partitions `names` to `consumer`; None: the first `partitions` of topic `t`.
+        """Assign the partitions `names` to `consumer`.
+
+        If `names` is None, they are the first `partitions` partitions of topic `t`.
 
         `peer` is the coordinator that sent the assignment.
         """
@@ -225,7 +232,7 @@ class Rows:
     def position_reset(
         self, time_s: float, consumer: str, offset: int, cause: str = "committed"
     ) -> None:
-        """Let `consumer` begin to read t-0 at `offset`; `cause` tells where the offset is from."""
+        """Let `consumer` begin to read t-0 at `offset`. `cause` names the source of the offset."""
         self.add(
             time_s,
             consumer,
@@ -432,7 +439,10 @@ class Rows:
     def generation_started(
         self, time_s: float, node: str, generation: int, members: Sequence[str]
     ) -> None:
-        """Let the coordinator on `node` complete a join phase; store the assignment 10 ms later."""
+        """Let the coordinator on `node` complete a join phase.
+
+        The coordinator stores the assignment 10 ms later.
+        """
         self.group_state(
             time_s, node, "PreparingRebalance", "CompletingRebalance", generation=generation
         )
@@ -482,7 +492,7 @@ class Rows:
         cause: str | None = None,
         error: str | None = None,
     ) -> None:
-        """Move `consumer` to state `after`; `error` is the error code that caused the change."""
+        """Let `consumer` go to state `after`. `error` is the error code that caused the change."""
         if cause is None and error is not None:
             cause = MemberStateCause.ERROR
         self.add(
@@ -529,7 +539,7 @@ class Rows:
         members_survive: bool = True,
         **detail: object,
     ) -> None:
-        """Let a fault hit node `peer`.
+        """Let the driver, which conducts the run, inject a fault into node `peer`.
 
         `members_survive` is False if the fault stops a member of a group, or cuts one off from the
         cluster.
@@ -544,7 +554,7 @@ class Rows:
         )
 
     def healed(self, time_s: float, peer: str, *, fault: str = "crash") -> None:
-        """Undo the fault `fault` of `peer`."""
+        """Let the driver undo the fault `fault` of `peer`."""
         self.add(
             time_s,
             "driver",
@@ -555,7 +565,7 @@ class Rows:
         )
 
     def elected(self, time_s: float, leader: str, isr: list[int]) -> None:
-        """Let the controller elect `leader` of the offsets partition; "" means no leader.
+        """Let the controller elect `leader` for `OFFSETS_0`. An empty name means no leader.
 
         `isr` are the ids of the brokers whose replicas are in sync.
         """
@@ -599,9 +609,9 @@ class Rows:
 
 
 def steady_cluster() -> Rows:
-    """Return rows of three brokers with a replica each of `OFFSETS_0`, led by broker-0.
+    """Return the rows of three brokers that have a replica of `OFFSETS_0` each.
 
-    The run is steady from 10 s on.
+    The leader is broker-0. The stage of the run is `steady` from 10 s on.
     """
     rows = Rows()
     for broker in range(3):

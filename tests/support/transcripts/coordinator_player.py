@@ -49,10 +49,11 @@ GIVEN = "given"
 
 
 class CoordinatorPlayer:
-    """Plays one story on a coordinator; keeps the printed state, to print only changes.
+    """Plays one story on a coordinator.
 
-    `_h` is the coordinator's harness, which carries out its effects and keeps a line of each. The
-    bench is a harness with the settings of Kafka's own tests.
+    The player keeps the state that it printed last, so that it prints only changes. `_h` is the
+    harness of the coordinator: it carries out the effects that the coordinator asks for, and keeps
+    a line of each. The bench is a harness with the settings of Kafka's own tests.
     """
 
     def __init__(self) -> None:
@@ -74,12 +75,15 @@ class CoordinatorPlayer:
         return [text for line in commands for text in (*self._carry_out(line), *self._changes())]
 
     def close(self) -> None:
-        """Check the coordinator, as after every input."""
+        """Check the invariants of the coordinator, as the harness does after every input."""
         if self._h.checks_invariants:
             self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
-        """Execute a command and return its lines; a command not in OWN_COMMANDS is a request."""
+        """Carry out a command and return its lines.
+
+        A command that OWN_COMMANDS does not have is a request of a client.
+        """
         command = read_command(line)
         own_command = OWN_COMMANDS.get(command.name)
         lines = self._request(command) if own_command is None else own_command(self, command)
@@ -87,7 +91,7 @@ class CoordinatorPlayer:
         return lines
 
     def _begin(self, harness: PrintingCoordinator) -> None:
-        """Continue with a new coordinator; its present state counts as printed."""
+        """Continue with a new coordinator. Only later changes of its state are printed."""
         self._h = harness
         self._h.take_lines()
         self._groups, self._timers, self._partitions = {}, [], []
@@ -96,7 +100,7 @@ class CoordinatorPlayer:
     # -- commands --
 
     def _request(self, command: Command) -> list[str]:
-        """Send a request; if request 3 has no answer yet, the line `#3 waits` is printed."""
+        """Send a request. If it gets no answer at once, print this: `#3 waits` for request 3."""
         client_id = command.text("client", NEW_CLIENT_ID)
         version = command.settings.pop("version", None)
         body = read_request(command)
@@ -109,8 +113,8 @@ class CoordinatorPlayer:
     def _coordinator(self, command: Command) -> list[str]:
         """`coordinator partitions=2 owned=0,1`: begin with a new coordinator.
 
-        It has loaded the offsets partitions `owned` (`-`: none). `coordinator kafka_bench` begins
-        with the settings of Kafka's own tests.
+        The coordinator has loaded the offsets partitions `owned`. With `owned=-` it has loaded
+        none. `coordinator kafka_bench` begins with the settings of Kafka's own tests.
         """
         if command.words == ["kafka_bench"]:
             self._begin(PrintingBench())
@@ -132,34 +136,37 @@ class CoordinatorPlayer:
         return []
 
     def _advance(self, command: Command) -> list[str]:
-        """`advance 500`: 500 ms pass; each timer fires at its own time."""
+        """`advance 500`: let 500 ms pass. Each timer fires at its own time."""
         self._h.advance(float(command.words[0]))
         return self._until_now()
 
     def _tick(self, command: Command) -> list[str]:
-        """`tick 500`: the clock jumps by 500 ms; only then the timers that were due fire.
+        """`tick 500`: move the clock by 500 ms at once, and then fire the timers that are due.
 
-        Kafka's own tests move their clock so.
+        Kafka's own tests move their clock in this way.
         """
         self._h.tick(int(command.words[0]))
         return self._until_now()
 
     def _until_now(self) -> list[str]:
-        """Return the lines of the passed time, the present time last."""
+        """Return the lines of the time that passed.
+
+        The present time is the last line, unless a timer that fired now has printed it already.
+        """
         lines = self._h.take_lines()
         time_line = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
         return lines if time_line in lines else [*lines, time_line]
 
     def _hold(self, command: Command) -> list[str]:
-        """`hold appends`, `hold verifications`: from now on they wait for their outcome.
+        """`hold appends`, `hold verifications`: let every later one wait for a command.
 
-        `complete` ends a held append, `verify` a held verification of a transaction.
+        `complete` ends a held append, and `verify` ends a held verification of a transaction.
         """
         self._set_holding(command, is_holding=True)
         return []
 
     def _release(self, command: Command) -> list[str]:
-        """`release appends`: end `hold appends`; what is already held stays held."""
+        """`release appends`: end `hold appends`. An append that is already held stays held."""
         self._set_holding(command, is_holding=False)
         return []
 
@@ -183,7 +190,8 @@ class CoordinatorPlayer:
     def _verify(self, command: Command) -> list[str]:
         """`verify`, `verify INVALID_TXN_STATE`: end the oldest held verification.
 
-        A guard is a token that the later append must show; with `guard=-` there is none.
+        A success gives the coordinator a guard, which is a token that the later append must show.
+        With `guard=-` there is no guard, because the transaction is already in the log.
         """
         guard = command.optional("guard", "1")
         self._h.verify(_error(command), guard=None if guard is None else int(guard))
@@ -200,7 +208,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _lose_leadership(self, command: Command) -> list[str]:
-        """`lose_leadership`: report that another broker leads the partition; do not unload it."""
+        """`lose_leadership`: report another broker as leader, without unloading the partition."""
         self._h.lose_leadership(command.number("partition", 0))
         return self._h.take_lines()
 
@@ -223,7 +231,7 @@ class CoordinatorPlayer:
         return [*self._h.take_lines(), *_ignored("load", ignored)]
 
     def _begin_load(self, command: Command) -> list[str]:
-        """Begin a load, and read no batch yet; `finish_load` ends it."""
+        """`begin_load`: begin a load that reads no batch. `finish_load` ends the load."""
         partition, epoch = command.number("partition", 0), command.number("epoch", 0)
         begun = self._h.coordinator.begin_load(partition, epoch, self._h.now_us)
         if isinstance(begun, LoadIgnored):
@@ -238,7 +246,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _unload(self, command: Command) -> list[str]:
-        """`unload epoch=1`: unload a partition in leader epoch 1; `epoch=-`: name no epoch."""
+        """`unload epoch=1`: unload a partition in leader epoch 1. `epoch=-` names no epoch."""
         epoch = command.optional("epoch", "0")
         ignored = self._h.unload(
             command.number("partition", 0), None if epoch is None else int(epoch)
@@ -246,7 +254,7 @@ class CoordinatorPlayer:
         return [*self._h.take_lines(), *_ignored("unload", ignored)]
 
     def _crash(self, _command: Command) -> list[str]:
-        """Continue with another broker, which has loaded this one's log."""
+        """Continue with the coordinator of another broker, which has loaded the log of this one."""
         crashed = self._h
         self._h = PrintingCoordinator(
             config=crashed.config,
@@ -264,7 +272,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _delete_partitions(self, command: Command) -> list[str]:
-        """`delete_partitions foo-0`: a topic's partitions are deleted."""
+        """`delete_partitions foo-0`: report that partitions of a topic are deleted."""
         deleted: tuple[TopicPartition, ...] = tuple(map(read_partition, command.words))
         self._h.execute(self._h.coordinator.partitions_deleted(deleted, self._h.now_us))
         return self._h.take_lines()
@@ -287,7 +295,8 @@ class CoordinatorPlayer:
         self._bench().force(*(GroupState(word) for word in command.words))
         return self._h.take_lines()
 
-    # -- whole groups; the steps that lead to them are not printed. KafkaBench describes most --
+    # -- whole groups: the steps that build them are not printed. For each command without a
+    # docstring see the method of KafkaBench with the same name --
 
     def _stable_group(self, command: Command) -> list[str]:
         """`stable_group 3`: bring a group of three members to the state Stable."""
@@ -323,14 +332,14 @@ class CoordinatorPlayer:
         return self._h
 
     def _quietly(self) -> list[str]:
-        """Drop the lines of the steps that led to the group."""
+        """Drop the lines of the steps that built the group, and return no line."""
         self._h.take_lines()
         return []
 
     # -- state --
 
     def _changes(self) -> list[str]:
-        """Return the lines of all parts that changed, and count the present state as printed."""
+        """Return the lines of all parts of the state that changed since the last call."""
         coordinator = self._h.coordinator
         groups = {}
         for summary in coordinator.groups():
@@ -363,9 +372,9 @@ class CoordinatorPlayer:
 
 
 def _changed_lines(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return the lines of a group that changed, and a line for each one that was removed.
+    """Return the changed lines of a group, and a line for each one that was removed.
 
-    `before` and `after` have the lines of a group by name, as `group_lines` returns them.
+    `before` and `after` have the lines of the group by name, as `group_lines` returns them.
     """
     changed = [line for name, line in after.items() if before.get(name) != line]
     gone = [f"{name} is gone" for name in before if name not in after]
@@ -375,7 +384,10 @@ def _changed_lines(before: dict[str, str], after: dict[str, str]) -> list[str]:
 
 
 def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
-    """Take the settings of a kind of configuration, under Kafka's names."""
+    """Remove the settings of `kind` from `settings`, and return them as a configuration.
+
+    The keys of `settings` are Kafka's names. Settings of other kinds stay in `settings`.
+    """
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     taken = {name: settings.pop(name) for name in names if name in settings}
     # Not strict: the values are texts, which become numbers and bools.
@@ -383,7 +395,7 @@ def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
 
 
 def _error(command: Command) -> ErrorCode:
-    """Return the error that the command's only word names; for a command without words NONE."""
+    """Return the error that the command's only word names, or NONE if it has no word."""
     (name,) = command.words or ["NONE"]
     return ErrorCode[name]
 
@@ -396,7 +408,7 @@ def _ignored(what: str, ignored: LoadIgnored | None) -> list[str]:
 
 
 def _timeouts(command: Command) -> dict[str, int]:
-    """Take the timeouts of a member, in milliseconds, as the bench's arguments."""
+    """Remove a member's timeouts (ms) from the settings; return them as arguments of the bench."""
     names = {"session": "session_timeout_ms", "rebalance": "rebalance_timeout_ms"}
     return {
         name: int(command.settings.pop(key))
@@ -433,4 +445,4 @@ OWN_COMMANDS: dict[str, Callable[[CoordinatorPlayer, Command], list[str]]] = {
     "static_members": CoordinatorPlayer._static_members,
     "awaiting_pending": CoordinatorPlayer._awaiting_pending,
 }
-"""Commands that are not requests of a client."""
+"""The commands that are not requests of a client, by name."""
