@@ -1,4 +1,4 @@
-"""Legibility of text on its background: the contrast ratio of WCAG 2.2.
+"""Measures how legible text is on its background, by the contrast ratio of WCAG 2.2.
 
 WCAG are the W3C's guidelines for accessible web pages. The ratio goes from 1 (same brightness) to
 21 (black on white). The colours come from a browser that shows the page.
@@ -14,9 +14,9 @@ Colour = tuple[float, float, float, float]
 """Red, green, blue from 0 to 255, and alpha from 0 to 1."""
 
 READABLE, READABLE_LARGE = 4.5, 3.0
-"""WCAG 2.2's minimum (AA) for text, and for large text."""
+"""Minimal ratios for text and for large text, by level AA of WCAG 2.2."""
 LARGE_PX, LARGE_BOLD_PX, BOLD = 24.0, 18.66, 700
-"""WCAG's large text: 18 pt, or 14 pt if its weight is at least BOLD."""
+"""Large text has at least 18 pt (LARGE_PX), or 14 pt (LARGE_BOLD_PX) if its weight is BOLD."""
 
 # JavaScript that runs in the page. It returns for each style of text: some words, the text's
 # colour, its size and weight, and the background colours behind it.
@@ -83,7 +83,8 @@ def _ratio(text: str, behind: Sequence[str]) -> float:
 
     Layers and text may be translucent. Source: WCAG 2.2, "contrast ratio".
     """
-    background: Colour = (255, 255, 255, 1)  # of a page that sets no background of its own
+    # A page that sets no background has a white one.
+    background: Colour = (255, 255, 255, 1)
     for layer in reversed(behind):
         background = _over(_parsed(layer), background)
     lighter, darker = sorted(

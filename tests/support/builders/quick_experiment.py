@@ -1,4 +1,4 @@
-"""An experiment whose run in virtual time takes a fraction of a second, with a fault that hits."""
+"""Experiments with one or two faults. In virtual time a run takes a fraction of a second."""
 
 from chaos.experiment.structs import Experiment
 from tests.support.builders.experiments import experiment
@@ -10,9 +10,9 @@ QUICK_BROKERS = {
     "broker.heartbeat.interval.ms": 300,
     "group.initial.rebalance.delay.ms": 500,
 }
-"""Settings with short times.
+"""Settings with short times, so that a run is short.
 
-The group waits 0.5 s for its first members, and a crashed broker loses its leaderships after 1.5 s.
+The group waits 0.5 s for its first members. A crashed broker loses its leaderships after 1.5 s.
 """
 
 

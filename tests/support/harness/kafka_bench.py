@@ -1,14 +1,18 @@
 """The constants, clock and starting points of Kafka's GroupCoordinatorTest, as a harness.
 
 docs/kafka/BEHAVIOUR.md (10.1) describes Kafka's tests as scenarios with ids such as GC-010. Their
-times fit the constants of this module, and `tick` moves the clock as Kafka's mock timer does.
+times fit the constants of this module, and `tick` moves the clock as Kafka's mock timer does: it
+jumps to the new time at once, and then fires the timers that are due.
 Source: BEHAVIOUR 10.0.
 
-Terms: the generation counts a group's rebalances. In the join phase of a rebalance the members
-rejoin, and the group is in PreparingRebalance. In the sync phase they get their partitions, and the
-group is in CompletingRebalance. After the sync phase the group is Stable. A static member has a
-configured `group.instance.id`, which keeps its place through a restart; a dynamic member has none.
-A pending member id was given to a new client, which has not joined with it yet.
+Terms:
+
+- The generation is a number of a group that each rebalance increases. In the join phase of a
+  rebalance the members rejoin, and the group is in PreparingRebalance. In the sync phase they get
+  their partitions, and the group is in CompletingRebalance. Then the group is Stable.
+- A static member has a configured `group.instance.id`, with which it stays a member when its client
+  restarts. A dynamic member has no such id.
+- A pending member id was given to a new client, which has not joined with it yet.
 """
 
 from dataclasses import dataclass
@@ -36,7 +40,7 @@ PS = protocols("range", "roundrobin")
 PARTITION = 1
 """The offsets partition of GROUP.
 
-There are two offsets partitions; the coordinator has loaded only this one.
+There are two offsets partitions. The coordinator has loaded only this one.
 """
 NO_ID_REQUIRED, ID_REQUIRED = 3, 9
 """Versions of JoinGroup.
@@ -70,7 +74,7 @@ class Awaited:
 
 
 class KafkaBench(CoordinatorHarness):
-    """A coordinator with the settings of Kafka's own tests; owns GROUP's partition only."""
+    """A coordinator with the settings of Kafka's own tests. It owns only the partition of GROUP."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -95,7 +99,7 @@ class KafkaBench(CoordinatorHarness):
         version: int | None = None,
         client_id: str = "client",
     ) -> RequestId:
-        """Send a JoinGroup; by default a static member offers PS, a dynamic one P.
+        """Send a JoinGroup. By default a static member offers PS, and a dynamic member offers P.
 
         By default a new dynamic client becomes a member with this request (NO_ID_REQUIRED).
         """
@@ -141,7 +145,8 @@ class KafkaBench(CoordinatorHarness):
             protocol_type=None,
             protocol_name=None,
         )
-        return self.submit(body, version=4)  # version 5 added the fields of the protocol
+        # Version 5 adds the fields that name a protocol.
+        return self.submit(body, version=4)
 
     def first_member(
         self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
@@ -169,7 +174,7 @@ class KafkaBench(CoordinatorHarness):
     def static_members(
         self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
     ) -> Statics:
-        """Bring the static members L and F into a Stable group of generation 1; L leads."""
+        """Bring the static members L and F into a Stable group of generation 1, which L leads."""
         joins = [
             self.add(
                 instance=instance,
@@ -223,7 +228,7 @@ class KafkaBench(CoordinatorHarness):
 
     def force(self, *states: GroupState) -> None:
         """Move the group through states, one after another, without their usual effects."""
-        # Forced states break the invariants.
+        # A forced state can break the invariants, which are checked after every input.
         self.checks_invariants = False
         for state in states:
             self.group().transition_to(

@@ -1,11 +1,15 @@
-"""A driver in a process of its own: runs a fake cluster on Ray until it is stopped.
+"""A driver that tests start as a process of its own, to interrupt or kill it.
 
-A driver is the process that conducts a run. Tests interrupt or kill this one.
+A driver is the process that conducts a run. This driver runs a fake cluster on Ray for a given time
+(MILLISECONDS), or until a test stops it.
 
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
-ADDRESS is the address of a Ray head. The driver prints two events, one JSON object per line. `up`
-has the pids of the node processes; if the process of NODE_TO_PAUSE is paused (by a signal), its pid
-is the first. `stopped` comes at the end.
+ADDRESS is the address of a Ray head. The driver prints two events, one JSON object per line:
+
+- `up` has the pids of the node processes. If NODE_TO_PAUSE is given, the driver pauses the
+  process of this node by a signal, and the pid of this process is the first.
+- `stopped` comes at the end. It has the failures of the run, and the number of answers that nodes
+  received.
 """
 
 import json
