@@ -177,7 +177,7 @@ class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     topics: tuple[str, ...]
     config: ZooKeeperConsumerConfig = ZooKeeperConsumerConfig()
-    topic_filter: TopicFilterSpec | None = None  # None: it reads the fixed list `topics`
+    topic_filter: TopicFilterSpec | None = None  # None if the member reads `topics`
     process_us: int = 0
     process_spread_us: int = 0
     restart_ms: int = 1_000
@@ -333,7 +333,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     zookeeper_config: ZooKeeperConfig = ZooKeeperConfig()
     machines: tuple[tuple[NodeName, ...], ...] = ()
     brokers_register_in_zookeeper: bool = False
-    listener: ListenerSpec | None = None  # None: brokers accept nodes of the cluster only
+    listener: ListenerSpec | None = None  # None if brokers only accept nodes of the cluster
 
 
 NodeSpec = (

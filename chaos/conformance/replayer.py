@@ -112,6 +112,7 @@ class _Replay:
         return build_node(spec, cluster, host)
 
     async def _main(self) -> PlayedTranscript:
+        """Start the cluster, play the transcript, and stop the cluster."""
         await self._runtime.start()
         try:
             if self._clients is None:

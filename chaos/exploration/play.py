@@ -117,7 +117,7 @@ def play(
     - `on_finding` is called with every finding of the verdict. The finding includes its rows.
     - `plan` replaces the experiment's own plan.
     - `invariants_every`: every node checks its invariants after about this many events, and at the
-      end (None: never). A violated invariant is a failure of the tool.
+      end. If it is None, invariants are not checked. A violated invariant is a failure of the tool.
     An exception in the run is not raised. The run is BROKEN, with the exception as its reason.
     """
     with collecting_afterwards():

@@ -25,6 +25,7 @@ from chaos.exploration.store import FINDINGS
 from results_schema.results import RunOutcome, Verdict, exit_code
 
 COMMAND = "python -m coordlab"
+"""Beginning of the command lines in the results."""
 
 
 class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):

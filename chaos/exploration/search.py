@@ -125,8 +125,8 @@ class Search:
         self._runs_before = tally.runs
         self._seeds = self._seeds_to_play()
         self._next: int | None = next(self._seeds, None)  # first seed that no worker has yet
-        # Seeds that each worker has: to play for the first time, and to recheck. Dicts serve as
-        # ordered sets.
+        # `_playing` has the seeds that each worker plays for the first time, `_replaying` the seeds
+        # that it rechecks. The inner dicts serve as ordered sets.
         self._playing: dict[WorkerName, dict[int, None]] = {}
         self._replaying: dict[WorkerName, dict[int, None]] = {}
         self._alone: list[int] = []  # seeds of a worker that died; each becomes a batch of its own
@@ -303,7 +303,7 @@ class Search:
 
     def _take(self, event: Finished | Died) -> None:
         """Record the results of a worker's batch, or handle the worker's death."""
-        # A worker has one batch: of rechecks (`again`), or of first plays.
+        # A worker has one batch, either of rechecks or of first plays.
         again = bool(self._replaying.get(event.worker))
         given = (self._replaying if again else self._playing).get(event.worker, {})
         if isinstance(event, Died):

@@ -28,6 +28,7 @@ from results_schema.manifest import Manifest, Plan, RunStatus
 from results_schema.results import Results, RunOutcome, Verdict, exit_code
 
 DEFAULT_ROOT = Path("runs")
+"""Folder of all runs, in the current directory."""
 EXPLORATIONS = "explorations"
 """Folder below the root for results of `explore`, which are no runs.
 

@@ -88,6 +88,7 @@ def without_lost_evidence(
 
 
 def _inconclusive(report: CheckReport, note: str) -> CheckReport:
+    """Return a report without its findings and with an inconclusive outcome, for reason `note`."""
     return structs.replace(
         report,
         outcome=CheckOutcome.INCONCLUSIVE,

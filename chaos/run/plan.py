@@ -58,7 +58,7 @@ def plan_of(experiment: Experiment) -> Plan:
     return tuple(
         _planned_fault(fault, index, repetition)
         for index, fault in enumerate(experiment.faults)
-        for repetition in range(fault.repeat or 1)  # None: the fault is injected once
+        for repetition in range(fault.repeat or 1)  # without `repeat`, it is injected once
     )
 
 

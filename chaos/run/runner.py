@@ -721,6 +721,7 @@ def _time_of(moment: Moment) -> int:
     return moment.at_us
 
 
+# Outcome of a run -> status in its manifest.
 _STATUS = {
     RunOutcome.COMPLETED: RunStatus.COMPLETED,
     RunOutcome.INTERRUPTED: RunStatus.INTERRUPTED,

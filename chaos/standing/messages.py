@@ -97,6 +97,7 @@ class OrderRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
         return _EXIT_CODES[self.kind]
 
 
+# Kind of refusal -> exit code of the command that sent the request.
 _EXIT_CODES = {
     RefusalKind.UNKNOWN: EXIT_BAD_ARGUMENTS,
     RefusalKind.NOTHING_NOW: EXIT_UNKNOWN,

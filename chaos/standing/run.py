@@ -284,6 +284,7 @@ class StandingRun(ExperimentRun):
         return False
 
     async def _answer_status(self, *, with_partitions: bool) -> StatusAnswer:
+        """Return the answer to a StatusRequest, from a new query of the cluster."""
         status = await self._check_and_query()
         identity = msgspec.structs.replace(
             self._identity,

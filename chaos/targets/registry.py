@@ -30,6 +30,7 @@ from chaos.targets.servers import (
 )
 from protocol.ids import broker_name, controller_name, zookeeper_name
 
+# Every role by its name; `machine-of` is added at the end of this module.
 TARGET_KINDS: dict[str, TargetKind] = {
     kind.name: kind
     for kind in (

@@ -19,6 +19,7 @@ BROKER_TOPICS = "/brokers/topics"
 """Parent of the znodes of the topics."""
 CONSUMERS = "/consumers"
 """Parent of the znodes of the groups on ZooKeeper."""
+# Topics of Kafka that get no znode here.
 _INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 
 

@@ -121,7 +121,7 @@ class ZooKeeperHandle:
         self._last_sent_us = 0
         self._last_heard_us = 0
         self._timer: Timer | None = None
-        # The paths of the three kinds of watches: ordered sets.
+        # The paths of the three kinds of watches. The keys are ordered sets.
         self._data_watches: dict[str, None] = {}
         self._exist_watches: dict[str, None] = {}
         self._child_watches: dict[str, None] = {}

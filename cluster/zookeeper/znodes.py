@@ -75,7 +75,7 @@ class ZnodeTree:
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
         """Begin with the root and the persistent znodes `initial` (path, data), parents first."""
         self._znodes = {ROOT: _Znode("", NO_ZXID, NO_ZXID, NO_ZXID)}
-        # The paths of each session's ephemeral znodes: an ordered set.
+        # The paths of each session's ephemeral znodes. The inner keys are ordered sets.
         self._ephemerals: dict[SessionId, dict[str, None]] = {}
         for path, data in initial:
             self.create(path, data, NO_SESSION, NO_ZXID)

@@ -15,6 +15,7 @@ from chaos.experiment.structs import GroupDefinition, ProducerDefinition
 from cluster.spec import longest_between_polls_us
 from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig
 
+# Kafka's default of `delivery.timeout.ms`.
 _DEFAULT_DELIVERY_MS = ProducerConfig().delivery_timeout_ms
 
 

@@ -27,7 +27,7 @@ from chaos.targets.registry import split_target
 from cluster.storage.compression import is_supported, supported_codecs
 from protocol.config import BrokerConfig
 
-_CONFIG = "cluster.config"
+_CONFIG = "cluster.config"  # path of the brokers' settings in the file
 _ACKS_ALL = "all"
 
 

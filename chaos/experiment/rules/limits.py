@@ -37,6 +37,7 @@ class Relation(Enum):
         return bool(_COMPARISONS[self](value, limit))
 
 
+# The comparison of a value with its limit, for each relation.
 _COMPARISONS: Mapping[Relation, Callable[[Any, Any], object]] = {
     Relation.AT_MOST: operator.le,
     Relation.LESS_THAN: operator.lt,

@@ -57,11 +57,11 @@ BETWEEN_ZOOKEEPERS = 0.25
 """Share of the link faults between two ZooKeeper servers, if there is an ensemble."""
 TO_ZOOKEEPER = 0.4
 """Share of the link faults between a ZooKeeper server and clients, if there is an ensemble."""
-# For the fault `slow`: the delays, and the jitters (limits of an additional random delay).
+# The delays of the fault `slow`, and its jitters (limits of an additional random delay).
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
-# Each constant is for the links between two kinds of nodes: the purposes of their connections, and
-# the APIs of their requests. A link fault may be limited to some purposes or APIs.
+# Each constant below is about the links between two kinds of nodes. It has the purposes of their
+# connections, and the APIs of their requests. A link fault may be limited to some purposes or APIs.
 _CONTROLLER_LINKS = (
     (
         connection_purposes.BROKER_HEARTBEAT,

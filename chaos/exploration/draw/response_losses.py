@@ -24,6 +24,7 @@ _OF_A_REBALANCE: tuple[_Response, ...] = (
     (Api.SYNC_GROUP, (_NONE,)),
     (Api.SYNC_GROUP, (_NONE,)),
 )
+# Responses to the members of a group, in a rebalance and otherwise.
 _OF_MEMBERS: tuple[_Response, ...] = (
     *_OF_A_REBALANCE,
     (Api.OFFSET_COMMIT, ()),

@@ -7,6 +7,7 @@ and many bugs show only near that border.
 from chaos.experiment.structs import Experiment
 from protocol.config import BrokerConfig, ConsumerConfig, ZooKeeperConsumerConfig
 
+# Fields of BrokerConfig and of ConsumerConfig that have a timeout.
 _BROKER = (
     "broker_session_timeout_ms",
     "broker_heartbeat_interval_ms",

@@ -36,8 +36,9 @@ class Guidance:
         self._share = share
         self._first_seed = first_seed
         self._block = block
-        self._runs: dict[int, RunSeen | None] = {}  # by seed; None: the seed was lost
-        self._unfinished: dict[int, int] = {}  # block -> number of unfinished seeds; missing: all
+        self._runs: dict[int, RunSeen | None] = {}  # by seed; None for a lost seed
+        # Block -> number of its unfinished seeds. If a block is missing, no seed of it is finished.
+        self._unfinished: dict[int, int] = {}
         self._corpus = Corpus()
         self._blocks_in_corpus = 0  # number of blocks whose runs are in the corpus
         self._blocks_chosen = 0  # number of blocks whose seeds have their lineages

@@ -26,7 +26,7 @@ from chaos.exploration.signature import signature_of
 from results_schema.evidence_text import describe_row, seconds
 from results_schema.results import Finding
 
-SUFFIX = "-shrunk"
+SUFFIX = "-shrunk"  # of a shrunk experiment's name
 _WIDTH = 96  # of the comment's lines, without the `# ` before each
 _NAME_LENGTH = 100  # limit of an experiment's name, with the suffix
 

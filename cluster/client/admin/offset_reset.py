@@ -41,6 +41,7 @@ class ShiftBy:
     records: int
 
 
+# The kinds of targets that a reset can have.
 ResetTarget = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy
 
 

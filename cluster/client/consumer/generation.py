@@ -76,6 +76,7 @@ def reset_reason(api: str, error: ErrorCode) -> StateReason:
     )
 
 
+# Reasons of the two changes of state that a successful join makes.
 _JOINED = StateReason(cause=MemberStateCause.JOINED)
 _ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
 

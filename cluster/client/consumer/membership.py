@@ -332,7 +332,7 @@ class Membership:
             # An answer to a heartbeat reset the generation while SyncGroup was on its way.
             join.fail(error_from_code(ErrorCode.ILLEGAL_GENERATION))
             return
-        name = response.protocol_name  # None: the answer is of a version without this field
+        name = response.protocol_name  # None if the answer's version lacks this field
         if name is not None and name != member.generation.protocol_name:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return

@@ -81,7 +81,7 @@ class Positions:
         )
         # The partitions of the OffsetFetch in flight, and its future; None if none is in flight.
         self._pending: tuple[_Partitions, RequestFuture[CommittedOffsets]] | None = None
-        # Leaders with a ListOffsets in flight: an ordered set.
+        # Leaders with a ListOffsets in flight. The keys are an ordered set.
         self._resets_in_flight: dict[NodeName, None] = {}
 
     async def update(self, deadline_us: int) -> bool:

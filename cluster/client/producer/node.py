@@ -90,7 +90,7 @@ class ProducerNode:
         self._backoff = retry_backoff(host, spec.config)
         # Batches that are not in flight, oldest first.
         self._queues: dict[TopicPartition, deque[_Batch]] = {}
-        # Partitions with a batch in flight: an ordered set.
+        # Partitions with a batch in flight. The keys are an ordered set.
         self._in_flight: dict[TopicPartition, None] = {}
         # Number of unanswered requests to each broker.
         self._requests_in_flight: dict[NodeName, int] = {}
