@@ -2,8 +2,8 @@
 
 A transcript is a recording of one scenario: requests to a Kafka cluster with their answers, and
 actions on the cluster. In place of each id that Kafka generated it has a symbol. `bindings` has our
-id for each symbol ("our" means: of the brokers of this project). Each scenario has a new cluster,
-with one broker or three. Virtual time is the run's own simulated clock.
+id for each symbol. "Our" means that the brokers of this project gave the id. Each scenario has a
+new cluster, with one broker or three. Virtual time is the run's own simulated clock.
 Data flow: Transcript -> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` compares
 with the recording.
 """

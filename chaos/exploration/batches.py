@@ -41,8 +41,8 @@ def check_code(expected: str) -> None:
     """Check that this process has the same code as the search.
 
     If the code is edited during the search, a worker that starts later gives other runs. A recheck
-    (a second play of a seed, whose result must be the same) would then fail, as if the simulation
-    were not deterministic.
+    is a second play of a seed, whose result must be the same. This recheck would then
+    fail, as if the simulation were not deterministic.
     Raises: OtherCode.
     """
     if code_version() != expected:

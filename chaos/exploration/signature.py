@@ -1,9 +1,10 @@
 """Signatures: findings of different seeds that show the same problem have equal signatures.
 
-A finding is a violation that a checker reports. Its signature has the checker, the claim (the
-summary sentence), and the story (the kinds of the trace rows of its evidence). The findings of two
-seeds differ in names, times and numbers, which do not matter for the kind of a finding. So names
-become placeholders (BROKER, GROUP ...), numbers become N, and lists lose repetitions and order.
+A finding is a violation that a checker reports. Its signature has the checker, the claim and the
+story. The claim is the summary sentence. The story is the kinds of the trace rows in the evidence.
+The findings of two seeds differ in names, times and numbers, which do not matter for the kind of a
+finding. So names become placeholders (BROKER, GROUP ...), numbers become N, and lists lose
+repetitions and order.
 """
 
 import re

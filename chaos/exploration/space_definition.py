@@ -15,8 +15,8 @@ from msgspec import Meta
 
 from chaos.experiment.structs import FORMAT_VERSION, Duration, Name
 
-# Types of values, with their bounds. The weight of a name says how often the name is drawn, compared
-# with other names.
+# Types of values, with their bounds. The weight of a name says how often the name is drawn,
+# compared with other names.
 Share = Annotated[float, Meta(ge=0, le=1)]
 Weight = Annotated[int, Meta(ge=1, le=1_000)]
 Factor = Annotated[float, Meta(gt=0, le=100)]

@@ -4,10 +4,10 @@ A session is the servers' state for one client. It outlives connections, and exp
 gets a message of the client during the session timeout. A znode is a node of ZooKeeper's tree; an
 ephemeral one is deleted at the end of its session. A zxid is the number of a transaction.
 
-ZooKeeperHandle owns the connection (choice of the next server, pings, detection of silence), the
-session's id, the requests that wait for an answer, and the watches that a new connection must set
-again. The client has no timer for the session's expiry: only a server's answer shows that it has
-expired (ZK-13). Ids such as ZK-13 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+ZooKeeperHandle owns the connection: it chooses the next server, sends pings and detects silence. It
+also owns the session's id, the requests that wait for an answer, and the watches that a new
+connection must set again. The client has no timer for the session's expiry: only a server's answer
+shows that it has expired (ZK-13). Ids such as ZK-13 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `ClientCnxn`, `ZooKeeper.ZKWatchManager`, `StaticHostProvider`.
 DEVIATION: after the last server of the list, ZooKeeper's client waits 1 s before it begins again
 with the first; this one does not.

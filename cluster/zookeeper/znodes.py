@@ -1,8 +1,8 @@
 """The tree of znodes of one server, and the changes that transactions make to it.
 
 The tree owns the data, versions and ephemeral owners of the znodes. It must not know clients or
-their watches (requests for an event when a znode changes). Each method that changes the tree
-returns the changes; the module `watches` makes the events for them.
+their watches. A watch is a request for an event when a znode changes. Each method that changes the
+tree returns the changes; the module `watches` makes the events for them.
 
 - zxid: the number of a transaction. NO_ZXID stands for the time before the first one.
 - Ephemeral znode: is deleted when the session that owns it ends.

@@ -3,8 +3,9 @@
 A pattern draws several faults together. Its argument `draw` has the random streams of one draw, and
 the time at which the pattern begins; `after_ms` counts from this time. `draw.target((role,))` is a
 target with that role, or None if the experiment has no such node. A role is, for example,
-`coordinator-of` (the broker that coordinates a group) or `follower-of` (a replica of a partition
-that copies its leader). The ISR is the set of in-sync replicas of a partition.
+`coordinator-of` or `follower-of`. The broker that coordinates a group has the role
+`coordinator-of`. A broker that copies the leader of a partition has the role `follower-of`. The ISR
+is the set of in-sync replicas of a partition.
 
 Faults that are drawn one by one come so close to each other only once in thousands of runs. Here
 the gap between two faults has any order of magnitude, from a round trip to a timeout.

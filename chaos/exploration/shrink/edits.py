@@ -1,9 +1,10 @@
 """Edits of an experiment for shrinking: pure functions that return a changed experiment.
 
 Shrinking looks for smaller and smaller experiments that still fail. A candidate is an experiment
-that it tries. This module also has the rules that keep a smaller experiment valid (a reference to a
-removed node, group or topic is removed, too), the check of a candidate's warnings, and the size of
-an experiment. It must not depend on runs (`shrink`) or on the order of edits (`passes`).
+that it tries. This module also has the rules that keep a smaller experiment valid. For example, a
+reference to a removed node, group or topic is removed, too. The module checks the warnings of a
+candidate, and computes the size of an experiment. The module must not depend on runs (`shrink`) or on
+the order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -132,8 +133,8 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
 
     A topic that no group reads, no producer writes and no fault deletes is removed, too. A
     replication factor that is larger than the number of brokers is reduced to that number.
-    min.insync.replicas (how many replicas must have a record before it is acknowledged) stays,
-    because a smaller value would promise less durability.
+    min.insync.replicas stays, because a smaller value would promise less durability. It says how
+    many replicas must have a record before the record is acknowledged.
     """
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config

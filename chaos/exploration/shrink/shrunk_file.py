@@ -1,7 +1,7 @@
 """The file of a shrunk schedule, for people, and to run in virtual time or on Ray.
 
-A schedule is an experiment with its plan of faults, and a network seed (from which the delays of
-messages are drawn). Shrinking has made the schedule as small as possible while it still shows its
+A schedule is an experiment with its plan of faults, and a network seed, from which the delays of
+messages are drawn. Shrinking has made the schedule as small as possible while it still shows its
 violation. Robustness is the share of other network seeds with which the schedule shows the
 violation, too. A finding is a violation with its evidence: rows of the trace (the run's recorded
 events). The finding's story has a sentence for each of these rows. Its signature has the check and

@@ -3,8 +3,8 @@
 The application behaves as the application with which Kafka was measured (docs/kafka,
 MEASURED_FAILOVER set-up). A turn is one cycle of the application:
 1. It polls with `poll_timeout_ms`.
-2. It processes the records, `process_us` each. (If the time has a spread, it is drawn for each
-   record.)
+2. It processes the records, `process_us` each. If the time has a spread, it is drawn for each
+   record.
 3. Every `commit_interval_ms` it commits its positions asynchronously, with one commit in flight.
 
 When partitions are revoked, the application first commits synchronously, as an ordinary rebalance

@@ -5,11 +5,11 @@ backoff the node is "held back": the client does not connect to it. NetworkClien
 the requests mean.
 
 As in Kafka's client, fetches, lookups (of a coordinator) and metadata requests to a node share one
-connection. So a lookup waits behind a parked Fetch (one that the node holds until records arrive).
-The coordinator has a separate connection; in Kafka it is a node of its own, with id
-`Integer.MAX_VALUE - id`. Each bootstrap server has a connection, used until the brokers are known.
-From then on, least_loaded_node ignores the connections of the coordinator and of the bootstrap
-servers.
+connection. So a lookup waits behind a parked Fetch, which the node holds until records arrive. The
+coordinator has a separate connection; in Kafka the coordinator is a node of its own, with id
+`Integer.MAX_VALUE - id`. Each bootstrap server has a connection, which is used until the brokers
+are known. From then on, least_loaded_node ignores the connections of the coordinator and of the
+bootstrap servers.
 Source: Kafka NetworkClient, ClusterConnectionStates, ConsumerNetworkClient.
 """
 

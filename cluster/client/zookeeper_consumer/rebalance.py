@@ -1,11 +1,11 @@
 """The rebalance of one consumer: attempts, each a sequence of single ZooKeeper operations.
 
 There is no group coordinator here: each consumer computes its share of the partitions by itself,
-from what it reads in ZooKeeper. This module owns the registry (the partitions that the consumer
-believes it owns) and the steps R0 to R11 of an attempt: release all partitions, read the
-view (members and topics), compute the share, read the offsets, claim the share. After a conflict
-the claims are deleted again. Nothing makes an attempt atomic: other consumers may act between any
-two operations.
+from what it reads in ZooKeeper. This module owns the registry, which has the partitions that the
+consumer believes it owns. It also owns the steps R0 to R11 of an attempt: release all partitions,
+read the view (members and topics), compute the share, read the offsets, claim the share. After a
+conflict the claims are deleted again. Nothing makes an attempt atomic: other consumers may act
+between any two operations.
 
 - Registration: the znode (named data in ZooKeeper) of one member.
 - Owner: the znode that claims a partition for one thread (stream) of a member.
