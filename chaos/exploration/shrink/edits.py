@@ -3,8 +3,8 @@
 Shrinking looks for smaller and smaller experiments that still fail. A candidate is an experiment
 that it tries. This module also has the rules that keep a smaller experiment valid. For example, a
 reference to a removed node, group or topic is removed, too. The module checks the warnings of a
-candidate, and computes the size of an experiment. The module must not depend on runs (`shrink`) or on
-the order of edits (`passes`).
+candidate, and computes the size of an experiment. The module must not depend on runs (`shrink`)
+or on the order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
