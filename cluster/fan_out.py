@@ -76,9 +76,9 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return the number of workers that are starting.
 
-        A second worker checks each answer, so the worker that gave the answer must not get the item
-        again. If the only idle worker is the one that gave the answer, the caller waits for a
-        worker that is starting.
+        To check an answer, the caller gives its item to another worker than the one that gave the
+        answer. If only the worker that gave the answer is idle, the caller waits for a worker that
+        is starting.
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:
