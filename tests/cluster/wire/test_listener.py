@@ -239,7 +239,8 @@ def test_damaged_batch_is_refused_and_the_others_are_stored(tmp_path: Path) -> N
         (topic,) = ProduceResponse.decode(await connection.ask(0, 8, damaged), version=8).responses
         assert [partition.error_code for partition in topic.partition_responses] == [2]
 
-        old = produce_request("t", "a")[2:]  # version 2 has no transactional_id, the first 2 bytes
+        # The first 2 bytes are the transactional_id, which version 2 does not have.
+        old = produce_request("t", "a")[2:]
         (topic,) = ProduceResponse.decode(await connection.ask(0, 2, old), version=2).responses
         assert [partition.error_code for partition in topic.partition_responses] == [35]
 
@@ -286,6 +287,7 @@ def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: P
 
         assert await topic("new", may_create=False) == (3, 0)
         assert await topic("il/legal", may_create=True) == (17, 0)
+        # A new topic gets 3 partitions, by the setting num.partitions of `ListeningCluster`.
         while await topic("new", may_create=True) != (0, 3):
             await asyncio.sleep(0.01)
 
@@ -487,7 +489,8 @@ def test_any_bytes_leave_the_broker_serving(
             + body
         ),
         st.sampled_from([api.value for api in OFFERED]),
-        st.integers(0, 12),  # the versions; the newest one that is offered is 11
+        # The newest version that the broker offers of an API is 11.
+        st.integers(0, 12),
         st.binary(max_size=200),
     )
     pieces = data.draw(st.lists(st.binary(max_size=100) | framed, min_size=40, max_size=40))

@@ -8,8 +8,8 @@ ADDRESS is the address of a Ray head. The driver prints two events, one JSON obj
 
 - `up` has the pids of the node processes. If NODE_TO_PAUSE is given, the driver pauses the
   process of this node by a signal, and the pid of this process is the first.
-- `stopped` comes at the end. It has the failures of the run, and the number of answers that nodes
-  received.
+- `stopped` comes at the end. It has the failures of the tool itself, and the number of answers
+  that nodes received.
 """
 
 import json

@@ -57,10 +57,12 @@ def newcomer_that_waits(members: int) -> Scenario:
         lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
-        # In this second the others learn of the newcomer. Earlier, they still own their old shares.
+        # In this second the others learn of the newcomer. Before that they are STABLE with their
+        # old shares, so `settled` would return too early.
         await lab.runtime.sleep(SECOND)
         await lab.settled(lab.names)
-        await lab.runtime.sleep(SECOND)  # a needless read or notification would come now
+        # A needless read or notification would come in this second.
+        await lab.runtime.sleep(SECOND)
 
     return scenario
 
@@ -139,7 +141,7 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     start = 1 + t
     failed_attempt = c + t + 2 * b + 6 + claims + conflicts_of_attempt
     assert lab.reads(lab.change_began_us) == undisturbed + start + failed_attempt
-    # One sleep of 2 s, and less than half a second for everything else.
+    # The join takes the sleep of 2 s, and at most half a second for everything else.
     assert 2 * SECOND <= lab.change_ended_us - lab.change_began_us <= 5 * SECOND // 2
     # The newcomer loses all conflicts. During the sleep the loser's whole share is unowned, not
     # only the disputed one (ZK-49).
@@ -179,7 +181,8 @@ def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
 
     requests = lab.requests(lab.change_began_us)
     undone = sum(share - attempt["conflicts"] for attempt in failed)
-    assert requests["Delete"] == p + undone  # each partition is released once, claims are undone
+    # The deletes release each partition once, and undo the claims without a conflict.
+    assert requests["Delete"] == p + undone
     # The creates are a registration, the claims of all shares, and the claims of failed attempts.
     assert requests["Create"] >= 1 + p + share * len(failed)
 
@@ -318,7 +321,8 @@ def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.start_node(member_name(1))
-        await lab.runtime.sleep(30 * SECOND)  # enough for several rounds of four attempts of 2 s
+        # In this time a member makes several rounds of four attempts, of about 2 s each.
+        await lab.runtime.sleep(30 * SECOND)
 
     other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
     lab = GroupLab(members=2, partitions=8, late_from=1, configs={1: other}).run(scenario)
@@ -344,7 +348,8 @@ def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
 
     lab = GroupLab(members=4, partitions=16, late_from=2).run(scenario)
 
-    owners: dict[str, str] = {}  # path of a claim -> its owner
+    # The owner of each claim, by the path of the claim.
+    owners: dict[str, str] = {}
     for _row, detail in lab.writes_of("owners"):
         path = detail["path"]
         if path.count("/") < 5:
