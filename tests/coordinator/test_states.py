@@ -29,7 +29,10 @@ LEGAL = {(P, E), (E, P), (C, P), (S, P), (P, C), (C, S), (E, D), (P, D), (C, D),
 def test_transition_is_allowed_exactly_where_kafka_allows_it(
     source: GroupState, target: GroupState
 ) -> None:
-    """A legal transition changes the state and writes a trace row; others raise, without effect.
+    """A legal transition changes the state and writes a trace row.
+
+    An illegal transition raises an error, and changes and writes nothing. In the cases below, "not"
+    means that Kafka forbids the transition.
 
     GM-05: Empty to PreparingRebalance
     GM-06: Empty to Dead
@@ -52,6 +55,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     # The group was created at 1,000 us, which is 1 ms: see the last assertion.
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
+    # `transition_to` does not check that the cause fits the states, so one cause does for all.
     if (source, target) in LEGAL:
         group.transition_to(target, now_us=5_000, cause=GroupStateCause.UNLOADED, trace=trace)
         assert group.state is target
@@ -60,6 +64,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
             (TraceKind.GROUP_STATE, "unloaded", {"from": source.value, "to": target.value})
         ]
     else:
+        # The error message names the state of the group.
         with pytest.raises(IllegalTransition, match=source.value):
             group.transition_to(target, now_us=5_000, cause=GroupStateCause.UNLOADED, trace=trace)
         assert (group.state, group.current_state_timestamp_ms, trace) == (source, 1, [])
@@ -79,6 +84,7 @@ def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
 
 def test_states_print_as_kafka_prints_them() -> None:
     """ListGroups, DescribeGroups and the trace (the run's recorded events) use these names."""
+    # The keys of this table are all states.
     assert [state.value for state in VALID_PREVIOUS_STATES] == [
         "Empty",
         "PreparingRebalance",
@@ -94,5 +100,6 @@ def test_illegal_transition_error_lists_the_history_of_the_group() -> None:
     group.transition_to(
         P, now_us=0, cause=RebalanceCause.JOIN, cause_text="member m joined", trace=[]
     )
+    # A group in PreparingRebalance cannot become Stable.
     with pytest.raises(IllegalTransition, match=r"Empty -> PreparingRebalance \(member m joined\)"):
         group.transition_to(S, now_us=0, cause=GroupStateCause.ASSIGNMENT_STORED, trace=[])

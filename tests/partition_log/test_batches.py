@@ -1,8 +1,9 @@
 """Batches of records: the fields that the CRC (checksum) covers, and the errors of broken batches.
 
-Batches of our own producers have their records in a MessagePack array (a compact binary JSON).
-Batches of real Kafka clients have them in Kafka's format, and are not tested here. `records("a",
-"b")` returns records with these values.
+The batches in these tests are those of simulated producers, which write the records of a batch as a
+MessagePack array. MessagePack is a compact binary form of JSON. (Real Kafka clients send batches in
+Kafka's format. These tests have no such batch.) `records("a", "b")` returns two records, with the
+values "a" and "b".
 """
 
 import msgspec
@@ -22,7 +23,11 @@ from tests.support.builders.partition_logs import records
 
 
 def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
-    """The offsets of the next batch follow from the count; lookups by time use the timestamp."""
+    """A batch has the number of its records, and the largest timestamp of its records.
+
+    The log computes the offset of the next batch from the number. A search for the first record at
+    or after a time compares this time with the largest timestamp of each batch.
+    """
     batch = build_batch((Record(b"a", b"1", 5), Record(b"b", None, 9), Record(b"c", b"3", 7)))
     assert batch.record_count == 3
     assert batch.max_timestamp_ms == 9
@@ -54,6 +59,7 @@ def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
     assert check_batch(decoded) is ErrorCode.NONE
 
 
+# Each value differs from the value that the batch of the test has.
 @pytest.mark.parametrize(
     "change",
     [
@@ -82,6 +88,7 @@ def test_check_batch_finds_a_change_of_any_field_that_the_crc_covers(
 def test_check_batch_finds_a_wrong_record_count() -> None:
     """A wrong count makes each later offset of the log wrong, even if the CRC is valid."""
     two_records = build_batch(records("a", "b"))
+    # By its fields this batch has one record, but its payload has two.
     wrong_count = replace(build_batch(records("a")), records=two_records.records)
     # Give the batch with the wrong count a valid CRC.
     sealed = replace(wrong_count, crc=batch_crc(wrong_count))
@@ -99,5 +106,8 @@ def test_payload_record_count_reads_every_array_header(count: int) -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"\xa1x", b"\xc0"])
 def test_payload_record_count_of_bytes_without_array_is_minus_one(payload: bytes) -> None:
-    """The payloads are nothing, the string "x", and null; none begins with an array header."""
+    """A payload that does not begin with an array header has no record count.
+
+    The payloads are no bytes, the string "x" in MessagePack, and null in MessagePack.
+    """
     assert payload_record_count(payload) == -1

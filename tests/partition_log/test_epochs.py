@@ -1,9 +1,9 @@
 """The leader epoch cache: where each leader epoch begins in a log.
 
-A leader epoch counts a partition's leaders; each batch has the epoch of the leader that wrote it.
-Each entry of the cache is an epoch and the offset at which it begins. `end_offset_for_epoch` also
-returns a pair: an epoch and the offset at which it ends. "Kafka:" names tests of Kafka's
-LeaderEpochFileCacheTest, which these tests follow.
+Each election of a leader increases the leader epoch of the partition. Each batch has the epoch of
+the leader that wrote it. An entry of the cache is a pair: an epoch and the offset at which this
+epoch begins. `end_offset_for_epoch` returns another pair: an epoch and the offset at which this
+epoch ends. "Kafka:" names tests of Kafka's LeaderEpochFileCacheTest, which these tests follow.
 """
 
 import pytest
@@ -46,20 +46,22 @@ def test_assign_drops_later_entries_that_would_not_increase() -> None:
 
 
 def test_assign_of_no_epoch_is_misuse() -> None:
-    """-1 means "no epoch" in every answer, so it cannot be an epoch of the log."""
+    """The pair UNDEFINED_EPOCH_END has the epoch -1, so no leader can have this epoch."""
     with pytest.raises(SimulationError):
         cache((-1, 0))
 
 
+# The cache of this test knows the epochs 2, 4 and 7, which begin at the offsets 4, 6 and 11.
+# UNDEFINED_EPOCH_END is the pair (-1, -1).
 @pytest.mark.parametrize(
     ("requested", "answer"),
     [
-        (-1, UNDEFINED_EPOCH_END),
-        (1, (1, 4)),  # before all known epochs: it ends where the first known one begins
+        (-1, UNDEFINED_EPOCH_END),  # -1 is no epoch
+        (1, (1, 4)),  # before all known epochs: it ends where epoch 2 begins
         (2, (2, 6)),
-        (3, (2, 6)),  # not known: the answer is the largest known epoch below it
+        (3, (2, 6)),  # not known: the answer is about epoch 2, the largest known epoch below 3
         (4, (4, 11)),
-        (7, (7, 20)),  # the latest epoch ends at the log end
+        (7, (7, 20)),  # the latest epoch ends at LOG_END
         (8, UNDEFINED_EPOCH_END),  # after all known epochs
     ],
 )
@@ -79,6 +81,7 @@ def test_end_offset_in_an_empty_cache_is_undefined() -> None:
     assert cache().end_offset_for_epoch(0, LOG_END) == UNDEFINED_EPOCH_END
 
 
+# The epochs of this test begin at the offsets 4, 6 and 11. `left` are the entries that remain.
 @pytest.mark.parametrize(
     ("end_offset", "left"),
     [
@@ -92,11 +95,12 @@ def test_end_offset_in_an_empty_cache_is_undefined() -> None:
 def test_truncate_from_end_forgets_epochs_that_begin_there_or_later(
     end_offset: int, left: tuple[tuple[LeaderEpoch, Offset], ...]
 ) -> None:
-    """An epoch that begins at the new log end or behind it has no batch left.
+    """An epoch that begins at the new log end, or at a larger offset, has no batch left.
 
     Kafka: shouldTruncateFromEnd.
     """
     known = cache((2, 4), (4, 6), (7, 11))
     known.truncate_from_end(end_offset)
     assert known.entries() == left
+    # The latest epoch of an empty cache is -1.
     assert known.latest_epoch == (left[-1][0] if left else -1)

@@ -1,8 +1,9 @@
 """The codec of envelopes: a request or response is the same after encoding and decoding.
 
 An envelope is a request or a response with its header, as one node sends it to another. The codec
-is MessagePack, a compact binary form of JSON. The library msgspec decodes it into the given type. A
-node either runs in a process of its own, on Ray, or is virtual: then all nodes share one process.
+is MessagePack, a compact binary form of JSON. The library msgspec decodes the bytes into an object
+of the type that the caller names. A node either runs in a process of its own, on Ray, or is
+virtual: then all nodes share one process.
 """
 
 import typing
@@ -41,6 +42,7 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
     )
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(envelope), type=RequestEnvelope)
     assert decoded == envelope
+    # The codec chose the class of the body, and made a tuple of the MessagePack array.
     assert isinstance(decoded.body, JoinGroupRequest)
     assert isinstance(decoded.body.protocols, tuple)
 
@@ -85,7 +87,11 @@ def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest
 def test_response_envelope_of_every_kind_through_the_codec_is_equal(
     response_type: type[AnyResponse],
 ) -> None:
-    """A codec without types would turn tuples into lists, and then the traces would differ."""
+    """A response has the same types after decoding, for example tuples.
+
+    MessagePack has one kind of array. Without the types, the codec would turn a tuple into a list,
+    and then the trace of a run on Ray would differ from that of a virtual run.
+    """
     envelope = ResponseEnvelope(correlation_id=1, body=response_type())
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(envelope), type=ResponseEnvelope)
     assert decoded == envelope

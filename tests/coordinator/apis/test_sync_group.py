@@ -1,13 +1,13 @@
 """SyncGroup: its first checks, and its answers when the append of the group fails.
 
-After the join phase of a rebalance each member sends a SyncGroup; the leader's has the assignments
-of all. The coordinator parks the other requests (holds their answers) until it has stored these
-assignments in the log. The answers in each state of a group are in scenarios/sync_group.txt.
+After the join phase of a rebalance each member sends a SyncGroup. The SyncGroup of the group's
+leader has the assignments of all members. The coordinator stores them in the log. Until then it
+parks the SyncGroups of all members: it does not answer them. scenarios/sync_group.txt tests the
+answers in each state of a group.
 
 `h` is a CoordinatorHarness: a coordinator with a log. The topic `__consumer_offsets` has one
 partition, which the coordinator owns; with `owned=()` it owns none. While `h.holds_appends` is
-True, an append waits for `h.complete(error)`. The gate is the check that this coordinator owns the
-group's partition. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
+True, an append waits for `h.complete(error)`. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
 """
 
 import pytest
@@ -35,7 +35,7 @@ def group_without_assignment() -> tuple[CoordinatorHarness, list[str]]:
 
 
 def refused(error: ErrorCode) -> SyncGroupResponse:
-    """Return Kafka's answer to a SyncGroup that fails, which has no protocol (GC-061)."""
+    """Return the answer to a SyncGroup that fails: it has no protocol type or name (GC-061)."""
     return SyncGroupResponse(error_code=error)
 
 
@@ -51,9 +51,11 @@ def test_sync_with_empty_group_id_is_refused() -> None:
 def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
     kind: str | None, name: str | None
 ) -> None:
-    """Version 5 made protocol type and name mandatory (KIP-559).
+    """A SyncGroup of version 5 must have a protocol type and a protocol name (KIP-559).
 
-    Version 4 passes this check and fails at the gate, because the coordinator owns no partition.
+    The gate is the check that this coordinator owns the group's partition. It comes after the check
+    of the protocol. Here the coordinator owns no partition, so the gate refuses version 4, which
+    needs no protocol. Version 5 has the error of the check before the gate.
     """
     h = CoordinatorHarness(owned=())
     body = sync_group("m", generation_id=1, protocol_type=kind, protocol_name=name)
@@ -73,13 +75,17 @@ def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
         (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
         (ErrorCode.INVALID_FETCH_SIZE, ErrorCode.UNKNOWN_SERVER_ERROR),
-        (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),
+        (ErrorCode.CORRUPT_MESSAGE, ErrorCode.CORRUPT_MESSAGE),  # not in Kafka's mapping
     ],
 )
 def test_sync_whose_append_fails_is_answered_with_the_mapped_error_and_rebalances(
     error: ErrorCode, answer: ErrorCode
 ) -> None:
-    """Each parked SyncGroup is answered, and the group begins another rebalance."""
+    """Each parked SyncGroup is answered, and the group begins another rebalance.
+
+    Kafka maps most of these errors of the append to an error of the group's APIs. It answers with
+    any other error as it is.
+    """
     h, ids = group_without_assignment()
     followers_request = h.submit(sync_group(ids[1], generation_id=1))
     h.holds_appends = True

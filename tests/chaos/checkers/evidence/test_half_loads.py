@@ -3,9 +3,10 @@
 A coordinator loads (reads) its groups from the log of an offsets partition, which is a partition of
 `__consumer_offsets`. A load is partial if another broker becomes leader during the load, and the
 load therefore ends before the end of the log. In Kafka the replaced broker answers from the loaded
-part until it unloads the partition, so checkers excuse its outdated answers. The `offset` of a
-LOAD_COMPLETED row is the end of the part that was read. The leader epoch is the number of a
-leadership; each election increases it.
+part until it unloads the partition, so checkers excuse its outdated answers.
+
+The trace has a LOAD_COMPLETED row for each load that ends. Its `offset` is the end of the part that
+was read. Each election of a new leader increases the leader epoch of the partition.
 """
 
 import pytest
@@ -28,7 +29,9 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
 ) -> None:
     """broker-0 leads epoch 1 with a log that ends at 12, and its load ends at `read_to`.
 
-    If broker-0 is not replaced, an early end of the load has another reason, and no excuse.
+    In the last case the row of the election names broker-0 and epoch 1 again, so broker-0 is not
+    replaced. Then the change of the leader is not why the load ends early, and checkers do not
+    excuse the answers of broker-0.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
@@ -56,6 +59,7 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
         loads.observe(row)
 
     assert loads.answers_from_half("broker-0", OFFSETS_0) == is_partial
+    # broker-1 has completed no load.
     assert not loads.answers_from_half("broker-1", OFFSETS_0)
 
 

@@ -1,8 +1,9 @@
 """Nodes that a seed loses for good: no more than the cluster can spare.
 
-A seed draws an experiment with its faults from a space. The fault `node_loss` ends a node that
-never restarts. The setting `lost` of a space is the share of its seeds that lose nodes. A first
-member starts with the run, a late member at a time of the plan.
+A space describes many experiments; `draw` makes one experiment with its faults from a space and a
+seed. The fault `node_loss` ends a node, which never restarts. The setting `lost` of a space is the
+share of its seeds that may lose nodes. A group has first members, which start with the run
+(`members`), and late members, which start later, at the time `at`.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from chaos.targets.registry import split_target
 from tests.support.builders.experiments import experiment
 from tests.support.builders.packaged_spaces import packaged_space
 
-SEEDS = 200
+SEEDS = 200  # enough seeds that each number of losses occurs
 
 
 def all_losses(made: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
@@ -30,6 +31,7 @@ def all_losses(made: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
 
 def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:
     """Return the kind of each lost node: broker or member."""
+    # Each loss has a target such as broker(1). The empty strings are only for the type checker.
     return [(split_target(loss.target or "") or ("", ""))[0] for loss in losses]
 
 
@@ -47,7 +49,8 @@ def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> Non
 
     assert all(loss.fault == "node_loss" for losses in drawn for loss in losses)
     assert {roles(losses).count("broker") for losses in drawn} == {0, 1}
-    # Only the group readers has more than one first member. Of its three at most two are lost.
+    # The group "readers" has three first members, of which at most two are lost. The only first
+    # member of "alone" must stay. "late" has no first member.
     members = [roles(losses).count("member") for losses in drawn]
     assert set(members) == {0, 1, 2}
     assert {
@@ -81,14 +84,14 @@ def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
 
 @pytest.mark.slow
 def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
-    """With a share of 0 no seed loses a node. Other shares are met approximately."""
+    """With a share of 0 no seed loses a node. With another share roughly as many seeds do."""
     space = packaged_space("standard")
     losing = sum(
         any(fault.fault == "node_loss" for fault in draw(space, seed).faults)
         for seed in range(SEEDS)
     )
     # The lower bound is low, because some seeds that may lose nodes draw no loss, and some clusters
-    # can spare no node.
+    # can spare no node. The upper bound allows for chance among 200 seeds.
     assert 0.3 * space.faults.lost < losing / SEEDS <= space.faults.lost * 1.5
     without_losses = replace(space, faults=msgspec.structs.replace(space.faults, lost=0.0))
     assert not any(
