@@ -1,9 +1,11 @@
 """Flushes of a log to the disk, as its settings demand, and the recovery point.
 
-Written records are in the page cache of the operating system until a flush; a power loss removes
-them. The recovery point is the offset up to which the log itself has flushed. The storage's flushed
-length counts batches, and includes those that the operating system wrote to the disk by itself (the
-write-back).
+Written records are in the page cache of the operating system until they are written to the disk. A
+power loss removes records that are only in the page cache. The log writes its records to the disk
+by a flush. The operating system also does so by itself, at any time: this is the write-back.
+
+The recovery point is the offset up to which the log itself has flushed. `storage.flushed_length` is
+the number of batches on the disk, after a flush or a write-back.
 """
 
 import pytest
@@ -15,7 +17,10 @@ from tests.support.builders.partition_logs import PARTITION, batch, log, records
 
 
 def flushing_log(messages: int | None) -> PartitionLog:
-    """Return a log with this value of flush.messages, the number of records that need a flush."""
+    """Return a log with this value of Kafka's flush.messages.
+
+    An append flushes the log when at least this number of records is not flushed.
+    """
     return PartitionLog(PARTITION, MemoryLogStorage(), flush_interval_messages=messages)
 
 
@@ -34,10 +39,13 @@ def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
     The recovery point is an offset, 4; the flushed length of the storage counts batches, 2.
     """
     written = flushing_log(3)
+    # Two records are not flushed: fewer than flush.messages.
     written.append_as_leader(records("a", "b"), leader_epoch=0)
     assert (written.recovery_point, written.storage.flushed_length) == (0, 0)
+    # Now four records are not flushed, so the log flushes all of them.
     written.append_batch_as_leader(batch("c", "d"), leader_epoch=0)
     assert (written.recovery_point, written.storage.flushed_length) == (4, 2)
+    # One record is not flushed.
     written.append_as_leader(records("e"), leader_epoch=0)
     assert written.recovery_point == 4
 
@@ -69,8 +77,9 @@ def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
 def test_truncate_limits_the_recovery_point_to_the_log_end(
     offset: int, recovery_point: int
 ) -> None:
-    """The log was flushed when it ended at 2. A truncation to 3 keeps this recovery point.
+    """The recovery point is 2, because the log was flushed when it ended at 2.
 
+    A truncation to 1 lowers the recovery point to 1. A truncation to 3 does not change it.
     Source: UnifiedLog.truncateTo.
     """
     written = log()
@@ -84,7 +93,11 @@ def test_truncate_limits_the_recovery_point_to_the_log_end(
 
 
 def test_reopened_log_is_recovered_from_its_flush_mark() -> None:
-    """Records that were never flushed still count as unflushed after the log is opened again."""
+    """Records that were never flushed still count as unflushed after the log is opened again.
+
+    The flush mark is the `flushed_length` of the storage. A log that is opened sets its recovery
+    point to the offset of the first batch after the flush mark.
+    """
     storage = MemoryLogStorage()
     written = PartitionLog(PARTITION, storage)
     written.append_as_leader(records("a", "b"), leader_epoch=0)

@@ -45,9 +45,11 @@ def test_error_code_has_kafkas_number(name: str, number: int) -> None:
 
 
 def test_retriable_follows_kafkas_client() -> None:
-    """A client retries while it waits for a coordinator, not on rebalances and fencing.
+    """A client sends a request again while no coordinator can answer it.
 
-    BEHAVIOUR 7.8 lists the errors. A fenced member is one that a newer one has replaced.
+    After REBALANCE_IN_PROGRESS or MEMBER_ID_REQUIRED a member does not repeat the request, but joins
+    the group again. A fenced member cannot go on, because a newer member has replaced it. BEHAVIOUR
+    7.8 lists the errors.
     """
     assert ErrorCode.NOT_COORDINATOR.retriable
     assert ErrorCode.UNSTABLE_OFFSET_COMMIT.retriable
@@ -59,7 +61,8 @@ def test_retriable_follows_kafkas_client() -> None:
 def test_timed_out_commit_is_indefinite_and_a_fenced_one_definite() -> None:
     """A record whose append timed out remains in the log, and may be committed later.
 
-    A commit of an old generation writes no record.
+    A commit of an old generation (ILLEGAL_GENERATION) writes no record. Neither does a leader that
+    has too few in-sync replicas before it appends (NOT_ENOUGH_REPLICAS).
     """
     assert not ErrorCode.REQUEST_TIMED_OUT.definite
     assert not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.definite

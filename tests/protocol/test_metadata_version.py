@@ -14,6 +14,7 @@ from protocol.metadata_version import (
     value_versions,
 )
 
+# Versions from the oldest to the newest.
 NAMES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1-IV0", "1.1", "2.1-IV0", "2.1-IV1", "2.3", "3.9")
 
 
@@ -25,16 +26,20 @@ def test_versions_are_ordered_by_release_and_then_by_internal_version() -> None:
 
 
 def test_release_without_internal_version_is_its_last() -> None:
-    """Operators write a release without the suffix of an internal version, such as -IV2."""
+    """Operators write a release without an internal version, which is a suffix such as -IV2.
+
+    The last internal version of 2.1 is 2.1-IV2. The last one of 3.9 is LATEST_METADATA_VERSION.
+    """
     assert metadata_version("2.1") == metadata_version("2.1-IV2")
     assert metadata_version("3.9") == metadata_version(LATEST_METADATA_VERSION)
 
 
 @pytest.mark.parametrize("name", ["", "2", "2.1-IV3", "2.1-IV", "2.1-IVx", "0.9.0-IV0", "4.0"])
 def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
-    """The pattern of the setting refuses each name, and so does the parser, except for `2.1-IV`.
+    """The pattern of the setting refuses each of these names.
 
-    The parser would read `2.1-IV` as `2.1`, but the pattern is applied first.
+    The parser, `metadata_version`, refuses each name except `2.1-IV`, which it would read as `2.1`.
+    This does no harm, since the pattern is applied first.
     """
     assert re.search(VERSION_PATTERN, name) is None
     if name != "2.1-IV":

@@ -1,13 +1,14 @@
 """Switch `commits_apply_on_append`: commits as in Kafka's Java coordinator.
 
-Our coordinator behaves like Kafka's Scala one, unless switches replace parts of its behaviour. The
-high watermark is the offset in a log below which all in-sync replicas have the records; a record
-below it is committed.
+Our coordinator behaves like Kafka's Scala coordinator. Each switch replaces a part of its behaviour
+by that of Kafka's Java coordinator. The high watermark is the offset in a log below which all
+in-sync replicas have the records.
 
 - The Scala coordinator applies a commit of offsets when the high watermark has passed its record.
 - The Java coordinator applies it earlier, when its record is appended. So it keeps two values of an
   offset: the value written last, and the last value whose record is below the high watermark. A
-  fetch of stable offsets (`require_stable`) waits until the written value is committed.
+  fetch of stable offsets (`require_stable`) waits until the record of the value written last is
+  below the high watermark.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, the record
 of a new commit is in the log, but above the high watermark. `h.commit_everything` moves the high
@@ -35,14 +36,14 @@ FOO = ("foo", 0)
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
     """The answer waits for the slowest group, even if other groups are refused or need no wait."""
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
-    # Find one group for each partition. A group's partition follows from the hash of its name;
-    # among twenty names, each of the three partitions has at least one.
+    # Find one group for each partition. A group's partition follows from the hash of its name. Each
+    # of the three partitions has at least one of twenty names; the dictionary keeps its last one.
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
     # The coordinator owns partitions 0 and 1, so the group of partition 2 is refused below.
     for partition in (0, 1):
         h.commit(offset_commit({FOO: 5}, group_id=by_partition[partition]))
 
-    # The commit of offset 6 is not committed yet, so the fetch has to wait for this group.
+    # The record of offset 6 is above the high watermark, so the fetch has to wait for this group.
     h.holds_appends = True
     h.submit(offset_commit({FOO: 6}, group_id=by_partition[1]))
 
@@ -64,6 +65,7 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
     h.commit_everything(partition=1)
     response = h.response(fetch)
     assert isinstance(response, OffsetFetchResponse)
+    # The answer has the groups in the order of the request: those of partitions 2, 1 and 0.
     assert [group.error_code for group in response.groups] == [
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NONE,

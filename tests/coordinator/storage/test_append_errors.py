@@ -1,8 +1,8 @@
-"""Append errors as clients receive them: the rows of Kafka's table, with its Java column.
+"""Append errors as clients receive them.
 
-When an append to the log fails, the coordinator answers the request that caused the append. The
-error in the answer is one that the client knows how to treat. The table of errors is in
-docs/kafka/BEHAVIOUR.md 5.8; [S] is Kafka's Scala coordinator, [J] its Java coordinator. Ids such as
+When an append to the log fails, the coordinator answers the request that caused the append. It maps
+the error of the log to the error in the answer. Kafka's Scala coordinator [S] and its Java
+coordinator [J] map some errors differently; docs/kafka/BEHAVIOUR.md 5.8 has the table. Ids such as
 MM-34 and JC-84 are cases of Kafka's tests, which that page lists.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends` is True, an append
@@ -21,8 +21,11 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 E = ErrorCode
 ROWS = [
-    # The columns: error of the log; the answer if the append was a group's record [S], if it was a
-    # commit [S], and if it was any write [J].
+    # The columns:
+    # 1. the error of the log;
+    # 2. the answer of [S] if the append was a record of a group;
+    # 3. the answer of [S] if the append was a commit of offsets;
+    # 4. the answer of [J], which is the same for groups and commits.
     (
         E.UNKNOWN_TOPIC_OR_PARTITION,
         E.COORDINATOR_NOT_AVAILABLE,
@@ -82,7 +85,7 @@ SCALA, JAVA = JavaSwitches(), JavaSwitches(append_errors=True)
 def test_error_of_the_log_is_mapped_to_the_error_that_kafka_returns(
     error: ErrorCode, group_error: ErrorCode, commit_error: ErrorCode, java_error: ErrorCode
 ) -> None:
-    """An error outside of the table is passed on unchanged.
+    """An error outside of Kafka's table, such as CORRUPT_MESSAGE, is passed on unchanged.
 
     MM-34: errors of storing a group
     MM-42: errors of storing a commit
@@ -116,6 +119,7 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     assert commit_errors(h.response(commit)) == [java_error if java.append_errors else commit_error]
     assert not h.group().offsets.has_offsets
 
+    # The join begins generation 2, and the SyncGroup then stores this generation in the log.
     join = h.submit(join_group(member_id))
     assert h.join_response(join).generation_id == 2
 
