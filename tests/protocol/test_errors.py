@@ -47,9 +47,9 @@ def test_error_code_has_kafkas_number(name: str, number: int) -> None:
 def test_retriable_follows_kafkas_client() -> None:
     """A client sends a request again while no coordinator can answer it.
 
-    After REBALANCE_IN_PROGRESS or MEMBER_ID_REQUIRED a member does not repeat the request, but joins
-    the group again. A fenced member cannot go on, because a newer member has replaced it. BEHAVIOUR
-    7.8 lists the errors.
+    After REBALANCE_IN_PROGRESS or MEMBER_ID_REQUIRED a member does not repeat the request, but
+    joins the group again. A fenced member cannot go on, because a newer member has replaced it.
+    BEHAVIOUR 7.8 lists the errors.
     """
     assert ErrorCode.NOT_COORDINATOR.retriable
     assert ErrorCode.UNSTABLE_OFFSET_COMMIT.retriable
