@@ -5,8 +5,9 @@ have the records, which are then committed. An append with acks=all waits for th
 min.insync.replicas is the least size of the ISR for such an append.
 
 - A, B and C are the brokers 0, 1 and 2.
-- Unless a test says otherwise, `leader` makes A the leader in leader epoch 1 (which counts the
-  leaders), with an empty log, the ISR {A, B, C} and min.insync.replicas 2.
+- Each election increases the leader epoch.
+- Unless a test says otherwise, `leader` makes A the leader in leader epoch 1, with an empty log,
+  the ISR {A, B, C} and min.insync.replicas 2.
 - `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1.
 - `new_high_watermark` is None if the high watermark has not moved.
 - `check_acknowledged(offset)` returns None while the append that ends at `offset` waits.
@@ -39,11 +40,15 @@ from tests.support.builders.partition_logs import (
 
 
 def test_append_returns_its_offset_and_epoch() -> None:
-    """The broker later asks with `next_offset` whether the append is acknowledged."""
+    """The result of an append has the offset of its first record, and the offset after its last.
+
+    The broker later passes the second one, `next_offset`, to `check_acknowledged`.
+    """
     leading = leader(leader_epoch=4)
     leading.append_records(records("a", "b"), required_acks=ACKS_ALL, now_us=0)
     info = leading.append_records(records("c"), required_acks=ACKS_ALL, now_us=0)
     assert info.error is ErrorCode.NONE
+    # "a" and "b" have the offsets 0 and 1, so "c" has the offset 2.
     assert (info.base_offset, info.next_offset, info.leader_epoch) == (2, 3, 4)
     # No follower has fetched the records yet.
     assert info.new_high_watermark is None
@@ -107,7 +112,10 @@ def test_append_over_message_max_bytes_changes_nothing() -> None:
 def test_append_below_min_insync_replicas_is_refused_for_acks_all(
     acks: int, error: ErrorCode
 ) -> None:
-    """Only acks=all requires the ISR to be large enough (BEHAVIOUR 6.1)."""
+    """Only acks=all requires the ISR to be large enough (BEHAVIOUR 6.1).
+
+    Here the ISR has one member, and min.insync.replicas is 2.
+    """
     leading = leader(isr=(A,))
     info = leading.append_records(records("a"), required_acks=acks, now_us=0)
     assert info.error is error
@@ -147,7 +155,10 @@ def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> N
 
 
 def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_append() -> None:
-    """The record stays in the log; the error says that it may be lost (BEHAVIOUR 6.1)."""
+    """The record stays in the log, but the error says that it may be lost (BEHAVIOUR 6.1).
+
+    By the newer metadata only A is in sync, fewer than min.insync.replicas.
+    """
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     for broker in (B, C):
@@ -166,7 +177,10 @@ def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_appe
 
 
 def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
-    """Records wait while the ISR is smaller than min.insync.replicas, also those with acks=1."""
+    """While the ISR is smaller than min.insync.replicas, no record is committed.
+
+    This is so even for a record with acks=1, which is appended without an error.
+    """
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     # B and C have not fetched "a" yet when metadata shrinks the ISR to A.

@@ -1,7 +1,8 @@
-"""Manifests of unknown format versions are refused, and the message names the version.
+"""Directories of an unknown form are refused, and the message names the form.
 
-A form is a format version of the directory of a run or of an exploration (a search of many runs):
-the fields of its files and their meaning. The manifest is the file that describes the directory.
+A run has a directory of files. So has an exploration, which is a search of many runs. The form says
+which fields these files have, and what they mean. It is a version number: the field `format` of the
+manifest, which is the file that describes the directory.
 """
 
 import json
@@ -28,14 +29,14 @@ RUN = {
 
 
 def write_manifest(folder: Path, **fields: object) -> Path:
-    """Write a manifest and return its folder."""
+    """Write a manifest with these fields and return its folder."""
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps(fields))
     return folder
 
 
 def test_manifest_without_a_form_is_read_as_the_first(tmp_path: Path) -> None:
-    """Manifests written before the forms were numbered have no number."""
+    """Manifests that were written before the forms had numbers have no field `format`."""
     folder = write_manifest(tmp_path / "small" / "a", **RUN)
     assert open_run(folder).manifest.format == 1
 

@@ -1,8 +1,10 @@
 """Processing gaps of traces short enough to be measured by hand.
 
 A processing gap is a time in which no member worked on a record of the partition. A member writes a
-row about a batch when its work on the batch ends; the work began `work_us` earlier. A line of a
-trace is: seconds, node, kind, columns; `groups=g,` is a list of one.
+row about a batch when its work on the batch ends; the work began `work_us` earlier.
+
+A line of a trace has the time in seconds, the node, the kind of the row, and other columns. A value
+that ends with a comma, such as `groups=g,`, is a list with one element.
 """
 
 import pytest
@@ -21,7 +23,10 @@ CRASH = """
 
 
 def gap(text: str) -> tuple[int, int | None, int | None]:
-    """Return beginning, end and length of the only partition's gap around the fault."""
+    """Return beginning, end and length of the only partition's gap around the fault.
+
+    `text` has the lines of the batches.
+    """
     rows = availability_of(Trace(parse_trace(CRASH + text)))
     (row,) = (row for row in rows if row["subject_kind"] == "partition")
     return row["before_us"], row["after_us"], row["gap_us"]
@@ -59,8 +64,8 @@ def test_partition_that_is_always_processed_has_no_gap() -> None:
 def test_later_of_two_members_may_have_begun_earlier(first_work_us: int) -> None:
     """The batch that ended at 10 s took 4.5 s: it began at 5.5 s, and the gap ends there.
 
-    The batch that ended at 8 s began later, at 7.8 s or 6 s. Only the end of a batch has a row, so
-    the batch of the last row can be the one whose beginning ended the gap.
+    The batch that ended at 8 s began later: at 7.8 s if it took 0.2 s, and at 6 s if it took 2 s.
+    So the first row after the fault need not be about the batch that began first.
     """
     trace = (
         batch(4, offset=0, work_us=500_000)

@@ -1,8 +1,11 @@
-"""Printed figures: only meaningful percentiles, and nothing below the clocks' error.
+"""Printed figures: only percentiles of enough samples, and no length below the clocks' error.
 
-`bound_us` is the error between the clocks of two machines: a length between them may be measured
-too long or too short by that much, even as a negative number. The cells of a distribution are the
-number of samples, the number of missing ones, p50, p90, p99 and the maximum.
+The clocks of two machines differ by an error of at most `bound_us`. A length of time from a moment
+on one machine to a moment on another is measured too long or too short by at most this error, so
+the measured length may be negative.
+
+The cells of a distribution are the number of samples, the number of missing samples, the
+percentiles p50, p90 and p99, and the maximum.
 """
 
 import pytest
@@ -36,7 +39,7 @@ from pipeline.summary.figures import (
 def test_duration_text_shows_three_digits_or_the_clocks_error(
     microseconds: int, bound_us: int, text: str
 ) -> None:
-    """A length below the clocks' error is printed as `< 500 us`, with the error as the bound."""
+    """If the error is 500 us, a length below the error is printed as `< 500 us`."""
     assert duration_text(microseconds, bound_us=bound_us) == text
 
 
@@ -64,7 +67,11 @@ def _distribution(samples: int, *, missing: int = 0) -> Distribution:
 def test_distribution_omits_percentiles_of_too_few_samples(
     samples: int, shown: tuple[str, ...]
 ) -> None:
-    """With twelve members, the 99th percentile would be the maximum under another name."""
+    """p90 needs 10 samples, and p99 needs 100. With fewer, each would equal the maximum.
+
+    The median, p50, needs one sample.
+    """
+    # The second cell, the number of missing samples, is empty because none is missing.
     assert _distribution(samples).cells(is_time=True) == (str(samples), "", *shown)
 
 
@@ -82,9 +89,9 @@ def test_distribution_of_counts_prints_no_unit() -> None:
 
 
 def test_fault_rows_without_any_join_omit_the_line() -> None:
-    """No member had to join, which is common: the line of the phase `join` is left out.
+    """In many runs no member has to join after a fault. Then the line of `join` is left out.
 
-    `accept` has no samples either, but every member needs that phase, so its line stays.
+    `accept` has no samples either, but every member needs this phase, so its line stays.
     """
     by_name = {measure.name: measure for measure in MEASURES}
     fault = FaultSummary(

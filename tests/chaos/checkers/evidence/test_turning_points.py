@@ -15,7 +15,8 @@ from tests.support.builders.trace_rows import trace_row as row
 OFFSETS = "__consumer_offsets-0"
 
 
-# Rows of a failover: each is a step from the fault to the append that a finding cites.
+# Rows of a failover, in time order. APPENDED is the evidence of a finding. The earlier rows are the
+# fault and its effects, which led to it.
 CUT = row(10, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
 FENCED = row(20, "controller-100", TraceKind.BROKER_FENCED, peer="broker-0")
 ELECTED = row(21, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
@@ -31,7 +32,10 @@ def led_to(rows: list[TraceRow], *evidence: TraceRow) -> tuple[TraceRow, ...]:
 
 
 def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
-    """The turning points lie between the fault (10 µs) and the evidence (30 µs), in time order."""
+    """The turning points lie between the fault (10 µs) and the evidence (30 µs), in time order.
+
+    The elections at 5 µs and at 31 µs lie outside of this time.
+    """
     before = row(5, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
     after = row(31, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
 
@@ -52,7 +56,7 @@ def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
 
 
 def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -> None:
-    """An unanswered controller explains why a broker did not learn of its successor.
+    """A broker without an answer of the controller does not learn that another broker leads now.
 
     A request to a broker explains nothing, because clients can ask other brokers.
     """
@@ -74,6 +78,7 @@ def test_of_repeated_steps_only_the_last_is_kept() -> None:
         for index in range(6)
     ]
 
+    # The last two rows are one of each broker.
     assert led_to([CUT, *moves], APPENDED) == (CUT, *moves[-2:])
 
 
@@ -88,7 +93,7 @@ def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
     ]
     points = led_to([CUT, *faults, *moves], APPENDED)
 
-    # MOST_FAULTS is 4: the last four of nine faults stay.
+    # MOST_FAULTS is 4: the last four of nine faults stay. MOST_OTHERS is 8, of 15 other rows.
     last_faults = [point.cause for point in points[:MOST_FAULTS]]
     assert last_faults == ["cut-5", "cut-6", "cut-7", "cut-8"]
     assert points[MOST_FAULTS:] == tuple(moves[-MOST_OTHERS:])
