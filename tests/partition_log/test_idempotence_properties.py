@@ -1,10 +1,10 @@
 """Idempotent producers under random events: each batch is written once, and in order.
 
-An idempotent producer numbers its records (sequence numbers), so that a leader recognises a
-repeated batch. The model has three replicas, min.insync.replicas 2 (writes need two replicas in
-sync), clean elections (of replicas in sync) and no power loss. Brokers crash and restart from their
-disks, truncate their logs and change leaders, while clients repeat unanswered batches. The events
-are methods of the model. The model's invariants are checked after each event.
+An idempotent producer gives its records sequence numbers, so that a leader recognises a repeated
+batch. The model has three replicas. min.insync.replicas is 2, so a write needs two replicas in
+sync. Only replicas in sync are elected. No power loss occurs. Brokers crash and restart from their
+disks, truncate their logs and change leaders, while clients repeat batches that got no answer. The
+events are methods of the model. The model's invariants are checked after each event.
 """
 
 import random
@@ -67,6 +67,7 @@ class IdempotenceMachine(ReplicationMachine):
         self.clients.reconnect(self.clients.producers[index])
 
 
+# pytest runs the machine by this class.
 TestIdempotence = IdempotenceMachine.TestCase
 TestIdempotence.settings = settings(
     max_examples=40, stateful_step_count=40, deadline=None, derandomize=True, database=None
@@ -80,7 +81,8 @@ def walk(seed: int) -> IdempotentModel:
     """
     rng = random.Random(seed)
     model = IdempotentModel()
-    # For each event, the rates from which a seed draws one.
+    # For each event, the rates from which a seed draws one. A rate is a weight: an event with twice
+    # the rate of another occurs about twice as often. With the rate 0 it never occurs.
     broker_events: list[tuple[Callable[[BrokerId], None], tuple[float, ...]]] = [
         (model.send_fetch, (0.1, 1)),
         (model.deliver_fetch, (0.1, 1)),

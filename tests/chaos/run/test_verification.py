@@ -1,7 +1,8 @@
-"""Committed offsets are read at the end of a run, all with one request or each alone.
+"""The reading of committed offsets at the end of a run.
 
-The checks compare the offsets with the acknowledged commits. A coordinator refuses a request if one
-of the requested partitions has an offset in an open transaction.
+The checks compare the offsets with the acknowledged commits. One request asks for the offsets of
+all partitions of a group. A coordinator refuses the request if one of these partitions has an
+offset in an open transaction. Then another request is sent for each partition.
 """
 
 import asyncio
@@ -17,9 +18,9 @@ from tests.support.builders.experiments import experiment
 
 
 class _Cluster:
-    """A cluster that answers for at most `at_once` partitions of group "readers".
+    """A cluster that answers a request for at most `at_once` partitions.
 
-    A request with the partition `stuck` times out, alone or with others.
+    A request for more partitions times out. So does each request for the partition `stuck`.
     """
 
     def __init__(self, at_once: int, stuck: TopicPartition | None = None) -> None:
@@ -45,6 +46,7 @@ ORDERS_1 = TopicPartition("orders", 1)
 @pytest.mark.parametrize(
     ("cluster", "asked", "unreadable"),
     [
+        # One request reads all three partitions.
         (_Cluster(at_once=3), [3], []),
         # Each partition is readable at some time, but never all at the same time: the members of a
         # transactional group always have some transaction under way.
