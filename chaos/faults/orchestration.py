@@ -469,8 +469,7 @@ class Scaling:
             self._next_step_us = now_us + max(self.every_us, 1)
             if len(occupied) < self.to:
                 count = min(self.step_size, self.to - len(occupied))
-                await self._grow(count, runtime, status)
-                occupied = [*occupied, *self.started[-count:]]
+                occupied += await self._grow(count, runtime, status)
             else:
                 count = min(self.step_size, len(occupied) - self.to)
                 await self._shrink(occupied[-count:], runtime, status, now_us)
@@ -496,15 +495,20 @@ class Scaling:
         """Return True if the place has a process that was not stopped for good."""
         return status.nodes.get(place) not in _GONE and place not in self.lost
 
-    async def _grow(self, count: int, runtime: Runtime, status: ClusterStatus) -> None:
-        free = [place for place in self.places if status.nodes.get(place) in _GONE]
-        for place in free[:count]:  # fewer, if members of former steps are still stopping
+    async def _grow(self, count: int, runtime: Runtime, status: ClusterStatus) -> list[NodeName]:
+        """Fill up to `count` free places, and return them.
+
+        The list has fewer places while members of former steps are still stopping.
+        """
+        free = [place for place in self.places if status.nodes.get(place) in _GONE][:count]
+        for place in free:
             await start_or_restart(place, runtime, status)
             self.lost.pop(place, None)
             if place in self.spare:
                 self.joined[place] = None
             self.started.append(place)
             self._acts.append({"at_us": runtime.now_us(), "place": place, "act": "start"})
+        return free
 
     async def _shrink(
         self, places: list[NodeName], runtime: Runtime, status: ClusterStatus, now_us: int

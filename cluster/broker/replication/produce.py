@@ -69,15 +69,13 @@ class ProduceApi:
         refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
         # A request with illegal acks must get the error about acks (in `_append`), even for an
         # internal topic.
-        for topic in request.topic_data:
-            for data in topic.partition_data:
-                name = TopicPartition(topic.name, data.index)
-                if topic.name in refused and request.acks in VALID_ACKS:
-                    produce.answers[name] = PartitionProduceResponse(
-                        index=data.index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
-                    )
-                else:
-                    self._append(produce, name, data.records, request.acks)
+        for name, batch in _batches(request).items():
+            if name.topic in refused and request.acks in VALID_ACKS:
+                produce.answers[name] = PartitionProduceResponse(
+                    index=name.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
+                )
+            else:
+                self._append(produce, name, batch, request.acks)
         # The wait and its timer are set first, because `complete_delayed` may end the wait at once.
         if produce.waiting:
             self._waiting.add(request_id)
@@ -165,3 +163,15 @@ class ProduceApi:
                 )
             ),
         )
+
+
+def _batches(request: ProduceRequest) -> dict[TopicPartition, RecordBatch]:
+    """Return the batch of each partition; the last one if the request names a partition again.
+
+    Source: Kafka `KafkaApis.handleProduceRequest`, which collects the batches in a map.
+    """
+    return {
+        TopicPartition(topic.name, data.index): data.records
+        for topic in request.topic_data
+        for data in topic.partition_data
+    }

@@ -45,7 +45,7 @@ class _Answer:
         self.errors: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
         """Outcomes of each marker by partition, in the order of the request. The outcome of a
         success is ErrorCode.NONE."""
-        self.markers_missing = len(request.markers)
+        self.markers_missing = sum(1 for marker in request.markers if _partitions(marker))
         """Number of markers with a partition that has no outcome yet; the answer is sent at 0."""
 
 
@@ -67,9 +67,9 @@ class TxnMarkerWriter:
         """Append every marker of the request."""
         answer = _Answer(request_id, request)
         self._waiting.add(request_id)
-        # A request without markers is answered here. Otherwise `_ended` answers it, at the last
-        # outcome.
-        if not request.markers:
+        # A request whose markers name no partition is answered here. Otherwise `_ended` answers it,
+        # at the last outcome.
+        if not answer.markers_missing:
             self._reply(answer)
         for index, marker in enumerate(request.markers):
             for name in _partitions(marker):
@@ -151,12 +151,13 @@ class TxnMarkerWriter:
 
 
 def _partitions(marker: WritableTxnMarker) -> tuple[TopicPartition, ...]:
-    """Return the partitions to which a marker is written."""
-    return tuple(
+    """Return the partitions of a marker, each of them once."""
+    names = (
         TopicPartition(topic.name, index)
         for topic in marker.topics
         for index in topic.partition_indexes
     )
+    return tuple(dict.fromkeys(names))
 
 
 def _response(answer: _Answer) -> WriteTxnMarkersResponse:

@@ -56,7 +56,11 @@ class Cluster:
     async def shut_down(self, node: NodeName) -> None:
         self._act("term", node, NodeState.STOPPING)
         if self.stopping_takes_us is not None:
-            self._down_at_us[node] = self.time_us + self.stopping_takes_us
+            self.ends_at(node, self.time_us + self.stopping_takes_us)
+
+    def ends_at(self, node: NodeName, time_us: int) -> None:
+        """Let a stopping member end at a moment."""
+        self._down_at_us[node] = time_us
 
     async def crash(self, node: NodeName) -> None:
         self._act("kill", node, NodeState.DOWN)
@@ -401,6 +405,20 @@ def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
     drive(work, cluster)
 
     assert cluster.acts == [(0, "term", "3"), (30, "kill", "3")]
+
+
+def test_growing_group_waits_for_a_place_whose_former_member_is_still_stopping() -> None:
+    """Four places for four members: 0 and 1 run, 2 is stopping until 15 s, 3 is free.
+
+    The step at 10 s finds no free place, so the member of place 2 starts in the next step.
+    """
+    up, stopping, down = NodeState.UP, NodeState.STOPPING, NodeState.DOWN
+    cluster = Cluster(states=dict(zip(PLACES, (up, up, stopping, down), strict=False)))
+    cluster.ends_at(PLACES[2], 15 * S)
+    work = scaling(to=4, places=PLACES[:4], spare=frozenset(), lost={PLACES[2]: None})
+    drive(work, cluster)
+    assert cluster.acts == [(0, "start", "3"), (20, "start", "2")]
+    assert work.lost == {}
 
 
 def test_group_of_the_requested_size_is_unchanged() -> None:

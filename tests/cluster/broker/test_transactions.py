@@ -25,9 +25,15 @@ from cluster.links.rules import Clog, Cut, LinkRule, Selector
 from cluster.spec import PreloadSpec
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, NodeName, broker_name, offsets_partition, transaction_partition
+from protocol.messages.transaction import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
-from tests.support.harness.brokers import BrokerLab, broker_cluster
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
 from tests.support.harness.transactional_client import (
     TransactionalClient,
@@ -115,6 +121,36 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
         assert await stable_offset(lab, GC, GROUP) == 42
 
     BrokerLab(transactional_cluster()).run(story)
+
+
+def test_markers_without_partitions_and_with_repeated_ones_are_answered() -> None:
+    """A marker without partitions has nothing to wait for; a repeated partition gets one marker."""
+
+    def marker(*indexes: int) -> WritableTxnMarker:
+        topics = (WritableTxnMarkerTopic(name=ORDERS, partition_indexes=indexes),)
+        return WritableTxnMarker(
+            producer_id=7,
+            producer_epoch=0,
+            transaction_result=False,
+            topics=topics if indexes else (),
+            coordinator_epoch=0,
+        )
+
+    async def story(lab: BrokerLab) -> None:
+        empty = await lab.client.call(0, WriteTxnMarkersRequest(markers=(marker(),)))
+        assert isinstance(empty, WriteTxnMarkersResponse)
+        assert [result.topics for result in empty.markers] == [()]
+
+        repeated = await lab.client.call(
+            0, WriteTxnMarkersRequest(markers=(marker(), marker(0, 0)))
+        )
+        assert isinstance(repeated, WriteTxnMarkersResponse)
+        (_, written) = repeated.markers
+        assert {result.error_code for result in written.topics[0].partitions} == {NONE}
+        (batch,) = (await lab.client.fetch(0)).records
+        assert batch.is_control
+
+    BrokerLab(broker_cluster()).run(story)
 
 
 def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -> None:

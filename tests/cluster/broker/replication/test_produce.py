@@ -22,9 +22,17 @@ from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig
 from partition_log.replica import Partition
 from protocol.config import BrokerConfig, TopicConfig
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
-from protocol.messages.log import FetchPartition, PartitionProduceResponse
+from protocol.messages.log import (
+    FetchPartition,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import Record, RecordBatch
 from protocol.records.kafka_format import decode_batches, encode_batch
@@ -55,6 +63,28 @@ def with_settings(
         config=topic_config or TopicConfig(),
     )
     return replace(broker_cluster(config=config), topics=(orders,))
+
+
+def test_last_batch_counts_if_a_request_names_a_partition_twice() -> None:
+    """As in Kafka, there is one append for the partition, and one answer."""
+
+    async def story(lab: BrokerLab) -> None:
+        named_twice = TopicProduceData(
+            name=ORDERS,
+            partition_data=tuple(
+                PartitionProduceData(index=0, records=client_batch(value))
+                for value in ("first", "last")
+            ),
+        )
+        answer = await lab.client.call(
+            0, ProduceRequest(acks=ACKS_ALL, timeout_ms=10_000, topic_data=(named_twice,))
+        )
+        assert isinstance(answer, ProduceResponse)
+        ((partition,),) = (topic.partition_responses for topic in answer.responses)
+        assert (partition.error_code, partition.base_offset) == (ErrorCode.NONE, 0)
+        assert values_of(await lab.client.fetch(0)) == [b"last"]
+
+    BrokerLab(broker_cluster()).run(story)
 
 
 def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
