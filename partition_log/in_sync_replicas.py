@@ -261,6 +261,18 @@ class InSyncReplicas:
 
     # -- followers --
 
+    def members_behind_for(self, longest_us: int, now_us: int) -> tuple[BrokerId, ...]:
+        """Return the followers of the ISR that were last caught up more than `longest_us` ago."""
+        return tuple(
+            broker
+            for broker in self.committed
+            if broker != self._broker_id
+            and (follower := self.followers.get(broker)) is not None
+            and not follower.is_caught_up(
+                leader_end_offset=self._log.log_end_offset, now_us=now_us, lag_max_us=longest_us
+            )
+        )
+
     def _broker_epoch(self, broker: BrokerId) -> int:
         """Return the broker epoch that a proposal names for a broker.
 

@@ -558,6 +558,13 @@ class Partition:
             follower.count_with(shared)
         return follower
 
+    def isr_members_behind_for(self, longest_us: int, now_us: int) -> tuple[BrokerId, ...]:
+        """Return the followers of the ISR that were last caught up more than `longest_us` ago.
+
+        For checks. The result is empty if this replica does not lead.
+        """
+        return self._in_sync.members_behind_for(longest_us, now_us) if self.is_leader else ()
+
     def maybe_shrink_isr(self, now_us: int) -> IsrProposal | None:
         """Propose an ISR without lagging replicas; to be called every replica.lag.time.max.ms / 2.
 

@@ -90,12 +90,16 @@ class ReplicaChecks:
         """The controller, and the end of its metadata, at the last check of the spec's topics."""
         self._compared: dict[BrokerId, tuple[BrokerNode, int]] = {}
         """By broker: the node and the end of its metadata when they were compared last."""
+        self._lag_max_us = spec.broker_config.replica_lag_time_max_ms * 1_000
+        self._lagging_since_us: dict[tuple[Partition, int], int] = {}
+        """Leader and partition epoch -> the first check at which a follower lagged too long."""
 
     def check(self, *, thoroughly: bool = False) -> None:
         """Compare the live nodes; `thoroughly` compares logs, too.
 
         - The invariants of `partition_log.invariants_between_replicas`.
         - At most one broker leads a partition in an epoch.
+        - A leader proposes an ISR without the followers that lag.
         - The ISR that the controller has stored is within its leader's maximal ISR.
         - The topics of the cluster's spec have the spec's partitions and settings.
         - A broker that has read the whole metadata log has the controller's metadata.
@@ -114,6 +118,7 @@ class ReplicaChecks:
                         f"{partition.leader_epoch}",
                     )
                 self._check_isr(partition)
+                self._check_lag(broker_id, partition)
                 for member in partition.replicas:
                     follower = self._follower(broker, key, partition, member)
                     if follower is not None:
@@ -238,6 +243,34 @@ class ReplicaChecks:
                 f"partition epoch {stored.partition_epoch}; leader {partition.broker_id} in epoch "
                 f"{partition.leader_epoch}, partition epoch {partition.partition_epoch}, counts "
                 f"{maximal}",
+            )
+
+    def _check_lag(self, broker_id: BrokerId, leader: Partition) -> None:
+        """Check that a leader proposes to remove followers that lag from its ISR in time.
+
+        A leader looks for lagging followers every replica.lag.time.max.ms / 2. So at its next look
+        a follower has lagged for 1.5 replica.lag.time.max.ms at most. If the controller refuses the
+        proposal, the leader proposes again at the look after that. The bound therefore begins anew
+        when this check sees a proposal, and when the partition epoch changes.
+        Source: Kafka ReplicaManager.maybeShrinkIsr, Partition.maybeShrinkIsr.
+        """
+        life = self._lives[broker_name(broker_id)]
+        if life.host is None or len(leader.isr) == 1:
+            return
+        key = (leader, leader.partition_epoch)
+        now_us = life.host.now_us()
+        behind = leader.isr_members_behind_for(3 * self._lag_max_us // 2, now_us)
+        # A paused leader cannot look. Its timers fire when it resumes.
+        if not behind or leader.isr_in_flight is not None or life.host.is_paused:
+            self._lagging_since_us.pop(key, None)
+            return
+        since_us = self._lagging_since_us.setdefault(key, now_us)
+        if now_us - since_us > self._lag_max_us:
+            raise InvariantViolation(
+                "a follower that lags leaves the ISR",
+                f"{leader.topic_partition}: leader {leader.broker_id} in epoch "
+                f"{leader.leader_epoch} keeps {behind} in its ISR {leader.isr}, and has proposed "
+                f"no other ISR for {(now_us - since_us) // 1_000} ms",
             )
 
     def _check_created(self) -> None:

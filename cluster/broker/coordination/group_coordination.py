@@ -26,10 +26,10 @@ from cluster.spec import ClusterSpec
 from coordinator.coordinator import GroupCoordinator
 from coordinator.storage.above_high_watermark import LogPosition
 from partition_log.replica import Partition
-from protocol.api import AnyRequest, GroupRequest
+from protocol.api import AnyRequest, GroupRequest, error_of
 from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import RequestEnvelope
-from protocol.errors import InvariantViolation, SimulationError
+from protocol.errors import ErrorCode, InvariantViolation, SimulationError
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.group import JoinGroupRequest, SyncGroupRequest
 from protocol.trace import TraceKind
@@ -81,6 +81,9 @@ class GroupCoordination:
         The check of the invariants removes those that are answered, and those whose connections
         have ended.
         """
+        self._violation: InvariantViolation | None = None
+        """The first violation that a Result has shown; the next check of the invariants raises
+        it."""
         if coordinator.follows_log:
             replicas.watch_offsets_logs(self._log_moved)
 
@@ -114,6 +117,7 @@ class GroupCoordination:
     def partitions_deleted(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Report deleted partitions of any topic to the coordinator."""
         self.carry_out(self.coordinator.partitions_deleted(partitions, self._host.wall_us()))
+        self._check_deleted(partitions)
 
     def expire_offsets(self) -> None:
         """Remove offsets older than offsets.retention.minutes, and log their number."""
@@ -126,6 +130,8 @@ class GroupCoordination:
 
     def check_invariants(self) -> None:
         """Check all invariants between two inputs. Raises: InvariantViolation."""
+        if self._violation is not None:
+            raise self._violation
         self.coordinator.check_invariants()
         self._check_unanswered()
         self._timers.require(self.coordinator.timers())
@@ -173,6 +179,35 @@ class GroupCoordination:
             )
         self._replaced &= unanswered
 
+    def _check_deleted(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Check that no loaded group still has an offset of a deleted partition."""
+        for summary in self.coordinator.groups():
+            group = self.coordinator.group(summary.group_id)
+            if group is None:
+                continue  # the group is being loaded
+            kept = [str(name) for name in partitions if group.offsets.latest(name) is not None]
+            if kept:
+                self._note(
+                    "a group has no offsets of a deleted topic",
+                    f"{group.group_id} still has offsets of {', '.join(kept)}",
+                )
+
+    def _check_outcome(self, completed: AppendCompleted, result: Result) -> None:
+        """Check that no request is answered with success because of an append that failed."""
+        if completed.error is ErrorCode.NONE:
+            return
+        for reply in result.replies:
+            if error_of(reply.response) == ErrorCode.NONE.name:
+                self._note(
+                    "a failed append is not answered with success",
+                    f"append {completed.append_id} ended with {completed.error.name}, and its "
+                    f"answer is a {type(reply.response).__name__} with NONE",
+                )
+
+    def _note(self, rule: str, evidence: str) -> None:
+        if self._violation is None:
+            self._violation = InvariantViolation(rule, evidence)
+
     def carry_out(self, result: Result) -> None:
         """Carry out a Result, then all inputs that arose meanwhile and their Results."""
         was_busy, self._is_busy = self._is_busy, True
@@ -185,6 +220,7 @@ class GroupCoordination:
             match outcome:
                 case AppendCompleted():
                     result = self.coordinator.append_completed(outcome, now_us)
+                    self._check_outcome(outcome, result)
                 case TransactionVerified():
                     result = self.coordinator.transaction_verified(outcome, now_us)
                 case _LogMoved():

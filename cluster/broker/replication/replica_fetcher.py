@@ -85,6 +85,11 @@ class ReplicaFetchers:
         if fetcher is not None:
             fetcher.remove(partition)
 
+    def source_of(self, partition: TopicPartition) -> BrokerId | None:
+        """Return the broker from which `partition` is fetched; None if it is not fetched."""
+        fetcher = self._sources.get(partition)
+        return None if fetcher is None else fetcher.source
+
 
 class ReplicaFetcher:
     """Fetches from one broker, as long as this broker's incarnation (its life) lasts.
@@ -105,7 +110,7 @@ class ReplicaFetcher:
         self._host = host
         self._identity = identity
         self._config = config
-        self._source = source
+        self.source = source
         self._on_result = on_result
         self._backoff_us = config.replica_fetch_backoff_ms * 1_000
         self._timeout_us = config.replica_socket_timeout_ms * 1_000
@@ -196,7 +201,7 @@ class ReplicaFetcher:
         # Connecting needs no backoff, because after a failure `_delay_all` delays the partitions.
         if self._connection is None or self._connection.is_closed:
             self._connection = self._host.connect(
-                broker_name(self._source), REPLICA_FETCHER, setup_timeout_us=SETUP_TIMEOUT_US
+                broker_name(self.source), REPLICA_FETCHER, setup_timeout_us=SETUP_TIMEOUT_US
             )
         response = await self._connection.call(request, timeout_us=self._timeout_us)
         if not isinstance(response, FetchResponse):
@@ -313,7 +318,7 @@ class ReplicaFetcher:
         self._known.get(name.topic, {}).pop(name.partition, None)
         if result.error in _STOPS_FETCHING:
             self._host.log(
-                f"stops fetching {name} from {self._source} at {position.fetch_offset} "
+                f"stops fetching {name} from {self.source} at {position.fetch_offset} "
                 f"in epoch {position.current_leader_epoch}: {result.error.name}"
             )
             self.remove(name)

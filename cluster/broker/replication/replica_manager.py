@@ -206,6 +206,7 @@ class ReplicaManager:
         """
         for partition in self._partitions.values():
             check_partition(partition)
+            self._check_source(partition)
             self._isr_changes.check_invariants(partition)
             if thoroughly:
                 check_log(partition.log)
@@ -214,6 +215,21 @@ class ReplicaManager:
         self._check_flushed()
         self._appends.check_invariants()
         self._fetches.check_invariants()
+
+    def _check_source(self, partition: Partition) -> None:
+        """Check that a follower fetches from its leader, and that a leader does not fetch."""
+        name = partition.topic_partition
+        source = self._fetchers.source_of(name)
+        leader = None if partition.is_leader else partition.leader_id
+        # A follower waits while its partition has no leader. During a controlled shutdown, a broker
+        # that has left the ISR no longer fetches.
+        may_stop = leader in (None, NO_BROKER) or self._in_controlled_shutdown
+        if source != leader and not (source is None and may_stop):
+            raise InvariantViolation(
+                "a follower fetches from its leader",
+                f"{name} on {self._identity.broker_id}: expected to fetch from {leader}, fetches "
+                f"from {source}",
+            )
 
     def check_follows_metadata(self) -> None:
         """Check that each replica leads or follows as the published metadata cache says.
