@@ -28,12 +28,12 @@ from protocol.records.batch import Record, records_of
 from protocol.records.control import decode_marker
 
 
-def check_log(log: PartitionLog) -> None:
+def check_log(log: PartitionLog, *, expired_ms: int = -1) -> None:
     """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
 
     A compacted log may have holes. The log counts a transaction as open exactly if the transaction
     has no marker. The state of the producers equals the state that a restarted broker would read
-    from the batches.
+    from the batches. `expired_ms`: see `check_producers`.
 
     The check is slow, because it reads every batch. It is for tests, and for a log that was just
     opened.
@@ -43,7 +43,7 @@ def check_log(log: PartitionLog) -> None:
     _check_batches(log)
     _check_epochs(log)
     _check_open_transactions(log)
-    check_producers(log)
+    check_producers(log, expired_ms=expired_ms)
 
 
 def check_partition(partition: Partition) -> None:
@@ -233,24 +233,43 @@ def _check_epochs(log: PartitionLog) -> None:
             )
 
 
-def check_producers(log: PartitionLog) -> None:
+def check_producers(log: PartitionLog, *, expired_ms: int = -1) -> None:
     """A log's state of each producer follows from its batches.
 
     - The producer's epoch is the epoch of its last batch.
     - The remembered batches are the last batches with records in this epoch, oldest first.
 
-    The state may lack a producer that has batches: the producer has expired. A cleaning may remove
-    batches and markers that the state remembers. So the check of a compacted log is weaker. The
-    state must remember the last batches as far as a cleaning has left them. It must remember no
-    batch beyond the log's end.
+    A producer expires if it writes nothing for producer.id.expiration.ms. The state then lacks the
+    producer, and if the producer writes again, the batches before the expiry. The last batch that
+    the state lacks cannot be younger than `expired_ms`.
 
-    The check reads every batch. Raises: InvariantViolation.
+    A cleaning may remove batches and markers that the state remembers. So the check of a compacted
+    log is weaker. The state must remember the last batches as far as a cleaning has left them. It
+    must remember no batch beyond the log's end.
+
+    The check reads every batch.
+
+    Args:
+        expired_ms: The present time minus producer.id.expiration.ms, in milliseconds since the
+            epoch. -1: no producer can have expired.
+
+    Raises: InvariantViolation.
     Source: Kafka ProducerStateManager, ProducerStateEntry.
     """
     if not log.producers:
         return
     in_log = _last_batches_of_producers(log)
-    for producer_id, (epoch, remembered) in log.producers.last_batches().items():
+    remembered_producers = log.producers.last_batches()
+    for producer_id, (_, log_batches) in in_log.items():
+        if producer_id in remembered_producers or not log_batches:
+            continue
+        if log_batches[-1][-1] > expired_ms:
+            raise InvariantViolation(
+                "the state of a producer follows from the log",
+                f"{log.topic_partition}: no state of producer {producer_id}, whose last batch in "
+                f"the log is {log_batches[-1]}",
+            )
+    for producer_id, (epoch, remembered) in remembered_producers.items():
         known = [(batch.first_offset, batch.last_offset) for batch in remembered]
         log_epoch, log_batches = in_log.get(producer_id, (NO_PRODUCER_EPOCH, []))
         if log.is_compacted:
@@ -261,19 +280,24 @@ def check_producers(log: PartitionLog) -> None:
                 # `left` has the last batches in the log. If a cleaning has removed remembered
                 # batches, `left` also has batches that are too old to be remembered. The others,
                 # from `oldest` on, must be the remembered batches that the log still has. If the
-                # state remembers no batch (`known` is empty), the log must have none either.
+                # state remembers no batch (`known` is empty), the log must have none either, unless
+                # the producer expired and only a marker came after that.
                 oldest = min((first for first, _ in known), default=-1)
                 holds = [span for span in left if span[0] >= oldest] == [
                     span for span in known if span in left
                 ] and (bool(known) or not left)
+                if not known and left:
+                    holds = log_batches[-1][-1] <= expired_ms
         else:
+            expected = [
+                (first_sequence, last_sequence, *span, timestamp_ms)
+                for span, first_sequence, last_sequence, timestamp_ms in log_batches
+            ][-BATCHES_TO_RETAIN:]
+            missing = len(expected) - len(remembered)
             holds = (epoch, [tuple(batch) for batch in remembered]) == (
                 log_epoch,
-                [
-                    (first_sequence, last_sequence, *span, timestamp_ms)
-                    for span, first_sequence, last_sequence, timestamp_ms in log_batches
-                ][-BATCHES_TO_RETAIN:],
-            )
+                expected[max(missing, 0) :],
+            ) and (missing <= 0 or expected[missing - 1][-1] <= expired_ms)
         if not holds:
             raise InvariantViolation(
                 "the state of a producer follows from the log",

@@ -90,6 +90,7 @@ class ReplicaChecks:
         """The controller, and the end of its metadata, at the last check of the spec's topics."""
         self._compared: dict[BrokerId, tuple[BrokerNode, int]] = {}
         """By broker: the node and the end of its metadata when they were compared last."""
+        self._expiration_ms = spec.broker_config.producer_id_expiration_ms
         self._lag_max_us = spec.broker_config.replica_lag_time_max_ms * 1_000
         self._lagging_since_us: dict[tuple[Partition, int], int] = {}
         """Leader and partition epoch -> the first check at which a follower lagged too long."""
@@ -166,12 +167,12 @@ class ReplicaChecks:
         partition = broker.partitions.get((topic, int(index)))
         if row.kind in (TraceKind.APPEND_STARTED, TraceKind.APPEND_COMPLETED):
             self._coordinators.appended(broker, partition, row)
-        elif partition is None:
+        elif partition is None or life is None or life.host is None:
             return
         elif row.kind == TraceKind.LOG_TRUNCATED:
-            check_producers(partition.log)
-        elif life is not None and life.host is not None and row.offset is not None:
-            # The row is LOG_CLEANED. The three tests are only for mypy.
+            now_ms = life.host.wall_us() // 1_000
+            check_producers(partition.log, expired_ms=now_ms - self._expiration_ms)
+        elif row.offset is not None:  # LOG_CLEANED
             self.cleanings.cleaned(life.host, partition.log, row.offset)
 
     # -- leader and follower ------------------------------------------------------------------

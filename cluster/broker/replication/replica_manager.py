@@ -204,12 +204,13 @@ class ReplicaManager:
 
         Raises: InvariantViolation.
         """
+        expired_ms = self._host.wall_us() // 1_000 - self._config.producer_id_expiration_ms
         for partition in self._partitions.values():
             check_partition(partition)
             self._check_source(partition)
             self._isr_changes.check_invariants(partition)
             if thoroughly:
-                check_log(partition.log)
+                check_log(partition.log, expired_ms=expired_ms)
         if thoroughly:
             self._cleaner.check_invariants()
         self._check_flushed()
