@@ -265,6 +265,32 @@ def test_producer_state_that_lacks_a_batch_of_a_compacted_log_is_found() -> None
         check_producers(written)
 
 
+def test_producer_that_expired_and_wrote_again_lacks_only_old_batches() -> None:
+    """The state lacks batches that are old enough for an expiry; younger ones are a violation.
+
+    The log has three batches of producer 7, at 0, 1,000 and 2,000 ms.
+    """
+    written = log()
+    for sequence in range(3):
+        sent = client_batch(
+            "v", producer_id=7, base_sequence=sequence, timestamp_ms=sequence * 1_000
+        )
+        written.append_batch_as_leader(sent, leader_epoch=0)
+    written.producers = ProducerStates()
+    written.producers.appended(written.storage.batch(2))
+    check_producers(written, expired_ms=1_000)
+    with pytest.raises(InvariantViolation, match="the state of a producer follows from the log"):
+        check_producers(written, expired_ms=999)
+
+    other = client_batch("v", producer_id=8, base_sequence=0, timestamp_ms=2_000)
+    written.append_batch_as_leader(other, leader_epoch=0)
+    written.producers = ProducerStates()
+    written.producers.appended(written.storage.batch(3))
+    check_producers(written, expired_ms=2_000)
+    with pytest.raises(InvariantViolation, match="no state of producer 7"):
+        check_producers(written, expired_ms=1_999)
+
+
 def test_producer_epoch_below_that_of_the_log_is_found() -> None:
     """The state knows epoch 0 of producer 7; the log ends with a batch of epoch 1."""
     written = compacted(2)

@@ -3,7 +3,9 @@
 import pytest
 
 from cluster.client.admin.orders import TopicDeletionFailed, delete_topics
-from protocol.errors import ErrorCode
+from coordinator.coordinator import GroupCoordinator
+from protocol.effects import Result
+from protocol.errors import ErrorCode, InvariantViolation
 from protocol.messages.admin import DeleteTopicsRequest, DeleteTopicsResponse
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
@@ -28,5 +30,22 @@ def test_broker_forwards_a_deletion_to_the_controller() -> None:
             (ORDERS, ErrorCode.NONE),
             ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_offsets_that_the_coordinator_keeps_of_a_deleted_topic_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: the group coordinator ignores deletions."""
+    monkeypatch.setattr(GroupCoordinator, "partitions_deleted", lambda *_: Result())
+
+    async def story(lab: BrokerLab) -> None:
+        coordinator = await lab.client.find_coordinator(0, "g")
+        await lab.client.commit(coordinator.node_id, "g", 5)
+        await lab.runtime.ask_as_admin(delete_topics, [ORDERS])
+        await lab.seconds(1)
+        with pytest.raises(InvariantViolation, match="g still has offsets of orders-0"):
+            lab.runtime.check_invariants()
 
     BrokerLab(broker_cluster()).run(story)

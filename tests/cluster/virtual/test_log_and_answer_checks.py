@@ -151,6 +151,18 @@ def test_commit_that_is_acknowledged_and_not_written_is_found(
     assert "an acknowledged commit is below the high watermark" in reason_of(small())
 
 
+def test_success_after_a_failed_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: a commit whose append failed is answered with NONE.
+
+    The cut isolates the coordinator, so its appends wait. After the cut it learns that another
+    broker leads, and the appends end with NOT_LEADER_OR_FOLLOWER.
+    """
+    monkeypatch.setattr(offset_commit, "offset_append_error", lambda *_: ErrorCode.NONE)
+    reason = reason_of(small(CUT, config={"offsets.commit.timeout.ms": 60_000}))
+    assert "a failed append is not answered with success" in reason
+    assert "ended with NOT_LEADER_OR_FOLLOWER, and its answer is a OffsetCommitResponse" in reason
+
+
 def test_commit_that_is_appended_with_too_small_an_isr_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from chaos.exploration.play import PlayResult, play
 from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.replication.replica_fetcher import ReplicaFetchers
 from cluster.virtual.loop import VirtualLoop
 from partition_log.batches import batch_crc
 from partition_log.follower_state import FollowerState
@@ -33,9 +34,12 @@ CRASH: dict[str, object] = {
 }
 
 
-def reason_of(*faults: dict[str, object]) -> str:
-    """Play with these faults until an invariant is violated, and return the reason."""
-    played = play(small(*faults), seed=1, invariants_every=100)
+def reason_of(*faults: dict[str, object], config: dict[str, object] | None = None) -> str:
+    """Play with these faults until an invariant is violated, and return the reason.
+
+    `config` adds settings of the brokers.
+    """
+    played = play(small(*faults, config=config), seed=1, invariants_every=100)
     assert played.result is PlayResult.BROKEN, played.reasons
     return played.reasons[0]
 
@@ -92,6 +96,33 @@ def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
 
     monkeypatch.setattr(InSyncReplicas, "_propose", propose_alone)
     assert "each member of the stored ISR counts for its leader" in reason_of(CRASH)
+
+
+def test_leader_that_keeps_a_lagging_follower_in_its_isr_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a leader never looks for followers that lag.
+
+    The cut is between a follower and the leader, so the controller does not fence the follower.
+    """
+    monkeypatch.setattr(Partition, "maybe_shrink_isr", lambda _self, _now_us: None)
+    cut: dict[str, object] = {
+        "at": "2s",
+        "fault": "cut",
+        "from": "broker(1)",
+        "to": ["broker(0)", "broker(2)"],
+        "duration": "20s",
+    }
+    settings: dict[str, object] = {"replica.lag.time.max.ms": 3_000}
+    reason = reason_of(cut, config=settings)
+    assert "a follower that lags leaves the ISR" in reason
+    assert "has proposed no other ISR for" in reason
+
+
+def test_leader_that_still_fetches_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: a follower that becomes the leader goes on fetching from its former leader."""
+    monkeypatch.setattr(ReplicaFetchers, "stop", lambda _self, _partition: None)
+    assert "a follower fetches from its leader" in reason_of(CRASH)
 
 
 def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
