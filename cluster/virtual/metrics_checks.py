@@ -109,6 +109,7 @@ class MetricsChecks:
                 "group-completed-rebalance-count": life.assignments,
             }
             _check_load_time(row, life, values["partition-load-time-max"])
+            _check_rates(row, values, expected)
         elif "ActiveControllerCount" in values:
             expected = {
                 **_meter("LeaderElectionRateAndTimeMs", life.broker_changes, row, life),
@@ -127,6 +128,15 @@ def _meter(name: str, count: int, row: TraceRow, life: _Life) -> dict[str, float
     elapsed_ms = row.node_time_us // 1_000 - life.started_us // 1_000
     rate = round(count * 1_000 / elapsed_ms, DECIMALS) if elapsed_ms else 0.0
     return {f"{name}.Count": count, f"{name}.MeanRate": rate}
+
+
+def _check_rates(row: TraceRow, values: dict[str, Any], counts: dict[str, float]) -> None:
+    """Check that each count has a rate, which is 0 as long as nothing was counted."""
+    for name, count in counts.items():
+        rate_name = f"{name.removesuffix('-count')}-rate"
+        rate = values.get(rate_name)
+        if rate is None or rate < 0 or (rate > 0 and not count):
+            raise _violation(row, f"{rate_name} is {rate}, and {name} is {count}")
 
 
 def _check_load_time(row: TraceRow, life: _Life, longest_ms: float | None) -> None:

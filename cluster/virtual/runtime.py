@@ -38,6 +38,7 @@ from cluster.virtual.metrics_checks import METRICS_CHECK_KINDS, MetricsChecks
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.replica_checks import CHECKED_ROWS, ReplicaChecks
 from cluster.virtual.starts import draw_starts, draw_wait_us
+from cluster.virtual.task_checks import TASK_KINDS, TaskChecks
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
 from protocol.answer_contract import check_answer
@@ -102,6 +103,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._replica_checks = ReplicaChecks(self._lives, spec)
         self._controller_checks = ControllerChecks(self._lives)
         self._metrics_checks = MetricsChecks()
+        self._task_checks = TaskChecks()
         self._invariants_every = invariants_every or 0
         self._nodes_due_at = self._invariants_every
         """Value of `events_run` at which the nodes check themselves next."""
@@ -264,6 +266,8 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._replica_checks.traced(row)
         if row.kind in METRICS_CHECK_KINDS:
             self._metrics_checks.observe(row)
+        if row.kind in TASK_KINDS:
+            self._task_checks.observe(row)
 
     def _check_answer(self, node: NodeName, request: AnyRequest, response: AnyResponse) -> None:
         """Check an answer of a node before it leaves. Raises: InvariantViolation."""
