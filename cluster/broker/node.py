@@ -37,6 +37,7 @@ from cluster.spec import BrokerSpec, ClusterSpec
 from cluster.storage.compression import CODECS, require_codec
 from cluster.storage.recovery_report import report_recoveries
 from coordinator.coordinator import GroupCoordinator
+from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from partition_log.replica import Partition
 from protocol.errors import SimulationError
@@ -246,6 +247,10 @@ class BrokerNode:
     def partitions(self) -> Mapping[PartitionKey, Partition]:
         """This broker's replicas, for checks that compare brokers; to read only."""
         return self._replicas.partitions
+
+    def transaction(self, transactional_id: str) -> TransactionMetadata | None:
+        """Return a transactional id of this transaction coordinator, for checks; to read only."""
+        return self._transactions.coordinator.metadata(transactional_id)
 
     def _give_up_controlled_shutdown(self) -> None:
         self._host.log("timed out waiting for the controller to approve controlled shutdown")

@@ -19,6 +19,7 @@ from cluster.broker.replication.fetch_reader import PartitionKey
 from cluster.controller.metadata_image import MetadataImage
 from cluster.controller.node import ControllerNode
 from cluster.spec import ClusterSpec
+from cluster.virtual import transaction_checks
 from cluster.virtual.cleaning_checks import CleaningChecks
 from cluster.virtual.coordinator_checks import CoordinatorChecks
 from cluster.virtual.created_topics import check_created, check_topic
@@ -46,7 +47,16 @@ from protocol.messages.log import (
     ProduceResponse,
 )
 from protocol.messages.offset import OffsetCommitRequest, OffsetCommitResponse
-from protocol.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
 from protocol.trace import TraceKind, TraceRow
 
 _CHECKED_REQUESTS = frozenset(
@@ -56,6 +66,9 @@ _CHECKED_REQUESTS = frozenset(
         OffsetCommitRequest,
         TxnOffsetCommitRequest,
         CreateTopicsRequest,
+        InitProducerIdRequest,
+        AddOffsetsToTxnRequest,
+        EndTxnRequest,
     }
 )
 """Types of the requests whose answers `ReplicaChecks.answered` checks."""
@@ -154,6 +167,12 @@ class ReplicaChecks:
                 self._coordinators.commit_answered(node, request, response)
             case TxnOffsetCommitRequest(), TxnOffsetCommitResponse():
                 self._coordinators.commit_answered(node, request, response)
+            case InitProducerIdRequest(), InitProducerIdResponse():
+                transaction_checks.init_answered(node, request, response)
+            case AddOffsetsToTxnRequest(), AddOffsetsToTxnResponse():
+                transaction_checks.offsets_answered(node, request, response)
+            case EndTxnRequest(), EndTxnResponse():
+                transaction_checks.end_answered(node, request, response)
             case _:
                 pass
 

@@ -9,8 +9,8 @@ Source: Kafka GroupMetadataManager, whose scheduler has one thread.
 from protocol.errors import InvariantViolation
 from protocol.trace import TraceKind, TraceRow
 
-_SCHEDULED = {TraceKind.LOAD_SCHEDULED: "load", TraceKind.UNLOAD_SCHEDULED: "unload"}
-_ENDED = {
+_SCHEDULED: dict[str, str] = {TraceKind.LOAD_SCHEDULED: "load", TraceKind.UNLOAD_SCHEDULED: "unload"}
+_ENDED: dict[str, str] = {
     TraceKind.LOAD_COMPLETED: "load",
     TraceKind.LOAD_FAILED: "load",
     TraceKind.LOAD_IGNORED: "load",
