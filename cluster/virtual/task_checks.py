@@ -9,7 +9,10 @@ Source: Kafka GroupMetadataManager, whose scheduler has one thread.
 from protocol.errors import InvariantViolation
 from protocol.trace import TraceKind, TraceRow
 
-_SCHEDULED: dict[str, str] = {TraceKind.LOAD_SCHEDULED: "load", TraceKind.UNLOAD_SCHEDULED: "unload"}
+_SCHEDULED: dict[str, str] = {
+    TraceKind.LOAD_SCHEDULED: "load",
+    TraceKind.UNLOAD_SCHEDULED: "unload",
+}
 _ENDED: dict[str, str] = {
     TraceKind.LOAD_COMPLETED: "load",
     TraceKind.LOAD_FAILED: "load",

@@ -25,8 +25,9 @@ class HalfLoads:
     """Follows how much of each partition each broker has loaded, and whether it still leads."""
 
     def __init__(self) -> None:
-        # (broker, partition) -> BECAME_LEADER, whose offset is the end of the log
-        self._log_ends: dict[tuple[str, str], TraceRow] = {}
+        # (broker, partition, leader epoch) -> the end of the log at the beginning of the epoch. The
+        # broker may lead again before the load of an earlier epoch has ended.
+        self._log_ends: dict[tuple[str, str, int | None], int] = {}
         # (broker, partition) -> LOAD_COMPLETED, whose offset is the end of the part that was read
         self._loads: dict[tuple[str, str], TraceRow] = {}
         self._epochs: dict[str, int] = {}  # partition -> the controller's newest leader epoch
@@ -36,7 +37,7 @@ class HalfLoads:
         partition = row.partition or ""
         match row.kind:
             case TraceKind.BECAME_LEADER:
-                self._log_ends[row.node, partition] = row
+                self._log_ends[row.node, partition, row.leader_epoch] = row.offset or 0
             case TraceKind.LOAD_COMPLETED:
                 # Only the first load of an epoch has the excuse, so a second one is not kept.
                 load = self._loads.get((row.node, partition))
@@ -46,10 +47,10 @@ class HalfLoads:
                 self._epochs[partition] = max(row.leader_epoch or 0, self._epochs.get(partition, 0))
 
     def answers_from_half(self, broker: str, partition: str) -> bool:
-        """Return True if a broker no longer leads, and its load ended before the end of its log."""
+        """Return True if a broker's last load ended before the end of its log, in an old epoch."""
         load = self._loads.get((broker, partition))
-        leadership = self._log_ends.get((broker, partition))
-        if load is None or leadership is None or load.leader_epoch != leadership.leader_epoch:
+        if load is None:
             return False
+        log_end = self._log_ends.get((broker, partition, load.leader_epoch), 0)
         was_replaced = self._epochs.get(partition, 0) > (load.leader_epoch or 0)
-        return was_replaced and (load.offset or 0) < (leadership.offset or 0)
+        return was_replaced and (load.offset or 0) < log_end

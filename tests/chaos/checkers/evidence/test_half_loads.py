@@ -96,3 +96,38 @@ def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
         loads.observe(row)
 
     assert not loads.answers_from_half("broker-0", OFFSETS_0)
+
+
+def test_broker_that_leads_again_answers_from_the_partial_load_until_the_next_one() -> None:
+    """broker-0 leads epochs 1 and 3. Its load of epoch 1 ends at 0 after epoch 3 has begun.
+
+    The load of epoch 3 then reads the whole log.
+    """
+    rows = Rows()
+    rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
+    rows.add(
+        2,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=OFFSETS_0,
+        leader_epoch=3,
+        peer="broker-0",
+        detail={"isr": [0], "reason": "test"},
+    )
+    rows.leads(2, "broker-0", leader_epoch=3, log_end=12)
+    loads = HalfLoads()
+    answers = []
+    for time_s, leader_epoch, read_to in ((3, 1, 0), (4, 3, 12)):
+        rows.add(
+            time_s,
+            "broker-0",
+            TraceKind.LOAD_COMPLETED,
+            partition=OFFSETS_0,
+            leader_epoch=leader_epoch,
+            offset=read_to,
+            detail={"records": 1, "bytes": 1, "groups": 1},
+        )
+    for row in rows.rows:
+        loads.observe(row)
+        answers.append(loads.answers_from_half("broker-0", OFFSETS_0))
+    assert answers[-2:] == [True, False]
