@@ -6,8 +6,9 @@ has all its replicas, in the order of the assignment, with the preferred leader 
 
 The fault `leadership_move` makes the controller put another replica first, and then elect it. No
 row shows the new order, and the order stays even if the election fails. So from the fault on,
-several replicas may be the preferred leader, until the controller elects one of them as the
-preferred leader.
+several replicas may be the preferred leader, until the controller elects the replica of the move as
+the preferred leader. The election of another preferred leader does not end the doubt, because the
+controller may get the order later.
 
 The controller fences a broker that it counts as dead, and unfences it when it is back. Only an
 unfenced broker may lead, and only while it is not stopping. A controller that was paused may still
@@ -140,12 +141,12 @@ class Replicas:
         is_of_preferred = (
             row.kind == TraceKind.LEADER_ELECTED and detail_of(row).get("reason") in _OF_PREFERRED
         )
-        # The election of a preferred leader shows the order: the leader is the first replica. So
-        # the moves up to now are carried out or failed, and leave no doubt.
-        if is_of_preferred and leader in moved_to:
+        # The election of a preferred leader shows the order: the leader is the first replica, and
+        # its own move is carried out. The orders of other moves may still arrive, because an
+        # administrator whom a cut separates from the controller sends them again.
+        if is_of_preferred:
             replicas = (leader, *replicas)
-        if is_of_preferred and leader in replicas[:1]:
-            moved_to = ()
+            moved_to = tuple(broker for broker in moved_to if broker != leader)
         self._partitions[partition] = SeenPartition(
             leader=leader,
             in_sync=in_sync,

@@ -16,7 +16,7 @@ import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation, ProducerExpectation
 from chaos.checkers.recovery import ANSWER_US, Recovery
-from protocol.causes import DeletionCause
+from protocol.causes import PREFERRED_LEADER, PREFERRED_LEADER_REQUESTED, DeletionCause
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
@@ -73,7 +73,14 @@ def check(rows: Rows, recovery: Recovery | None = None) -> CheckReport:
 
 
 def elected(
-    rows: Rows, time_s: float, partition: str, leader: int | None, isr: list[int], epoch: int = 0
+    rows: Rows,
+    time_s: float,
+    partition: str,
+    leader: int | None,
+    isr: list[int],
+    epoch: int = 0,
+    *,
+    reason: str = "",
 ) -> None:
     """Let the controller elect a broker by its number, or no leader (None)."""
     rows.add(
@@ -83,7 +90,7 @@ def elected(
         partition=partition,
         peer="" if leader is None else f"broker-{leader}",
         leader_epoch=epoch,
-        detail={"isr": isr},
+        detail={"isr": isr, "reason": reason},
     )
 
 
@@ -233,6 +240,21 @@ def test_leader_that_an_administrator_put_first_need_not_go_back() -> None:
     rows = cluster()
     rows.fault(15, "broker-0", fault="leadership_move", partitions=[T0], to=["broker-1"])
     elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
+    rows.stage(40, "liveness")
+
+    assert not check(end(rows, 90), checker(balance_s=5, recovery_s=120)).findings
+
+
+def test_order_of_a_move_may_arrive_after_another_preferred_election() -> None:
+    """The order to put broker-1 first reaches the controller after 25 s.
+
+    Before that, at 20 s, the controller elects the former preferred leader.
+    """
+    rows = cluster()
+    rows.fault(15, "broker-0", fault="leadership_move", partitions=[T0], to=["broker-1"])
+    elected(rows, 18, T0, leader=2, isr=[0, 1, 2], epoch=1)
+    elected(rows, 20, T0, leader=0, isr=[0, 1, 2], epoch=2, reason=PREFERRED_LEADER)
+    elected(rows, 25, T0, leader=1, isr=[0, 1, 2], epoch=3, reason=PREFERRED_LEADER_REQUESTED)
     rows.stage(40, "liveness")
 
     assert not check(end(rows, 90), checker(balance_s=5, recovery_s=120)).findings
