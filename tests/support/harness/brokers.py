@@ -254,13 +254,7 @@ class BrokerLab:
         seed: int = 7,
         copy_messages: bool = False,
         log: LogSink | None = None,
-        invariants_every: int | None = None,
     ) -> None:
-        """Build the cluster.
-
-        invariants_every: number of events between two checks of all nodes; with it, answers are
-            checked, too, as in an explored run. None: nothing is checked.
-        """
         self.cluster = cluster
         self.rows: list[TraceRow] = []
         self.storages: dict[NodeName, Storage] = {}
@@ -274,7 +268,6 @@ class BrokerLab:
             copy_messages=copy_messages,
             log=log,
             build=self._build,
-            invariants_every=invariants_every,
         )
 
     def run(self, story: Callable[["BrokerLab"], Coroutine[Any, Any, T]]) -> T:
