@@ -50,7 +50,11 @@ class OffsetStore:
                 for partition, offset in offsets.items():
                     await self._write(partition, offset, begun_us)
                 return
-            for _ in range(1 + retries):
+            for attempt in range(1 + retries):
+                if attempt > 0:  # as in Kafka, there is no wait after the last attempt
+                    await self._member.host.sleep(
+                        self._member.config.offsets_channel_backoff_ms * 1_000
+                    )
                 stored = await self._offset_manager.commit(offsets)
                 for partition in stored:
                     self._committed(partition, offsets[partition], "kafka", begun_us)
@@ -58,9 +62,6 @@ class OffsetStore:
                         await self._write(partition, offsets[partition], begun_us)
                 if len(stored) == len(offsets):
                     return
-                await self._member.host.sleep(
-                    self._member.config.offsets_channel_backoff_ms * 1_000
-                )
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the stored offset of each partition; INVALID_OFFSET if none is stored."""

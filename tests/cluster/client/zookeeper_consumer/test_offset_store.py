@@ -46,3 +46,21 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
         if row.api == "OffsetCommit"
     ]
     assert len(sent) == tries
+
+
+def test_last_try_of_a_commit_is_not_followed_by_a_wait() -> None:
+    """The shutdown tries once, for 0.5 s; `offsets.channel.backoff.ms` (1 s) is between tries."""
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.change_began_us = lab.runtime.now_us()
+        brokers = [name for name in lab.nodes if name.startswith("broker-")]
+        await lab.rule(Cut(), [member_name(0)], brokers, apis=("OffsetCommit",))
+        await lab.runtime.shut_down(member_name(0))
+        await lab.runtime.sleep(5 * SECOND)
+
+    lab = GroupLab(members=1, partitions=1, config=KAFKA).run(scenario)
+
+    (stopped, *_) = lab.of(
+        TraceKind.NODE_STOPPED, after_us=lab.change_began_us, node=member_name(0)
+    )
+    assert stopped.time_us - lab.change_began_us < SECOND
