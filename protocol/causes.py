@@ -97,6 +97,10 @@ PREFERRED_LEADER = "preferred leader"
 PREFERRED_LEADER_REQUESTED = "preferred leader requested"
 """An administrator asked for the election (ElectLeaders)."""
 
+# Another value of `reason`: the partition is new.
+TOPIC_CREATED = "topic created"
+"""The controller created the topic, for the cluster's spec or for CreateTopics."""
+
 
 class IgnoredCause(StrEnum):
     """Causes for the refusal of a load or unload, in LOAD_IGNORED and UNLOAD_IGNORED."""

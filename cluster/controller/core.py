@@ -38,7 +38,7 @@ from cluster.spec import ClusterSpec
 from partition_log.invariants import check_log
 from partition_log.log import PartitionLog
 from protocol.api import AnyResponse
-from protocol.causes import PREFERRED_LEADER
+from protocol.causes import PREFERRED_LEADER, TOPIC_CREATED
 from protocol.effects import Reply, Result, SetTimer
 from protocol.envelope import RequestEnvelope
 from protocol.errors import InvariantViolation, SimulationError
@@ -234,7 +234,7 @@ class ControllerCore:
         Until then, and if no topic is missing, there are no records and nothing is written.
         """
         records = create_missing_topics(self.image, self._cluster.topics, self._cluster.brokers)
-        self._write(Decision(None, records=records, reason="topic created"), result)
+        self._write(Decision(None, records=records, reason=TOPIC_CREATED), result)
 
     def _balance_leaders(self, result: Result) -> None:
         """Make the preferred replica of each partition its leader, if this replica may lead."""

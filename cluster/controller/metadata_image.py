@@ -73,6 +73,11 @@ class MetadataImage:
         """All brokers that were ever registered, each with its last registration."""
         self.topics: dict[str, list[PartitionRegistration]] = {}
         """The partitions of each topic by index."""
+        self.topic_offsets: dict[str, int] = {}
+        """Offset of the record that created each topic.
+
+        It tells a topic from an earlier one of the same name, as Kafka's topic id does.
+        """
         self.topic_configs: dict[str, TopicConfig] = {}
         """Settings of the topics that have settings of their own."""
         self.deleted_topics: dict[str, None] = {}
@@ -133,7 +138,9 @@ class MetadataImage:
             case TopicRecord():
                 # The partitions come with the PartitionRecords that follow. A TopicRecord of a
                 # topic that exists already changes nothing.
-                self.topics.setdefault(record.name, [])
+                if record.name not in self.topics:
+                    self.topics[record.name] = []
+                    self.topic_offsets[record.name] = self.end_offset - 1
                 # A client may create a topic of this name again.
                 self.deleted_topics.pop(record.name, None)
             case RemoveTopicRecord():
@@ -198,6 +205,7 @@ class MetadataImage:
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
         if self.topics.pop(record.name, None) is None:
             raise SimulationError(f"{record} removes a topic that does not exist")
+        del self.topic_offsets[record.name]
         self.topic_configs.pop(record.name, None)
         self.deleted_topics[record.name] = None
 

@@ -20,6 +20,7 @@ import msgspec
 from cluster.controller.decision import Decision
 from cluster.controller.metadata_image import MetadataImage, topic_config_records
 from cluster.spec import BrokerSpec, TopicSpec
+from protocol.causes import TOPIC_CREATED
 from protocol.config import BrokerConfig, TopicConfig
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId
@@ -105,7 +106,7 @@ def handle_create_topics(
     Source: Kafka ControllerApis.createTopics, ReplicationControlManager.createTopics.
     """
     # The response is set at the end, when all results are known.
-    decision = Decision(CreateTopicsResponse(), reason="topic created")
+    decision = Decision(CreateTopicsResponse(), reason=TOPIC_CREATED)
     names = [topic.name for topic in request.topics]
     results: list[CreatableTopicResult] = []
     # The dict has each name once. A name that the request repeats gets one answer, INVALID_REQUEST.
@@ -281,23 +282,26 @@ def _spread(
         num_partitions = config.num_partitions
 
     # In the order of ids, because the order of registrations depends on the timing of the start.
+    # A broker in its controlled shutdown is neither active nor fenced, and gets no replica.
+    # Source: Kafka BrokerHeartbeatManager.UsableBrokerIterator.
     active = [each for each in sorted(image.brokers) if image.is_active(each)]
-    others = [each for each in sorted(image.brokers) if not image.is_active(each)]
+    fenced = [each for each in sorted(image.brokers) if image.brokers[each].fenced]
     if not active:
         raise _unreachable(replication_factor, "All brokers are currently fenced.")
-    if replication_factor > len(image.brokers):
+    usable = len(active) + len(fenced)
+    if replication_factor > usable:
         raise _unreachable(
             replication_factor,
             f"The target replication factor of {replication_factor} cannot be reached because "
-            f"only {len(image.brokers)} broker(s) are registered.",
+            f"only {usable} broker(s) are registered.",
         )
 
     partitions: list[tuple[int, ...]] = []
     for index in range(num_partitions):
-        # The list of active brokers is rotated, so that leaderships are spread over them. The other
+        # The list of active brokers is rotated, so that leaderships are spread over them. Fenced
         # brokers come last, so that they get replicas only if there are too few active brokers.
         shift = (start + index) % len(active)
-        partitions.append((*active[shift:], *active[:shift], *others)[:replication_factor])
+        partitions.append((*active[shift:], *active[:shift], *fenced)[:replication_factor])
     return partitions
 
 

@@ -99,6 +99,28 @@ def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> Non
     assert sorted(partition.isr) == [0, 1]
 
 
+def test_broker_in_its_controlled_shutdown_gets_no_replica() -> None:
+    """Kafka passes over it, because it is about to go.
+
+    Source: Kafka BrokerHeartbeatManager.UsableBrokerIterator.
+    """
+    lab = running_lab()
+    lab.heartbeat(2, offset=0, want_shut_down=True)
+    assert lab.broker(2).in_controlled_shutdown
+    assert not lab.broker(2).fenced  # it must read the metadata log before it may stop
+
+    refused, created = create(
+        lab,
+        CreatableTopic(name="three", replication_factor=3),
+        CreatableTopic(name="two", num_partitions=2, replication_factor=2),
+    )
+
+    assert refused.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "only 2 broker(s) are registered" in (refused.error_message or "")
+    assert created.error_code is ErrorCode.NONE
+    assert {p.replicas for p in lab.image.topics["two"]} == {(0, 1), (1, 0)}
+
+
 def test_replicas_named_by_the_request_are_kept_in_order() -> None:
     """The first replica of the request is the preferred leader."""
     lab = running_lab()
