@@ -110,6 +110,11 @@ class CoordinatorTasks:
         An offsets partition is lost if another broker became its leader, or if its topic was
         deleted. The coordinator ignores the unload of a partition that it does not have.
         """
+        # A deleted topic may be among the new ones, too: it was created again.
+        for name in leadership.deleted:
+            if name.topic == CONSUMER_OFFSETS:
+                self._schedule(_Unload(name=name, leader_epoch=None))
+                self._trace(TraceKind.UNLOAD_SCHEDULED, name, None)
         for partition in leadership.became_leader:
             if partition.topic_partition.topic == CONSUMER_OFFSETS:
                 self._schedule(
@@ -130,10 +135,6 @@ class CoordinatorTasks:
                 self._trace(
                     TraceKind.UNLOAD_SCHEDULED, partition.topic_partition, partition.leader_epoch
                 )
-        for name in leadership.deleted:
-            if name.topic == CONSUMER_OFFSETS:
-                self._schedule(_Unload(name=name, leader_epoch=None))
-                self._trace(TraceKind.UNLOAD_SCHEDULED, name, None)
 
     def complete_transaction(
         self, producer_id: int, partitions: tuple[int, ...], is_commit: bool

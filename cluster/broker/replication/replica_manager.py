@@ -13,7 +13,7 @@ request, an answer or a timer. This module must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cluster.broker.channels import BrokerIdentity, ControllerChannel
@@ -84,7 +84,10 @@ class LocalLeadership:
     became_leader: tuple[Partition, ...]
     became_follower: tuple[Partition, ...]
     deleted: tuple[TopicPartition, ...] = ()
-    """Partitions of deleted topics, including those of which this broker had no replica."""
+    """Partitions of deleted topics, including those of which this broker had no replica.
+
+    A topic may have been created again since the last change. Then it is among them, too.
+    """
 
 
 class ReplicaManager:
@@ -111,6 +114,8 @@ class ReplicaManager:
         self._cache = cache
         self._partitions: dict[PartitionKey, Partition] = {}
         """The replicas of this broker whose metadata is known."""
+        self._topic_offsets: dict[str, int] = {}
+        """Topics of the changes applied so far, each with the offset of its TopicRecord."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
         """Logs on the disk whose partitions are not in the metadata yet."""
         self._checkpointed: bytes | None = None
@@ -291,13 +296,19 @@ class ReplicaManager:
         leading: list[tuple[Partition, PartitionRegistration]] = []
         following: list[tuple[Partition, PartitionRegistration]] = []
         deleted: list[TopicPartition] = []
+        changed = tuple(changed)
+        anew = self._note_topics(changed)
         for name in changed:
             self._quiet.changed(name)  # the kept answers have the old leader epoch
             registration = self._cache.image.partition(name)
-            if registration is None:
+            if registration is None or name.topic in anew:
                 deleted.append(name)
                 self._delete(name)
-            elif broker_id in registration.replicas:
+        if anew:
+            self.complete_delayed()  # what waits for a replica must not wait for its successor
+        for name in changed:
+            registration = self._cache.image.partition(name)
+            if registration is not None and broker_id in registration.replicas:
                 leads = registration.leader == broker_id
                 (leading if leads else following).append((self._get_or_create(name), registration))
         became_leader = [
@@ -316,6 +327,23 @@ class ReplicaManager:
             became_follower=tuple(became_follower),
             deleted=tuple(deleted),
         )
+
+    def _note_topics(self, changed: Sequence[TopicPartition]) -> set[str]:
+        """Note the topics of `changed`; return those that were deleted and created again.
+
+        If both happened since the last change, the image shows only the new topic, whose epochs
+        begin anew. The replicas of the old topic must go first.
+        DEVIATION: topics have no id on the disk. So a broker that was down meanwhile keeps its log.
+        """
+        anew: set[str] = set()  # nothing iterates over this set
+        for topic in dict.fromkeys(name.topic for name in changed):
+            offset = self._cache.image.topic_offsets.get(topic)
+            if offset is None:
+                self._topic_offsets.pop(topic, None)
+            elif self._topic_offsets.setdefault(topic, offset) != offset:
+                self._topic_offsets[topic] = offset
+                anew.add(topic)
+        return anew
 
     def _delete(self, name: TopicPartition) -> None:
         """Forget a partition of a deleted topic, and answer the requests that wait for it.
