@@ -1,50 +1,59 @@
-"""Checks of created topics: they have the partitions and settings that were asked for.
+"""Checks of CreateTopics: created topics are as ordered, and refusals have their reason.
 
 Controller and brokers replay the same records, so a comparison of the two does not show a setting
 that the replay loses. Here the controller's image is compared with the request, or with the
 cluster's spec.
+
+The controller places the replicas that a request does not name. A broker that is shutting down gets
+none. Fenced brokers (the controller counts them as dead) get replicas only if the unfenced ones do
+not suffice. Leaderships are spread over the unfenced brokers.
+Source: Kafka StripedReplicaPlacer, ReplicationControlManager.createTopic,
+BrokerHeartbeatManager.UsableBrokerIterator.
 """
+
+from collections import Counter
 
 import msgspec
 
-from cluster.controller.metadata_image import MetadataImage
-from protocol.config import TopicConfig
+from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from protocol.config import BrokerConfig, TopicConfig
 from protocol.errors import ErrorCode, InvariantViolation
-from protocol.messages.admin import CreateTopicsRequest, CreateTopicsResponse
+from protocol.ids import BrokerId
+from protocol.messages.admin import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 _BROKER_DEFAULT = -1
-"""Number of partitions in a request that leaves the number to the broker."""
+"""Number in a request that leaves the number to the broker."""
 
 
 def check_created(
-    image: MetadataImage, request: CreateTopicsRequest, response: CreateTopicsResponse
+    image: MetadataImage,
+    config: BrokerConfig,
+    request: CreateTopicsRequest,
+    response: CreateTopicsResponse,
 ) -> None:
-    """Check each topic that is answered with NONE, just before the controller's answer leaves.
+    """Check the answer for each topic, just before the controller's answer leaves.
 
+    Nothing has changed the image since the controller decided.
     Raises: InvariantViolation.
     """
-    if request.validate_only:  # such a request creates nothing
-        return
-    created = {each.name for each in response.topics if each.error_code is ErrorCode.NONE}
+    errors = {each.name: each.error_code for each in response.topics}
     for topic in request.topics:
-        if topic.name in created:
-            config = msgspec.convert(
-                {setting.name: setting.value for setting in topic.configs},
-                TopicConfig,
-                strict=False,  # in a request every value is a text
-            )
-            # A request with assignments has -1 as its number of partitions.
-            partitions = len(topic.assignments) or topic.num_partitions
-            check_topic(image, topic.name, partitions, config)
+        error = errors.get(topic.name)
+        if error is None:  # the answer's contract asks for an answer for each topic
+            continue
+        if error is not ErrorCode.NONE:
+            _check_refusal(image, config, topic, error)
+        elif not request.validate_only:  # such a request creates nothing
+            _check_creation(image, config, topic)
 
 
 def check_topic(image: MetadataImage, name: str, partitions: int, config: TopicConfig) -> None:
-    """Check that a topic has this number of partitions (-1: any) and these settings.
+    """Check that a topic has this number of partitions and these settings.
 
     Raises: InvariantViolation.
     """
     registered = image.topics.get(name)  # the partitions; None if there is no such topic
-    if registered is None or partitions not in (_BROKER_DEFAULT, len(registered)):
+    if registered is None or partitions != len(registered):
         raise InvariantViolation(
             "a created topic has its partitions",
             f"{name}: expected {partitions}, got {registered and len(registered)}",
@@ -54,3 +63,119 @@ def check_topic(image: MetadataImage, name: str, partitions: int, config: TopicC
         raise InvariantViolation(
             "a created topic has its settings", f"{name}: expected {config}, got {settings}"
         )
+
+
+def _check_creation(image: MetadataImage, config: BrokerConfig, topic: CreatableTopic) -> None:
+    """Check a topic that was created."""
+    settings = msgspec.convert(
+        {setting.name: setting.value for setting in topic.configs},
+        TopicConfig,
+        strict=False,  # in a request every value is a text
+    )
+    # A request with assignments has -1 as its numbers.
+    named = {each.partition_index: each.broker_ids for each in topic.assignments}
+    count = len(named) or _or_default(topic.num_partitions, config.num_partitions)
+    check_topic(image, topic.name, count, settings)
+
+    partitions = image.topics[topic.name]
+    for index, partition in enumerate(partitions):
+        name = f"{topic.name}-{index}"
+        if named:
+            if partition.replicas != named[index]:
+                raise InvariantViolation(
+                    "a created topic has the replicas that its request names",
+                    f"{name}: expected {named[index]}, got {partition.replicas}",
+                )
+        else:
+            _check_replicas(image, name, partition, _replication_factor(topic, config))
+        _check_leader(image, name, partition)
+    if not named:
+        _check_spread(image, topic.name, partitions)
+
+
+def _check_replicas(
+    image: MetadataImage, name: str, partition: PartitionRegistration, replication_factor: int
+) -> None:
+    """Check the replicas that the controller has chosen for one partition."""
+    replicas = partition.replicas
+    unfenced, fenced = _usable_brokers(image)
+    if len(replicas) != replication_factor or len(set(replicas)) != replication_factor:
+        raise InvariantViolation(
+            "a new partition has its number of different replicas",
+            f"{name}: expected {replication_factor}, got {replicas}",
+        )
+    unusable = [each for each in replicas if each not in unfenced and each not in fenced]
+    if unusable:
+        raise InvariantViolation(
+            "replicas of a new partition are on registered brokers that are not shutting down",
+            f"{name}: {unusable} of {replicas}",
+        )
+    # As many unfenced brokers as there are or are needed; they precede the fenced ones.
+    first = replicas[: min(replication_factor, len(unfenced))]
+    if not set(first) <= set(unfenced):
+        raise InvariantViolation(
+            "unfenced brokers get the replicas of a new partition before fenced ones",
+            f"{name}: {replicas}, where {unfenced} are unfenced",
+        )
+
+
+def _check_leader(image: MetadataImage, name: str, partition: PartitionRegistration) -> None:
+    """Check that the active replicas are in sync, and that the first of them leads."""
+    active = tuple(each for each in partition.replicas if image.is_active(each))
+    if partition.isr != active or partition.leader not in active[:1]:
+        raise InvariantViolation(
+            "a new partition's active replicas are in sync, and the first one leads",
+            f"{name}: replicas {partition.replicas}, active {active}, ISR {partition.isr}, leader "
+            f"{partition.leader}",
+        )
+
+
+def _check_spread(image: MetadataImage, name: str, partitions: list[PartitionRegistration]) -> None:
+    """Check that no unfenced broker leads two more of the topic's partitions than another."""
+    leaders = Counter(partition.leader for partition in partitions)
+    led = {broker: leaders[broker] for broker in _usable_brokers(image)[0]}
+    if max(led.values()) > min(led.values()) + 1:
+        raise InvariantViolation("leaders of a new topic are spread", f"{name}: {led}")
+
+
+def _check_refusal(
+    image: MetadataImage, config: BrokerConfig, topic: CreatableTopic, error: ErrorCode
+) -> None:
+    """Check that there is a reason for the error of a topic that was not created."""
+    unfenced, fenced = _usable_brokers(image)
+    match error:
+        case ErrorCode.INVALID_REPLICATION_FACTOR:
+            replication_factor = _replication_factor(topic, config)
+            has_reason = (
+                replication_factor < 1
+                or replication_factor > len(unfenced) + len(fenced)
+                or not unfenced
+            )
+        case ErrorCode.INVALID_PARTITIONS:
+            has_reason = _or_default(topic.num_partitions, config.num_partitions) < 1
+        case ErrorCode.TOPIC_ALREADY_EXISTS:
+            has_reason = topic.name in image.topics
+        case _:
+            return
+    if not has_reason:
+        raise InvariantViolation(
+            "a topic is refused for a reason",
+            f"{error.name} for {topic}, with the brokers {unfenced} unfenced and {fenced} fenced",
+        )
+
+
+def _usable_brokers(image: MetadataImage) -> tuple[list[BrokerId], list[BrokerId]]:
+    """Return the brokers that may get replicas: the unfenced ones, and the fenced ones."""
+    brokers = image.brokers.values()
+    unfenced = [
+        each.broker_id for each in brokers if not (each.fenced or each.in_controlled_shutdown)
+    ]
+    return unfenced, [each.broker_id for each in brokers if each.fenced]
+
+
+def _replication_factor(topic: CreatableTopic, config: BrokerConfig) -> int:
+    return _or_default(topic.replication_factor, config.default_replication_factor)
+
+
+def _or_default(number: int, default: int) -> int:
+    return default if number == _BROKER_DEFAULT else number

@@ -38,7 +38,12 @@ from protocol.api import AnyRequest, AnyResponse
 from protocol.effects import ACKS_ALL, ACKS_NONE
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import BrokerId, NodeName, broker_name
-from protocol.messages.admin import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from protocol.messages.log import (
     READ_COMMITTED,
     FetchRequest,
@@ -66,6 +71,7 @@ _CHECKED_REQUESTS = frozenset(
         OffsetCommitRequest,
         TxnOffsetCommitRequest,
         CreateTopicsRequest,
+        DeleteTopicsRequest,
         InitProducerIdRequest,
         AddOffsetsToTxnRequest,
         EndTxnRequest,
@@ -103,6 +109,7 @@ class ReplicaChecks:
         """The controller, and the end of its metadata, at the last check of the spec's topics."""
         self._compared: dict[BrokerId, tuple[BrokerNode, int]] = {}
         """By broker: the node and the end of its metadata when they were compared last."""
+        self._config = spec.broker_config
         self._expiration_ms = spec.broker_config.producer_id_expiration_ms
         self._lag_max_us = spec.broker_config.replica_lag_time_max_ms * 1_000
         self._lagging_since_us: dict[tuple[Partition, int], int] = {}
@@ -147,10 +154,15 @@ class ReplicaChecks:
             return
         node = self._lives[name].node
         if isinstance(node, ControllerNode):
-            if isinstance(request, CreateTopicsRequest) and isinstance(
-                response, CreateTopicsResponse
-            ):
-                check_created(node.image, request, response)
+            match request, response:
+                case CreateTopicsRequest(), CreateTopicsResponse():
+                    check_created(node.image, self._config, request, response)
+                case DeleteTopicsRequest(), DeleteTopicsResponse():
+                    # Noted here, because the image forgets the deletion of a topic that is created
+                    # again.
+                    self._deleted_topics.update(node.image.deleted_topics)
+                case _:
+                    pass
             return
         if not isinstance(node, BrokerNode):
             return

@@ -50,6 +50,9 @@ from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     ElectionType,
@@ -394,6 +397,18 @@ class AdminClient:
         )
         return await self._driver.ask_each(partitions, ask, _LEADERS)
 
+    async def create_topics(self, topics: Sequence[CreatableTopic]) -> dict[str, ErrorCode]:
+        """Create topics, and return the error code of each.
+
+        If the answer was lost, the request is repeated, and may then get TOPIC_ALREADY_EXISTS
+        because the first request has created the topic.
+        Raises: as delete_topics.
+        """
+        response = await self._driver.ask_controller(
+            CreateTopicsRequest(topics=tuple(topics)), CreateTopicsResponse, _not_controller
+        )
+        return {answer.name: answer.error_code for answer in response.topics}
+
     async def delete_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Delete topics with all their data, and return the error code of each.
 
@@ -502,9 +517,10 @@ def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, E
     return outcome
 
 
-def _not_controller(response: DeleteTopicsResponse) -> ErrorCode:
-    """Return NOT_CONTROLLER if any topic has this error, since no topic was deleted then."""
-    codes = [answer.error_code for answer in response.responses]
+def _not_controller(response: CreateTopicsResponse | DeleteTopicsResponse) -> ErrorCode:
+    """Return NOT_CONTROLLER if any topic has this error, since no topic was changed then."""
+    answers = response.topics if isinstance(response, CreateTopicsResponse) else response.responses
+    codes = [answer.error_code for answer in answers]
     return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else ErrorCode.NONE
 
 

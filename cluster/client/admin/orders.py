@@ -8,7 +8,7 @@ them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -26,7 +26,7 @@ from protocol.causes import OffsetFetchCause
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartition
-from protocol.messages.admin import ElectionType
+from protocol.messages.admin import CreatableTopic, ElectionType
 
 GROUP_ORDER_TIMEOUT_MS = 2_000
 """Time limit of an order about a group. It is short, because the plan's next faults wait for the
@@ -43,8 +43,8 @@ class ElectionFailed(Exception):
     """The controller refused an election; the message has the partition and Kafka's error."""
 
 
-class TopicDeletionFailed(Exception):
-    """The controller refused to delete a topic; the message has the topic and Kafka's error.
+class TopicOrderFailed(Exception):
+    """The controller refused an order about topics; the message has each topic and its error.
 
     `error` is the name of the first topic's error.
     """
@@ -54,6 +54,14 @@ class TopicDeletionFailed(Exception):
     def __init__(self, message: str, error: str = "") -> None:
         super().__init__(message)
         self.error = error
+
+
+class TopicCreationFailed(TopicOrderFailed):
+    """The controller refused to create a topic."""
+
+
+class TopicDeletionFailed(TopicOrderFailed):
+    """The controller refused to delete a topic."""
 
 
 class GroupOrderError(Exception):
@@ -195,6 +203,25 @@ async def move_leader(
         await _elect_preferred(admin, (partition,))
 
 
+async def create_topic(
+    host: Host, cluster: ClusterSpec, *, name: str, partitions: int, replication_factor: int
+) -> None:
+    """Create a topic. The controller has created it when this returns; brokers learn it later.
+
+    partitions, replication_factor: -1 stands for num.partitions or default.replication.factor.
+    Raises: TimeoutError after 60 s without an answer; TopicCreationFailed with Kafka's error.
+    """
+    topic = CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=replication_factor
+    )
+    with AdminClient(host, cluster) as admin:
+        try:
+            errors = await admin.create_topics((topic,))
+        except ClientError as error:
+            raise TopicCreationFailed(f"CreateTopics: {error.name}", error.name) from error
+    _raise_failures(errors, TopicCreationFailed)
+
+
 async def delete_topics(host: Host, cluster: ClusterSpec, names: Sequence[str]) -> None:
     """Delete topics. The controller has deleted them when this returns; brokers learn it later.
 
@@ -206,12 +233,15 @@ async def delete_topics(host: Host, cluster: ClusterSpec, names: Sequence[str]) 
             errors = await admin.delete_topics(names)
         except ClientError as error:
             raise TopicDeletionFailed(f"DeleteTopics: {error.name}", error.name) from error
+    _raise_failures(errors, TopicDeletionFailed)
+
+
+def _raise_failures(errors: Mapping[str, ErrorCode], failure: type[TopicOrderFailed]) -> None:
+    """Raise `failure` with each topic that has an error, if there is one."""
     failed = {name: code.name for name, code in errors.items() if code is not ErrorCode.NONE}
     if failed:
         codes = tuple(failed.values())
-        raise TopicDeletionFailed(
-            ", ".join(f"{name}: {code}" for name, code in failed.items()), codes[0]
-        )
+        raise failure(", ".join(f"{name}: {code}" for name, code in failed.items()), codes[0])
 
 
 async def _elect_preferred(admin: AdminClient, partitions: Sequence[TopicPartition] | None) -> None:

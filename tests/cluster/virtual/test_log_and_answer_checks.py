@@ -7,8 +7,6 @@
 - A cleaning removes each record whose key has a newer record.
 """
 
-from collections.abc import Sequence
-
 import pytest
 from msgspec import structs
 
@@ -17,7 +15,6 @@ from chaos.exploration.play import PlayResult, play
 from cluster.broker.coordination.appends import CoordinatorAppends
 from cluster.controller.metadata_image import MetadataImage
 from cluster.host.host import Host
-from cluster.virtual.created_topics import check_created
 from coordinator.apis import offset_commit
 from coordinator.storage.commit_values import partitions_of
 from coordinator.turn import Turn
@@ -26,19 +23,11 @@ from partition_log.log import PartitionLog
 from partition_log.outcomes import FetchResult
 from partition_log.replica import CONSUMER, Partition
 from protocol.effects import ACKS_LEADER
-from protocol.errors import ErrorCode, InvariantViolation
+from protocol.errors import ErrorCode
 from protocol.ids import RequestId
-from protocol.messages.admin import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from protocol.messages.log import FetchPartition
 from protocol.messages.offset import OffsetCommitRequest
 from protocol.records.batch import Record, RecordBatch
-from protocol.records.metadata import ConfigRecord, PartitionRecord, TopicRecord
 from tests.support.worlds.planted import CUT, small
 
 # Settings with which the logs of offsets are cleaned often, so that a short run has cleanings.
@@ -219,55 +208,3 @@ def test_settings_of_a_topic_that_the_replay_loses_are_found(
     """
     monkeypatch.setattr(MetadataImage, "_replay_config", lambda _self, _record: None)
     assert "a created topic has its settings: __consumer_offsets" in reason_of(small())
-
-
-REQUEST = CreateTopicsRequest(
-    topics=(
-        CreatableTopic(
-            name="archive",
-            num_partitions=2,
-            replication_factor=1,
-            configs=(CreatableTopicConfig(name="min.insync.replicas", value="2"),),
-        ),
-    )
-)
-
-
-def image_of(partitions: int, settings: Sequence[str]) -> MetadataImage:
-    """Return metadata with the topic `archive`; `settings` are values of min.insync.replicas."""
-    image = MetadataImage()
-    image.replay(TopicRecord(name="archive"))
-    for value in settings:
-        image.replay(ConfigRecord(resource_name="archive", name="min.insync.replicas", value=value))
-    for index in range(partitions):
-        image.replay(
-            PartitionRecord(topic="archive", partition_id=index, replicas=(0,), isr=(0,), leader=0)
-        )
-    return image
-
-
-def created(error: ErrorCode = ErrorCode.NONE) -> CreateTopicsResponse:
-    """Return the controller's answer for the topic `archive`."""
-    return CreateTopicsResponse(topics=(CreatableTopicResult(name="archive", error_code=error),))
-
-
-def test_topic_of_a_request_must_have_its_partitions_and_settings() -> None:
-    """The request asks for two partitions and the setting 2, and was answered with NONE (success).
-
-    The check compares the number of partitions and the settings with the metadata.
-    """
-    check_created(image_of(2, ["2"]), REQUEST, created())
-    with pytest.raises(InvariantViolation, match="archive: expected 2, got 1"):
-        check_created(image_of(1, ["2"]), REQUEST, created())
-    # Metadata without the topic have no number of partitions.
-    with pytest.raises(InvariantViolation, match="archive: expected 2, got None"):
-        check_created(MetadataImage(), REQUEST, created())
-    with pytest.raises(InvariantViolation, match="a created topic has its settings"):
-        check_created(image_of(2, ["3"]), REQUEST, created())
-
-
-def test_topic_that_is_not_created_is_not_checked() -> None:
-    """A refused request creates nothing. A request with `validate_only` creates nothing either."""
-    refused = created(ErrorCode.TOPIC_ALREADY_EXISTS)
-    check_created(MetadataImage(), REQUEST, refused)
-    check_created(MetadataImage(), structs.replace(REQUEST, validate_only=True), created())
