@@ -104,6 +104,10 @@ class FaultInjectedDetail(FaultDetail, rename={"from_": "from"}):
     """Disk with which the node starts again: `same` or `empty`."""
     machine: int | None = None
     """Number of the machine whose nodes are hit."""
+    topic: str | None = None
+    """Topic whose creation is ordered; `partitions` then has the partitions that it is to have."""
+    replication_factor: int | None = None
+    """Number of replicas that each partition of `topic` is to have."""
     pid: int | None = None
     """Process id of the node hit, on Ray."""
 

@@ -26,10 +26,15 @@ Orders about a group (GROUP_ORDERS):
    fault begins or a leader changes in between. The errors in _NEVER_RIGHT fit no state.
 6. An order that is carried out has its effect on the group (`evidence.orders.group_effects`).
 
-Deletions of topics:
+Deletions and creations of topics:
 
 7. A deletion that is ordered while nothing is broken is carried out, unless the topic was deleted
    before.
+8. A creation that is ordered while nothing is broken is carried out, or refused with an error that
+   fits: the topic exists already, or the order's numbers are not possible. Some errors must fit
+   even if something is broken (`evidence.orders.topic_creations`).
+9. A creation that is carried out has its effect: the topic has the ordered partitions, each with
+   different replicas and a leader among those in sync.
 
 Orders are faults of the run's plan, and `row.cause` is the fault's id. A fault that has no effect
 gets a row FAULT_MISSED. For an order this row means that the order was refused, or got no answer.
@@ -58,6 +63,7 @@ from chaos.checkers.evidence.orders.group_effects import (
     REMOVE_MEMBERS,
     GroupEffects,
 )
+from chaos.checkers.evidence.orders.topic_creations import CREATE_TOPIC, TopicCreation, topic_of
 from chaos.checkers.evidence.replicas import LEADERSHIP_MOVE, REPLICA_KINDS
 from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
 from protocol.errors import ErrorCode
@@ -103,8 +109,8 @@ class Administration(Checker):
         "a broker that ends its controlled shutdown leads no partition and is in no ISR beside "
         "another replica, and an election that an administrator orders is held or refused; while "
         "nothing is broken, shutdowns end, no election is refused, and an order about a group is "
-        "answered as the group's state asks for; an order that is carried out has its effect (all "
-        "judged in virtual time)"
+        "answered as the group's state asks for; an order that is carried out has its effect, and "
+        "the creation of a topic is refused only for a reason (all judged in virtual time)"
     )
     kinds = frozenset(
         {
@@ -132,7 +138,10 @@ class Administration(Checker):
         self._group_order: _Order | None = None
         self._effects = GroupEffects(context)  # what the last order about a group changed
         self._topic_orders: dict[str, _Order] = {}  # by fault id
+        # Topics that are deleted, and were not created again.
         self._deleted_topics: dict[str, None] = {}
+        # The last order to create a topic. One is enough, as for groups.
+        self._creation: TopicCreation | None = None
         self._leader_changed_us = 0
         self._was_nothing_broken = False  # True if nothing was broken just before the last fault
         self._is_healed = False  # True from the healed stage on: every order has had its answer
@@ -155,6 +164,7 @@ class Administration(Checker):
                 if stage == HEALED_STAGE:
                     self._is_healed = True
                     self._judge_group_effects()
+                    self._judge_creation()
                 self._is_over = stage == "stopping"
             case TraceKind.FAULT_INJECTED:
                 self._injected(row)
@@ -164,6 +174,8 @@ class Administration(Checker):
                 self._elected(row)
             case TraceKind.TOPIC_DELETED:
                 self._deleted_topics[detail_of(row).get("topic", "")] = None
+                if self._creation is not None:
+                    self._creation.observe(row)
             case TraceKind.NODE_STOPPING if row.peer in self._consumers:
                 pass  # a rollout kills a consumer at the end of its grace period
             case TraceKind.NODE_STOPPING:
@@ -185,7 +197,9 @@ class Administration(Checker):
         self._was_nothing_broken = self._is_nothing_broken_before(row)
         for order in self._shutdowns.values():
             order.must_succeed = False  # this fault may prevent the end of the shutdown
-        self._judge_group_effects()  # a new fault: the former order has ended
+        # A new fault: the former order has ended.
+        self._judge_group_effects()
+        self._judge_creation()
         detail = detail_of(row)
         if detail.get("fault") in _ELECTIONS:
             self._elections[row.cause or ""] = _Order(row, self._was_nothing_broken)
@@ -194,6 +208,14 @@ class Administration(Checker):
             is_there = _topics_of(row).isdisjoint(self._deleted_topics)
             self._topic_orders_total += 1
             self._topic_orders[row.cause or ""] = _Order(row, self._was_nothing_broken and is_there)
+        elif detail.get("fault") == CREATE_TOPIC:
+            topic = detail.get("topic")
+            self._topic_orders_total += 1
+            self._creation = TopicCreation(
+                row,
+                must_succeed=self._was_nothing_broken,
+                exists=any(topic_of(name) == topic for name in self._replicas.partitions),
+            )
         elif detail.get("fault") in GROUP_ORDERS:
             (group_id,) = detail["groups"]
             self._group_orders += 1
@@ -227,6 +249,9 @@ class Administration(Checker):
         several partitions, each with its own row LEADER_ELECTED. `finish` reports no such order.
         """
         self._leader_changed_us = row.time_us
+        if self._creation is not None:
+            self._creation.observe(row)
+        self._deleted_topics.pop(topic_of(row.partition), None)  # it was created again
         if self._group_order is not None:
             # The new leader may be the coordinator of the order's group. It refuses orders while it
             # loads the group.
@@ -244,9 +269,14 @@ class Administration(Checker):
             self._judge_group_order(self._group_order, row)
             self._group_order = None
             return
-        # The plan waits for the answer to an order about a group. So a row of another fault shows
-        # that this answer came.
+        if self._creation is not None and self._creation.row.cause == row.cause:
+            self._judge_refused_creation(self._creation, row)
+            self._creation = None
+            return
+        # The plan waits for the answer to an order about a group, or to create a topic. So a row of
+        # another fault shows that this answer came.
         self._judge_group_effects()
+        self._judge_creation()
         order = self._topic_orders.pop(row.cause or "", None)
         if order is not None:
             # The client may repeat a request whose answer was lost. Then the repeated request
@@ -307,6 +337,31 @@ class Administration(Checker):
                 [order.row],
                 group=group_id,
             )
+
+    def _judge_refused_creation(self, creation: TopicCreation, refused: TraceRow) -> None:
+        """Report a topic that was not created without a fitting error (rule 8)."""
+        errors = detail_of(refused).get("errors", ())
+        misfits = creation.misfits(errors, brokers=len(self._replicas.may_lead))
+        # An order without an answer has no errors.
+        if misfits or (creation.must_succeed and not errors):
+            self.report_finding(
+                f"{refused.cause}: the topic {creation.topic} was not created "
+                f"({detail_of(refused).get('reason')})"
+                + (", although nothing was broken" if creation.must_succeed else ""),
+                [creation.row, refused],
+            )
+
+    def _judge_creation(self) -> None:
+        """Report a creation that was carried out and lacks a part of its effect (rule 9)."""
+        creation, self._creation = self._creation, None
+        missing = None if creation is None else creation.find_missing()
+        if creation is None or missing is None:
+            return
+        what, row = missing
+        self.report_finding(
+            f"{creation.row.cause}: the topic {creation.topic} was created, but {what}",
+            [creation.row, *([] if row is None else [row])],
+        )
 
     def _state(self, group_id: str) -> str | None:
         seen = self._coordinators.state(group_id)

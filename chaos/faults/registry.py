@@ -12,7 +12,7 @@ from chaos.faults.links import ClogLinks, CutLinks, ResetConnections, ResponseLo
 from chaos.faults.machines import MachineCut, MachineLoss, MachinePause
 from chaos.faults.processes import ControlledShutdown, Crash, NodeLoss, Pause, PowerLoss
 from chaos.faults.rollouts import RolloutFault, ScaleFault
-from chaos.faults.topics import DeleteTopic
+from chaos.faults.topics import CreateTopic, DeleteTopic
 
 FAULT_KINDS: dict[str, FaultKind] = {
     kind.name: kind
@@ -33,6 +33,7 @@ FAULT_KINDS: dict[str, FaultKind] = {
         DeleteGroup(),
         DeleteOffsets(),
         ResetOffsets(),
+        CreateTopic(),
         DeleteTopic(),
         CutLinks(),
         ClogLinks(),

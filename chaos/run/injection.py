@@ -308,8 +308,10 @@ def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, ob
         detail["to"] = list(entry.links.to)
     if "disk" in planned.args:
         detail["disk"] = planned.args["disk"]
-    if "machine" in entry.resolved:
-        detail["machine"] = entry.resolved["machine"]
+    # `topic` and `replication_factor` are those of a topic that is to be created.
+    for key in ("machine", "topic", "replication_factor"):
+        if key in entry.resolved:
+            detail[key] = entry.resolved[key]
     if entry.moves:
         detail["from"] = list(dict.fromkeys(f"broker-{m.from_broker}" for m in entry.moves))
         detail["to"] = list(dict.fromkeys(f"broker-{m.to_broker}" for m in entry.moves))

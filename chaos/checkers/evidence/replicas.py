@@ -1,8 +1,10 @@
 """Leaders, in-sync replicas (ISR) and replicas of all partitions, as the controller decided them.
 
 The trace has no row with the replicas of a partition. So all brokers that were ever in the
-partition's ISR count as its replicas. No broker is missing, because the first ISR of a partition
-has all its replicas, in the order of the assignment, with the preferred leader first.
+partition's ISR count as its replicas. The first ISR of a partition has all its active replicas, in
+the order of the assignment, with the preferred leader first. So no broker is missing in a topic of
+the experiment. In a topic that an administrator creates (the fault `create_topic`), replicas on
+fenced brokers are missing until they join the ISR.
 
 The fault `leadership_move` makes the controller put another replica first, and then elect it. No
 row shows the new order, and the order stays even if the election fails. So from the fault on,

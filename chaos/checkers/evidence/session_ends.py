@@ -71,6 +71,7 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "delete_group",
         "delete_offsets",
         "reset_offsets",
+        "create_topic",
         "delete_topic",
         "cut",
         "clog",

@@ -36,7 +36,7 @@ from chaos.faults.links import ResponseLoss
 from chaos.faults.machines import MachineCutArgs
 from chaos.faults.processes import DiskArgs
 from chaos.faults.registry import FAULT_KINDS
-from chaos.faults.topics import DeleteTopic
+from chaos.faults.topics import CreateTopic, DeleteTopic
 from chaos.targets.partitions import parse_partition, replicas_at_start
 from chaos.targets.registry import split_target
 from cluster.client.admin.orders import ResetTo
@@ -57,6 +57,10 @@ BETWEEN_ZOOKEEPERS = 0.25
 """Share of the link faults between two ZooKeeper servers, if there is an ensemble."""
 TO_ZOOKEEPER = 0.4
 """Share of the link faults between a ZooKeeper server and clients, if there is an ensemble."""
+_NEW_TOPICS = ("new-0", "new-1")
+"""Topics of `create_topic` that no experiment defines."""
+_NEW_PARTITIONS = (None, None, 0, 1, 2, 5, 9)
+"""Numbers of partitions of `create_topic`; None leaves the number out, and 0 is refused."""
 # The delays of the fault `slow`, and its jitters (limits of an additional random delay).
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
@@ -154,6 +158,8 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
     """Draw one fault of a kind; no fault if the experiment has no target for it."""
     if kind.name == ResponseLoss.name:
         return (draw_response_loss(draw),)
+    if kind.name == CreateTopic.name:
+        return _topic_creation(draw)
     if kind.name == DeleteTopic.name:
         return _topic_deletion(draw)
     if kind.is_gradual:
@@ -173,6 +179,33 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
             args=_args(draw, kind, target),
         ),
     )
+
+
+def _topic_creation(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
+    """Draw the creation of a topic; no fault if a group would read the new topic.
+
+    Half of the topics are topics without clients of the experiment, if it has any. They exist until
+    a fault deletes them.
+    """
+    experiment = draw.experiment
+    if any(group.topic_filter == "black_list" for group in experiment.groups.values()):
+        return ()
+    rng = draw.rng("topic")
+    used = topics_with_clients(experiment)
+    existing = [topic for topic in experiment.topics if topic not in used]
+    names = existing if existing and rng.random() < 0.5 else _NEW_TOPICS
+    args: dict[str, Any] = {"topic": rng.choice(names)}
+    # Arguments that are left out have the brokers' defaults.
+    partitions = draw.rng("partitions").choice(_NEW_PARTITIONS)
+    if partitions is not None:
+        args["partitions"] = partitions
+    brokers = experiment.cluster.brokers
+    replication_factor = draw.rng("replication factor").choice(
+        (None, 1, 2, 3, brokers, brokers + 1)
+    )
+    if replication_factor is not None:
+        args["replication_factor"] = replication_factor
+    return (draw.fault(CreateTopic.name, "controller", args=args),)
 
 
 def _topic_deletion(draw: FaultDraw) -> tuple[FaultDefinition, ...]:

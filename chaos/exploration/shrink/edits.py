@@ -25,7 +25,7 @@ from chaos.experiment.structs import (
     microseconds,
     topics_with_clients,
 )
-from chaos.faults.topics import DeleteTopic
+from chaos.faults.topics import CreateTopic, DeleteTopic
 from chaos.run.plan import acts_of, ends_of, plan_of
 from chaos.targets.registry import check_target
 from protocol.ids import broker_name
@@ -131,8 +131,8 @@ def _warning_kinds(experiment: Experiment) -> set[str]:
 def without_dangling_references(experiment: Experiment) -> Experiment:
     """Return `experiment` without references to absent groups, members, brokers and topics.
 
-    A topic that no group reads, no producer writes and no fault deletes is removed, too. A
-    replication factor that is larger than the number of brokers is reduced to that number.
+    A topic that no group reads, no producer writes and no fault creates or deletes is removed, too.
+    A replication factor that is larger than the number of brokers is reduced to that number.
     min.insync.replicas stays, because a smaller value would promise less durability. It says how
     many replicas must have a record before the record is acknowledged.
     """
@@ -146,7 +146,9 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
     )
     used_topics = topics_with_clients(replace(experiment, groups=groups, producers=producers))
     used_topics |= {
-        fault.args["topic"] for fault in experiment.faults if fault.fault == DeleteTopic.name
+        fault.args["topic"]
+        for fault in experiment.faults
+        if fault.fault in (CreateTopic.name, DeleteTopic.name)
     }
     topics = {
         name: replace(topic, replication_factor=min(topic.replication_factor, brokers))

@@ -1,9 +1,9 @@
 """The administration checker finds orders that the cluster does not carry out.
 
 Orders are controlled shutdowns of brokers, elections of a partition's leader, orders about a group,
-and deletions of topics. A kill during a shutdown and a refused election are findings only if
-nothing else is broken. Something is broken while a fault is in force (injected and not yet healed),
-and for SETTLING_S after its end.
+and deletions and creations of topics. A kill during a shutdown and a refused election are findings
+only if nothing else is broken. Something is broken while a fault is in force (injected and not yet
+healed), and for SETTLING_S after its end.
 
 The ISR are the in-sync replicas of a partition. "Planted bug" in a docstring names a bug that the
 test would find.
@@ -13,11 +13,14 @@ OFFSETS_0. `rows.elected(21, "broker-1", isr=[1, 2])` adds the election of a lea
 21 s; "" stands for no leader. The outcome NOTHING_SEEN means that the run had no case to judge.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from chaos.checkers.administration import Administration
 from chaos.checkers.context import CheckContext, GroupExpectation
 from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
+from protocol.causes import TOPIC_CREATED
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows, steady_cluster
@@ -451,3 +454,146 @@ def test_deletion_of_a_topic_may_fail_while_something_is_broken() -> None:
     delete_topic(rows, 20)
     refused(rows, 21, "delete_topic")
     assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_deletion_of_a_topic_that_was_created_again_is_judged() -> None:
+    """The first deletion no longer excuses a refusal."""
+    rows = steady_cluster()
+    topic_deleted(rows, 12)
+    topic_created(rows, 15)
+    delete_topic(rows, 20)
+    refused(rows, 21, "delete_topic")
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+# -- creations of topics --
+
+
+def with_live_brokers() -> Rows:
+    """Return a steady cluster with three unfenced brokers."""
+    rows = steady_cluster()
+    for broker in range(3):
+        rows.add(5, "controller-100", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
+    return rows
+
+
+def create_topic(
+    rows: Rows, time_s: float, *, partitions: int = 1, replication_factor: int = 2
+) -> None:
+    """Order the creation of the topic `t`."""
+    rows.fault(
+        time_s,
+        "controller-100",
+        fault="create_topic",
+        nodes=["controller-100"],
+        partitions=[f"t-{index}" for index in range(partitions)],
+        topic="t",
+        replication_factor=replication_factor,
+        momentary=True,
+    )
+
+
+def topic_created(
+    rows: Rows, time_s: float, *, isr: Sequence[int] = (0, 1), leader: str = "broker-0"
+) -> None:
+    """Let the controller create the partition `t-0`."""
+    rows.add(
+        time_s,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition="t-0",
+        peer=leader,
+        detail={"isr": list(isr), "reason": TOPIC_CREATED},
+    )
+
+
+def creation_refused(rows: Rows, time_s: float, *errors: str) -> None:
+    """Let the order fail with Kafka's errors; without an error it got no answer."""
+    detail: dict[str, object] = {"fault": "create_topic", "reason": "for people"}
+    if errors:
+        detail["errors"] = list(errors)
+    rows.add(time_s, "driver", TraceKind.FAULT_MISSED, cause="create_topic-0", detail=detail)
+
+
+@pytest.mark.parametrize("is_healed", [False, True])
+def test_creation_of_a_topic_has_its_effect(*, is_healed: bool) -> None:
+    """The effect must be there before the next fault, and before all faults are healed."""
+    for is_created in (True, False):
+        rows = with_live_brokers()
+        create_topic(rows, 20)
+        if is_created:
+            topic_created(rows, 20.1)
+        if is_healed:
+            rows.stage(25, "liveness")
+        else:
+            another_fault(rows, 25)
+
+        report = check(rows)
+
+        assert report.seen["topic_orders"] == 1
+        assert [finding.summary for finding in report.findings] == (
+            []
+            if is_created
+            else [
+                "create_topic-0: the topic t was created, but its partitions are none instead of "
+                "t-0"
+            ]
+        )
+
+
+def test_run_that_ends_before_the_answer_judges_no_creation() -> None:
+    """The order may have been in flight."""
+    rows = with_live_brokers()
+    create_topic(rows, 20)
+    rows.stage(21, "stopping")
+    assert check(rows).findings == ()
+
+
+@pytest.mark.parametrize("error", ["TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"])
+def test_creation_that_is_refused_without_a_reason_is_found(error: str) -> None:
+    """Planted bug: the controller takes the topic for another one. A fault is no reason for it."""
+    for is_broken in (False, True):
+        rows = with_live_brokers()
+        if is_broken:
+            another_fault(rows, 15)
+        create_topic(rows, 20)
+        creation_refused(rows, 21, error)
+        (finding,) = check(rows).findings
+        assert finding.summary == (
+            "create_topic-0: the topic t was not created (for people)"
+            + ("" if is_broken else ", although nothing was broken")
+        )
+
+
+@pytest.mark.parametrize("created_s", [15, 20.5])
+def test_creation_of_a_topic_that_exists_may_be_refused(created_s: float) -> None:
+    """The topic was created before the order, or by the order's first request.
+
+    The answer to the first request was lost, so the controller was asked again and refused.
+    """
+    rows = with_live_brokers()
+    topic_created(rows, created_s)
+    create_topic(rows, 20)
+    creation_refused(rows, 21, "TOPIC_ALREADY_EXISTS")
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_creation_of_a_topic_that_was_deleted_must_not_be_refused() -> None:
+    """The name is free again."""
+    rows = with_live_brokers()
+    topic_created(rows, 12)
+    topic_deleted(rows, 15)
+    create_topic(rows, 20)
+    creation_refused(rows, 21, "TOPIC_ALREADY_EXISTS")
+    assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+def test_creation_without_an_answer_is_found_unless_something_is_broken() -> None:
+    """The controller may be cut off."""
+    for is_broken in (False, True):
+        rows = with_live_brokers()
+        if is_broken:
+            another_fault(rows, 15)
+        create_topic(rows, 20)
+        creation_refused(rows, 21)
+        assert bool(check(rows).findings) is not is_broken

@@ -273,6 +273,12 @@ ONE_OF_EACH = (
         "target": "coordinator-of(orders-readers)",
         "args": {"to": "latest"},
     },
+    {
+        "at": "1s",
+        "fault": "create_topic",
+        "target": "controller",
+        "args": {"topic": "new", "partitions": 2, "replication_factor": 3},
+    },
     {"at": "1s", "fault": "delete_topic", "target": "controller", "args": {"topic": "archive"}},
     {"at": "1s", "fault": "cut", "from": "broker(1)", "to": ["controller", "clients"]},
     {"at": "1s", "fault": "clog", "from": ["members(orders-readers)"], "to": "brokers"},

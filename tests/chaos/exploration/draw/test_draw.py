@@ -22,6 +22,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -159,9 +160,43 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
         "machine",
         "machine-of",
     }
-    for argument in ("direction", "purposes", "apis", "disk", "to", "delay", "jitter"):
+    for argument in ("direction", "purposes", "apis", "disk", "to", "delay", "jitter", "topic"):
         assert any(argument in fault.args for fault in faults), argument
     assert any(len(ends_of(fault.from_)) > 1 for fault in faults)
+
+
+def test_topics_are_created_with_and_without_numbers_before_and_after_deletions() -> None:
+    """Some numbers are impossible. Some plans have both orders of one topic, in either order."""
+    creations = [
+        (fault.args, experiment.cluster.brokers)
+        for experiment in drawn()
+        for fault in experiment.faults
+        if fault.fault == "create_topic"
+    ]
+    for is_drawn in (
+        {"partitions" in args for args, _ in creations},
+        {args.get("partitions", 1) > 0 for args, _ in creations},
+        {"replication_factor" in args for args, _ in creations},
+        {args.get("replication_factor", 1) > brokers for args, brokers in creations},
+        {args["topic"] == "archive" for args, _ in creations},
+    ):
+        assert is_drawn == {True, False}
+
+    pairs = {
+        pair
+        for experiment in drawn()
+        for pair in pairwise(
+            fault.fault
+            for fault in experiment.faults
+            if fault.fault in ("create_topic", "delete_topic") and fault.args["topic"] == "archive"
+        )
+    }
+    assert {("create_topic", "delete_topic"), ("delete_topic", "create_topic")} <= pairs
+
+
+def test_creations_are_drawn_as_often_as_deletions() -> None:
+    """A deletion is left out in experiments whose topics all have clients."""
+    assert standard().faults.kinds["create_topic"] == standard().faults.kinds["delete_topic"]
 
 
 def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:

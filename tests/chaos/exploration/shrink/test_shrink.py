@@ -325,11 +325,10 @@ def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> No
     assert [ends_of(planned.to) for planned in left.faults] == [("broker(0)",)]
 
 
-def test_topic_that_a_fault_deletes_stays_although_no_client_uses_it() -> None:
-    """As long as the fault is in an experiment, the experiment is invalid without the topic."""
-    deletion = FaultDefinition(
-        at="3s", fault="delete_topic", target="controller", args={"topic": "archive"}
-    )
+@pytest.mark.parametrize("kind", ["create_topic", "delete_topic"])
+def test_topic_that_a_fault_names_stays_although_no_client_uses_it(kind: str) -> None:
+    """Without the topic, a deletion would be invalid, and a creation would do something else."""
+    order = FaultDefinition(at="3s", fault=kind, target="controller", args={"topic": "archive"})
     topics = {
         "orders": TopicDefinition(partitions=8, replication_factor=3),
         "payments": TopicDefinition(partitions=4, replication_factor=3),
@@ -337,14 +336,14 @@ def test_topic_that_a_fault_deletes_stays_although_no_client_uses_it() -> None:
     }
 
     def fails(tried: Experiment, _seed: int) -> bool:
-        return bool(faults_named(tried, "delete_topic"))
+        return bool(faults_named(tried, kind))
 
-    left = shrunk(FakePlay(fails), experiment_of(fault("1s"), deletion, topics=topics)).experiment
+    left = shrunk(FakePlay(fails), experiment_of(fault("1s"), order, topics=topics)).experiment
 
-    assert [planned.fault for planned in left.faults] == ["delete_topic"]
+    assert [planned.fault for planned in left.faults] == [kind]
     assert "archive" in left.topics
     assert not left.groups  # they were removed around the fault
-    assert "payments" not in left.topics  # no fault deletes it
+    assert "payments" not in left.topics  # no fault names it
 
 
 def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
