@@ -84,7 +84,8 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "`controlled_shutdown`, `pause`, `node_loss`, `machine_loss`, `machine_pause`, "
             "`machine_cut`, `rollout`, `scale`, `leadership_move`, "
             "`preferred_leader_election`, `remove_members`, `delete_group`, `delete_offsets`, "
-            "`reset_offsets`, `delete_topic`, `cut`, `clog`, `slow`, `reset`, `response_loss`; "
+            "`reset_offsets`, `create_topic`, `delete_topic`, `cut`, `clog`, `slow`, "
+            "`reset`, `response_loss`; "
             "did you mean `crash`?",
         ),
         (
