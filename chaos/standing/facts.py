@@ -1,8 +1,10 @@
 """The answer to the command `status`: state of the cluster, its faults, and the findings so far.
 
 A standing cluster runs until a command ends it, and answers other commands until then.
-`ClusterStatus` has the latest answers of its nodes. Its field `brokers_alive` has every broker as a
-key. A StatusAnswer consists of facts, such as BrokerFacts. A finding is a violation that a checker
+`ClusterStatus` has the latest answers of its nodes. The keys of its field `brokers_alive` are all
+brokers; the value is False for a broker that does not live.
+
+A StatusAnswer consists of facts, such as BrokerFacts. A finding is a violation that a checker
 reports. A broker is fenced while the controller counts it as dead. The ISR of a partition is its
 in-sync replicas.
 """
@@ -38,7 +40,8 @@ def status_answer(
     `blank` is an answer with the identity only: the name, run directory, runtime, process, stage,
     time and addresses. The state comes from the other arguments.
     """
-    sizes: dict[str, int] = {}  # topic -> number of partitions, which count from 0
+    # Topic -> number of its partitions. The first partition has the number 0.
+    sizes: dict[str, int] = {}
     for partition in status.partitions:
         sizes[partition.topic] = max(sizes.get(partition.topic, 0), partition.partition + 1)
     return StatusAnswer(
@@ -60,7 +63,7 @@ def status_answer(
         not_up={
             str(node): str(state)
             for node, state in status.nodes.items()
-            # `brokers` has the state of each broker.
+            # Brokers are left out, because the field `brokers` has the state of each broker.
             if state is not NodeState.UP and not _is_broker(node, status)
         },
         faults=tuple(faults),

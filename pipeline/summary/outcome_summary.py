@@ -3,7 +3,7 @@
 An aggregate is a table of few rows over all runs, such as the rebalances of each kind after each
 fault. `spark_aggregates` and `trace_aggregates` compute the aggregates. The outcomes are
 rebalances, times with two coordinators or two owners, repeated records, and errors of commits. A
-leader epoch is the number of a partition's leadership.
+partition's leader epoch counts its elections, and so tells two coordinators of one group apart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,7 +107,10 @@ def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
 
 
 def owners_at_once(aggregates: Aggregates) -> dict[str, tuple[Owners, ...]]:
-    """Return each run's pairs of sets of members that owned partitions together, in time order."""
+    """Return the conflicts of each run: two sets of members that owned partitions at one time.
+
+    They are in the order of time.
+    """
     owners: dict[str, list[Owners]] = {}
     for row in _in_order(aggregates["owner_sets"], "run", "from_us", "group", *LINEAGES):
         owners.setdefault(row["run"], []).append(

@@ -100,7 +100,8 @@ def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str
 def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
     """A join phase must end when all members have joined.
 
-    Here the only missing member is removed without the coordinator, so nothing ends the phase.
+    Here the test removes the only missing member behind the coordinator's back. The coordinator
+    cannot notice the removal, so nothing ends the phase.
     """
     h = CoordinatorHarness()
     first, second = h.stable_group()
@@ -154,7 +155,8 @@ def test_check_appends_finds_a_transaction_without_append() -> None:
     h = CoordinatorHarness()
     h.stable_group()
     group = h.group()
-    # Without this entry, the check that a marker of producer 7 reaches the group would raise.
+    # Another check looks at the producers of the group: a transaction ends with a marker, which
+    # must find the group by its producer. This entry makes that check pass.
     h.coordinator._shards.owned[group.partition].add_producer(7, group)
     group.offsets.prepare_transactional(7, TopicPartition("orders", 0), VALUE)
     with pytest.raises(InvariantViolation, match="by producer 7 waits"):

@@ -8,7 +8,8 @@ its leaderships away). So a search goes as follows:
 2. If the connection to this broker is refused or held back, the belief is dropped.
 3. The next lookup begins. Steps 1 to 3 repeat until an answer names a broker that can be reached.
 A connection is held back while the client waits for its reconnect backoff. The client has a
-connection per node and purpose (use); the one to the coordinator has the purpose `COORDINATOR`.
+connection for each node and each purpose. Requests to the coordinator use the connection with the
+purpose `COORDINATOR`.
 When the belief is dropped, the member keeps its state and its generation (the number of its
 rebalance).
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.2.
@@ -106,7 +107,9 @@ class CoordinatorDiscovery:
         return node
 
     def mark_unknown(self, cause: str) -> None:
-        """Forget the coordinator; requests in flight to it fail. State and generation stay.
+        """Forget the coordinator; requests in flight to it fail.
+
+        The member, which uses this object, keeps its state and its generation.
 
         `cause` is an error's name or a CoordinatorUnknownCause.
         """
@@ -233,7 +236,8 @@ class CoordinatorDiscovery:
         lookup: RequestFuture[None],
     ) -> None:
         """Believe the named coordinator, or fail the lookup. `asked` is the node that answered."""
-        if self._lookup is lookup:  # an abandoned lookup is not the one in flight
+        # After `abandon_lookup` this may answer an earlier lookup, while a later one waits.
+        if self._lookup is lookup:
             self._lookup = None
         error = future.error
         if error is None:

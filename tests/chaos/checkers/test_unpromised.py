@@ -36,9 +36,10 @@ def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
 
 
 def let_two_process(checker: Checker, group: str = "old") -> None:
-    """Let C0 go on for a second (2 s to 3 s) after C1 was assigned its partition.
+    """Let C0 go on for a second (2 s to 3 s) after C0's partition was assigned to C1.
 
-    While both own the partition, C1 processes two records, and C0 two and then two more.
+    While both own the partition, C1 processes two records. C0 processes the same two records and
+    then the next two.
     """
     rows = Rows(checker.observe)
     detail: dict[str, object] = {"partitions": ["orders-0"]}
@@ -63,8 +64,8 @@ def commit_20_then_9(
 ) -> None:
     """Commit offset 20 and then offset 9, in Kafka or in ZooKeeper.
 
-    The ensemble are the servers of ZooKeeper. A zxid is the number of a write in their order; here
-    the zxids 2 and 3 are also the times in seconds.
+    ZooKeeper numbers all writes in one order; the number of a write is its zxid. Here the zxids 2
+    and 3 are also the times in seconds.
     """
     rows = Rows(checker.observe)
     session: dict[str, object] = {"session": "0x1", "op": "createSession"}

@@ -39,7 +39,8 @@ COORDINATOR = partition_for(GROUP, 3)
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
     """Each handler except that of LeaveGroup first looks for a group.instance.id (BEHAVIOUR 2.0).
 
-    `static_member_refusal` returns the refusal of a request, or None if it is not refused.
+    A broker calls `static_member_refusal` only if its version is below 2.3. The function returns
+    the refusal of a request, or None if the request is not refused.
     """
     error = ErrorCode.UNSUPPORTED_VERSION
     # Version 5 of JoinGroup is the first with a group.instance.id.
