@@ -66,7 +66,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
     rows += play_virtual(deploy_of_a_smaller_group(), seed=7).rows
     rows += play_virtual(faults_of_machines(), seed=7).rows
-    rows += play_virtual(deletion_of_a_topic(), seed=7).rows
+    rows += play_virtual(orders_about_a_topic(), seed=7).rows
 
     assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
     faults = [json.loads(row.detail or "")["fault"] for row in of_kind(rows, "fault_injected")]
@@ -126,13 +126,16 @@ def faults_of_machines() -> Experiment:
     )
 
 
-def deletion_of_a_topic() -> Experiment:
-    """Return a run in which a topic that no client uses is deleted."""
+def orders_about_a_topic() -> Experiment:
+    """Return a run in which a topic that no client uses is deleted, and then created again."""
     topic = {"partitions": 2, "replication.factor": 3}
-    deletion = {"at": "1s", "fault": "delete_topic", "target": "controller"}
+    order = {"target": "controller", "args": {"topic": "archive"}}
     return quick_experiment(
         topics={"orders": topic, "archive": topic},
-        faults=[deletion | {"args": {"topic": "archive"}}],
+        faults=[
+            {"at": "1s", "fault": "delete_topic", **order},
+            {"at": "3s", "fault": "create_topic", **order},
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""Evidence on an administrator's orders: their effects in the rows of coordinators.
+"""Evidence on an administrator's orders: their effects in the rows of coordinators and controllers.
 
-Reading order: `group_effects`.
+Reading order: `group_effects`, `topic_creations`.
 """
