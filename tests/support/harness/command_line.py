@@ -61,8 +61,10 @@ class CommandLine:
             variables.pop(name, None)
             if value is not None:
                 variables[name] = value
+        # A process inherits ignored signals. Under nohup, the tests ignore SIGHUP; a command that
+        # a user starts does not.
         process = subprocess.Popen(
-            [sys.executable, "-m", "coordlab", *arguments],
+            ["env", "--default-signal=HUP", sys.executable, "-m", "coordlab", *arguments],
             cwd=self.folder,
             env=variables,
             stdout=stdout or subprocess.PIPE,
