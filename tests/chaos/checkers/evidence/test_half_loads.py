@@ -16,6 +16,32 @@ from protocol.trace import TraceKind
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 
+def elect(rows: Rows, time_s: float, broker: str, *, leader_epoch: int) -> None:
+    """Let the controller elect a leader of the partition."""
+    rows.add(
+        time_s,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=OFFSETS_0,
+        leader_epoch=leader_epoch,
+        peer=broker,
+        detail={"isr": [1], "reason": "test"},  # the ISR and the reason do not matter
+    )
+
+
+def load(rows: Rows, time_s: float, *, leader_epoch: int, read_to: int) -> None:
+    """Let broker-0 complete a load that has read the log up to `read_to`."""
+    rows.add(
+        time_s,
+        "broker-0",
+        TraceKind.LOAD_COMPLETED,
+        partition=OFFSETS_0,
+        leader_epoch=leader_epoch,
+        offset=read_to,
+        detail={"records": 1, "bytes": 1, "groups": 1},  # the counts do not matter
+    )
+
+
 @pytest.mark.parametrize(
     ("read_to", "elected", "elected_epoch", "is_partial"),
     [
@@ -35,24 +61,8 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
-    rows.add(
-        2,
-        "controller-100",
-        TraceKind.LEADER_ELECTED,
-        partition=OFFSETS_0,
-        leader_epoch=elected_epoch,
-        peer=elected,
-        detail={"isr": [1], "reason": "test"},
-    )
-    rows.add(
-        3,
-        "broker-0",
-        TraceKind.LOAD_COMPLETED,
-        partition=OFFSETS_0,
-        leader_epoch=1,
-        offset=read_to,
-        detail={"records": 1, "bytes": 1, "groups": 1},  # the counts do not matter
-    )
+    elect(rows, 2, elected, leader_epoch=elected_epoch)
+    load(rows, 3, leader_epoch=1, read_to=read_to)
     loads = HalfLoads()
     for row in rows.rows:
         assert row.kind in HALF_LOAD_KINDS  # otherwise checkers would not pass the row on
@@ -74,24 +84,8 @@ def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
     loads = HalfLoads()
     # The first load of epoch 1 reads the whole log, to 12. The second one ends at 0.
     for time_s, read_to in ((2, 12), (5, 0)):
-        rows.add(
-            time_s,
-            "broker-0",
-            TraceKind.LOAD_COMPLETED,
-            partition=OFFSETS_0,
-            leader_epoch=1,
-            offset=read_to,
-            detail={"records": 1, "bytes": 1, "groups": 1},
-        )
-    rows.add(
-        3,
-        "controller-100",
-        TraceKind.LEADER_ELECTED,
-        partition=OFFSETS_0,
-        leader_epoch=2,
-        peer="broker-1",
-        detail={"isr": [1], "reason": "test"},
-    )
+        load(rows, time_s, leader_epoch=1, read_to=read_to)
+    elect(rows, 3, "broker-1", leader_epoch=2)
     for row in rows.rows:
         loads.observe(row)
 
@@ -105,28 +99,12 @@ def test_broker_that_leads_again_answers_from_the_partial_load_until_the_next_on
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=1, log_end=12)
-    rows.add(
-        2,
-        "controller-100",
-        TraceKind.LEADER_ELECTED,
-        partition=OFFSETS_0,
-        leader_epoch=3,
-        peer="broker-0",
-        detail={"isr": [0], "reason": "test"},
-    )
+    elect(rows, 2, "broker-0", leader_epoch=3)
     rows.leads(2, "broker-0", leader_epoch=3, log_end=12)
     loads = HalfLoads()
     answers = []
     for time_s, leader_epoch, read_to in ((3, 1, 0), (4, 3, 12)):
-        rows.add(
-            time_s,
-            "broker-0",
-            TraceKind.LOAD_COMPLETED,
-            partition=OFFSETS_0,
-            leader_epoch=leader_epoch,
-            offset=read_to,
-            detail={"records": 1, "bytes": 1, "groups": 1},
-        )
+        load(rows, time_s, leader_epoch=leader_epoch, read_to=read_to)
     for row in rows.rows:
         loads.observe(row)
         answers.append(loads.answers_from_half("broker-0", OFFSETS_0))
