@@ -53,7 +53,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from chaos.checkers.base import Checker
-from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of
+from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of, topic_of
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
@@ -63,7 +63,7 @@ from chaos.checkers.evidence.orders.group_effects import (
     REMOVE_MEMBERS,
     GroupEffects,
 )
-from chaos.checkers.evidence.orders.topic_creations import CREATE_TOPIC, TopicCreation, topic_of
+from chaos.checkers.evidence.orders.topic_creations import CREATE_TOPIC, TopicCreation
 from chaos.checkers.evidence.replicas import LEADERSHIP_MOVE, REPLICA_KINDS
 from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
 from protocol.errors import ErrorCode
@@ -453,7 +453,7 @@ class Administration(Checker):
 
 def _topics_of(order: TraceRow) -> set[str]:
     """Return the topics of the partitions that an order is about."""
-    return {name.rpartition("-")[0] for name in detail_of(order).get("partitions", ())}
+    return {topic_of(name) for name in detail_of(order).get("partitions", ())}
 
 
 def _fits(error: str, fault: str, states: tuple[str | None, ...]) -> bool:

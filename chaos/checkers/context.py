@@ -202,6 +202,11 @@ def detail_of(row: TraceRow) -> dict[str, Any]:
     return detail
 
 
+def topic_of(partition: str | None) -> str:
+    """Return the topic of a partition's printed name, such as `orders` of `orders-0`."""
+    return (partition or "").rpartition("-")[0]
+
+
 def isr_recovery_us(config: BrokerConfig) -> int:
     """Return the longest time that a living replica stays out of an ISR with a living leader.
 

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 
 from chaos.checkers.base import Checker
 from chaos.checkers.consumed import decode_consumed
-from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
+from chaos.checkers.context import CheckContext, GroupExpectation, detail_of, topic_of
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LOST_TRANSACTION
 from chaos.checkers.evidence.owners import OWNER_KINDS
@@ -343,7 +343,7 @@ class Readers(Checker):
     def _remove_topic(self, row: TraceRow) -> None:
         topic = detail_of(row).get("topic")
         for reads in self._reads.values():
-            of_topic = [name for name in reads if name.rpartition("-")[0] == topic]
+            of_topic = [name for name in reads if topic_of(name) == topic]
             for partition in of_topic:
                 del reads[partition]
 

@@ -37,7 +37,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chaos.checkers.base import Checker
-from chaos.checkers.context import HEALED_STAGE, REQUEST_TIMEOUT_US, CheckContext, detail_of
+from chaos.checkers.context import (
+    HEALED_STAGE,
+    REQUEST_TIMEOUT_US,
+    CheckContext,
+    detail_of,
+    topic_of,
+)
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.replicas import REPLICA_KINDS, SeenPartition
 from chaos.checkers.evidence.transactions.open_transactions import ONGOING, OpenTransaction
@@ -372,7 +378,7 @@ class Recovery(Checker):
             topic_partitions = [
                 partition
                 for name, partition in self._replicas.partitions.items()
-                if name.rpartition("-")[0] == producer.topic
+                if topic_of(name) == producer.topic
             ]
             if any(
                 len(partition.in_sync) < len(partition.replicas) for partition in topic_partitions

@@ -46,6 +46,7 @@ from protocol.config import (
     kafka_name,
 )
 from protocol.ids import (
+    CLUSTER_METADATA,
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
     NodeName,
@@ -501,6 +502,10 @@ def producer_name(index: int) -> NodeName:
 def group_partition(experiment: Experiment, group_id: str) -> int:
     """Return the index of the offsets partition that stores `group_id`."""
     return partition_for(group_id, experiment.cluster.config.offsets_topic_num_partitions)
+
+
+KAFKAS_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA})
+"""Names that no topic of an experiment may have, because Kafka itself has topics of these names."""
 
 
 def internal_topics(experiment: Experiment) -> dict[str, tuple[int, int]]:

@@ -15,6 +15,7 @@ from msgspec import Meta
 from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.rules.semantic_checks import problem
 from chaos.experiment.structs import (
+    KAFKAS_TOPICS,
     MAX_PARTITIONS,
     Experiment,
     FaultDefinition,
@@ -28,14 +29,11 @@ from cluster.client.admin.orders import (
     create_topic,
     delete_topics,
 )
-from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+from protocol.messages.admin import BROKER_DEFAULT
 from protocol.topic_names import collides, topic_name_problem
 from results_schema.journal import BlastRadius
 from results_schema.manifest import PlannedFault
 
-DEFAULT = -1
-"""Number in an order that leaves the number to the brokers' settings."""
-_KAFKAS_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA})
 MAX_REPLICAS = 32_767
 """Largest replication factor that CreateTopics has room for (16 bits)."""
 
@@ -45,9 +43,9 @@ class CreateTopicArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     topic: str
     """a new topic, or a topic of the file that no group reads and no producer writes"""
-    partitions: Annotated[int, Meta(ge=DEFAULT, le=MAX_PARTITIONS)] = DEFAULT
+    partitions: Annotated[int, Meta(ge=BROKER_DEFAULT, le=MAX_PARTITIONS)] = BROKER_DEFAULT
     """number of partitions; default: num.partitions. The controller refuses 0"""
-    replication_factor: Annotated[int, Meta(ge=DEFAULT, le=MAX_REPLICAS)] = DEFAULT
+    replication_factor: Annotated[int, Meta(ge=BROKER_DEFAULT, le=MAX_REPLICAS)] = BROKER_DEFAULT
     """replicas of each partition; default: default.replication.factor. The controller refuses 0,
     and more replicas than there are brokers"""
 
@@ -73,7 +71,7 @@ class CreateTopic(FaultKind):
         for other in experiment.topics:
             if other != topic and collides(topic, other):
                 yield problem("args.topic", f"the name collides with `{other}`", found=f"`{topic}`")
-        if topic in _KAFKAS_TOPICS:
+        if topic in KAFKAS_TOPICS:
             yield problem(
                 "args.topic", f"`{topic}` is a topic of Kafka's own", expected="another topic"
             )
@@ -94,10 +92,10 @@ class CreateTopic(FaultKind):
             return hit
         args = msgspec.convert(planned.args, CreateTopicArgs)
         config = situation.experiment.cluster.config
-        count = config.num_partitions if args.partitions == DEFAULT else args.partitions
+        count = config.num_partitions if args.partitions == BROKER_DEFAULT else args.partitions
         replication_factor = (
             config.default_replication_factor
-            if args.replication_factor == DEFAULT
+            if args.replication_factor == BROKER_DEFAULT
             else args.replication_factor
         )
         return Aim(

@@ -25,6 +25,7 @@ from protocol.config import BrokerConfig, TopicConfig
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId
 from protocol.messages.admin import (
+    BROKER_DEFAULT,
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -32,9 +33,6 @@ from protocol.messages.admin import (
 )
 from protocol.records.metadata import MetadataRecord, PartitionRecord, TopicRecord
 from protocol.topic_names import collides, topic_name_problem
-
-DEFAULT = -1
-"""Value in a request that stands for num.partitions or default.replication.factor."""
 
 
 def replica_assignment(
@@ -201,7 +199,7 @@ def _assigned_by_hand(image: MetadataImage, topic: CreatableTopic) -> list[tuple
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "partition count"),
     ):
-        if number != DEFAULT:
+        if number != BROKER_DEFAULT:
             raise _Refusal(
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but {name} was not set to -1.",
@@ -266,19 +264,19 @@ def _spread(
     start: the index in the list of active brokers at which the replicas of partition 0 begin.
     """
     replication_factor, num_partitions = topic.replication_factor, topic.num_partitions
-    if replication_factor < DEFAULT or replication_factor == 0:
+    if replication_factor < BROKER_DEFAULT or replication_factor == 0:
         raise _Refusal(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if num_partitions < DEFAULT or num_partitions == 0:
+    if num_partitions < BROKER_DEFAULT or num_partitions == 0:
         raise _Refusal(
             ErrorCode.INVALID_PARTITIONS,
             "Number of partitions was set to an invalid non-positive value.",
         )
-    if replication_factor == DEFAULT:
+    if replication_factor == BROKER_DEFAULT:
         replication_factor = config.default_replication_factor
-    if num_partitions == DEFAULT:
+    if num_partitions == BROKER_DEFAULT:
         num_partitions = config.num_partitions
 
     # In the order of ids, because the order of registrations depends on the timing of the start.

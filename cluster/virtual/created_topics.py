@@ -19,10 +19,12 @@ from cluster.controller.metadata_image import MetadataImage, PartitionRegistrati
 from protocol.config import BrokerConfig, TopicConfig
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import BrokerId
-from protocol.messages.admin import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-
-_BROKER_DEFAULT = -1
-"""Number in a request that leaves the number to the broker."""
+from protocol.messages.admin import (
+    BROKER_DEFAULT,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 
 def check_created(
@@ -121,7 +123,8 @@ def _check_replicas(
 
 def _check_leader(image: MetadataImage, name: str, partition: PartitionRegistration) -> None:
     """Check that the active replicas are in sync, and that the first of them leads."""
-    active = tuple(each for each in partition.replicas if image.is_active(each))
+    unfenced, _fenced = _usable_brokers(image)
+    active = tuple(each for each in partition.replicas if each in unfenced)
     if partition.isr != active or partition.leader not in active[:1]:
         raise InvariantViolation(
             "a new partition's active replicas are in sync, and the first one leads",
@@ -178,4 +181,4 @@ def _replication_factor(topic: CreatableTopic, config: BrokerConfig) -> int:
 
 
 def _or_default(number: int, default: int) -> int:
-    return default if number == _BROKER_DEFAULT else number
+    return default if number == BROKER_DEFAULT else number

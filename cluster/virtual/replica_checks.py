@@ -110,7 +110,6 @@ class ReplicaChecks:
         self._compared: dict[BrokerId, tuple[BrokerNode, int]] = {}
         """By broker: the node and the end of its metadata when they were compared last."""
         self._config = spec.broker_config
-        self._expiration_ms = spec.broker_config.producer_id_expiration_ms
         self._lag_max_us = spec.broker_config.replica_lag_time_max_ms * 1_000
         self._lagging_since_us: dict[tuple[Partition, int], int] = {}
         """Leader and partition epoch -> the first check at which a follower lagged too long."""
@@ -202,7 +201,8 @@ class ReplicaChecks:
             return
         elif row.kind == TraceKind.LOG_TRUNCATED:
             now_ms = life.host.wall_us() // 1_000
-            check_producers(partition.log, expired_ms=now_ms - self._expiration_ms)
+            expired_ms = now_ms - self._config.producer_id_expiration_ms
+            check_producers(partition.log, expired_ms=expired_ms)
         elif row.offset is not None:  # LOG_CLEANED
             self.cleanings.cleaned(life.host, partition.log, row.offset)
 

@@ -50,16 +50,20 @@ class CreatableTopicConfig(msgspec.Struct, frozen=True, kw_only=True, array_like
     value: str | None
 
 
+BROKER_DEFAULT = -1
+"""Number of partitions or replicas that stands for num.partitions or default.replication.factor."""
+
+
 class CreatableTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A topic to create.
 
-    With `assignments`, `num_partitions` and `replication_factor` are -1. Without, -1 stands for the
-    broker's num.partitions or default.replication.factor.
+    With `assignments`, `num_partitions` and `replication_factor` are -1. Without `assignments`, -1
+    is BROKER_DEFAULT.
     """
 
     name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
+    num_partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
     assignments: tuple[CreatableReplicaAssignment, ...] = ()
     configs: tuple[CreatableTopicConfig, ...] = ()
 

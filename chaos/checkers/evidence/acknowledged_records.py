@@ -18,7 +18,7 @@ not have what the other leader acknowledged.
 from collections import deque
 from dataclasses import dataclass
 
-from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.context import CheckContext, detail_of, topic_of
 from chaos.checkers.evidence.intervals import IntervalSet
 from protocol.trace import TraceKind, TraceRow
 
@@ -94,7 +94,7 @@ class AcknowledgedRecords:
                 topic = detail_of(row).get("topic")
                 self._deleted_topics[str(topic)] = None
                 for partition in list(self._ends):  # a copy: the loop removes entries
-                    if _topic_of(partition) == topic:
+                    if topic_of(partition) == topic:
                         del self._ends[partition]
                         self._newest_epochs.pop(partition, None)
             case _:
@@ -103,7 +103,7 @@ class AcknowledgedRecords:
 
     def _doubt(self, row: TraceRow, claim: str, rows: list[TraceRow]) -> None:
         partition = row.partition or ""
-        if len(self.doubts) < MAX_DOUBTS and _topic_of(partition) not in self._deleted_topics:
+        if len(self.doubts) < MAX_DOUBTS and topic_of(partition) not in self._deleted_topics:
             self.doubts.append(Doubt(partition=partition, claim=claim, rows=rows))
 
     def _doubt_if_repeated(self, row: TraceRow) -> None:
@@ -159,7 +159,3 @@ def _end_of(row: TraceRow) -> int:
     """Return the offset after the records of RECORDS_PRODUCED."""
     count: int = detail_of(row).get("count", 1)
     return (row.offset or 0) + count
-
-
-def _topic_of(partition: str) -> str:
-    return partition.rpartition("-")[0]

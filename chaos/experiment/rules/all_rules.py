@@ -26,8 +26,14 @@ from chaos.experiment.rules.semantic_checks import (
     problem,
     too_long,
 )
-from chaos.experiment.structs import Experiment, RunDefinition, internal_topics, microseconds
-from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+from chaos.experiment.structs import (
+    KAFKAS_TOPICS,
+    Experiment,
+    RunDefinition,
+    internal_topics,
+    microseconds,
+)
+from protocol.ids import TRANSACTION_STATE
 
 MIN_SILENCE_US = 2_000_000
 """Least value of `machine_silent_after`.
@@ -120,7 +126,7 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
         )
     for name, topic in experiment.topics.items():
         # There is no `continue`, so that a user sees all errors of a topic together.
-        if name in {CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA}:
+        if name in KAFKAS_TOPICS:
             yield problem(
                 f"topics.{name}",
                 "is Kafka's own topic",

@@ -16,7 +16,7 @@ Source: Kafka AdminClient; KIP-496 (OffsetDelete), KIP-571 (removal of members).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.context import CheckContext, detail_of, topic_of
 from protocol.causes import DeletionCause
 from protocol.trace import TraceKind, TraceRow
 
@@ -168,5 +168,5 @@ def _by_topic(partitions: tuple[str, ...]) -> Mapping[str, list[str]]:
     """Return the partitions of each topic."""
     topics: dict[str, list[str]] = {}
     for partition in partitions:
-        topics.setdefault(partition.rpartition("-")[0], []).append(partition)
+        topics.setdefault(topic_of(partition), []).append(partition)
     return topics

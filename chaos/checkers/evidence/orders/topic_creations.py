@@ -9,7 +9,7 @@ Source: Kafka ReplicationControlManager.createTopic.
 
 from collections.abc import Sequence
 
-from chaos.checkers.context import detail_of
+from chaos.checkers.context import detail_of, topic_of
 from protocol.causes import TOPIC_CREATED
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, broker_name
@@ -94,11 +94,6 @@ class TopicCreation:
             if row.peer not in [broker_name(BrokerId(broker)) for broker in isr]:
                 return f"{partition} begins with the leader {row.peer or 'none'}", row
         return None
-
-
-def topic_of(partition: str | None) -> str:
-    """Return the topic of a partition's printed name."""
-    return (partition or "").rpartition("-")[0]
 
 
 def _listed(partitions: Sequence[str] | dict[str, TraceRow]) -> str:
