@@ -15,7 +15,7 @@ from markupsafe import Markup
 from pipeline.report.facts import RunFacts
 from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput
-from pipeline.report.sentences.fault_sentences import is_client
+from pipeline.report.sentences.fault_sentences import is_client, is_controller
 from pipeline.summary.figures import Worst, find_worst, longest_coordinators, longest_owners
 from pipeline.summary.outcomes import Coordinators, Owners, in_number_order, listed
 from results_schema.journal import FaultOutcome
@@ -51,8 +51,8 @@ class Concerned:
     - `members`: number of members of each affected group, the largest group first.
     - `groups_in_all`, `members_in_all`: numbers of groups and members in the run.
     - `groups`, `data`: groups and data partitions in the blast radius.
-    - `who`: the nodes that were hit; `owned`: True if these nodes owned the partitions in `data`,
-      False if they led these partitions.
+    - `who`: the nodes that were hit, without controllers; `owned`: True if these nodes owned the
+      partitions in `data`, False if they led these partitions.
     - `also`: True if the sentence on partitions has the word "also": a sentence on groups precedes
       it.
     - `auto_offset_reset`: the value of this setting if no member commits; None if a member commits.
@@ -73,9 +73,15 @@ class Concerned:
 def for_whom(run: ReportInput) -> Markup:
     """Answer which groups, members and partitions the faults concerned."""
     hits = [fault for fault in run.facts.faults if fault.outcome is FaultOutcome.HIT]
-    partitions = {partition for fault in hits for partition in fault.blast_radius.partitions}
     groups = in_number_order({group for fault in hits for group in fault.blast_radius.groups})
-    nodes = list(dict.fromkeys(node for fault in hits for node in fault.hit_nodes))
+    # A controller owns and leads no partition. The partitions of a fault that hits only controllers
+    # are those of a topic that was created or deleted, for example.
+    partitions: set[str] = set()
+    nodes: set[str] = set()
+    for fault in hits:
+        owners = [node for node in fault.hit_nodes if not is_controller(node)]
+        nodes.update(owners)
+        partitions.update(fault.blast_radius.partitions if owners else ())
     members = _members(run)
     owned = bool(nodes) and all(is_client(node) for node in nodes)
     rows = run.tables.rows("groups")

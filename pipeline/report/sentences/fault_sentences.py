@@ -2,13 +2,19 @@
 
 from results_schema.journal import JournalEntry
 
-_SERVERS = ("broker-", "controller-")
+_CONTROLLER = "controller-"
+_SERVERS = ("broker-", _CONTROLLER)
 """Beginnings of the names of nodes that are not clients."""
 
 
 def is_client(node: str) -> bool:
     """Return whether a node is a member of a group, by its name in the trace."""
     return node.startswith("consumer-")
+
+
+def is_controller(node: str) -> bool:
+    """Return whether a node is a controller, by its name in the trace."""
+    return node.startswith(_CONTROLLER)
 
 
 def between_servers(fault: JournalEntry) -> bool:

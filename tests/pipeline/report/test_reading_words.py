@@ -40,6 +40,22 @@ def test_run_without_committing_members_names_the_settings() -> None:
     assert "auto.offset.reset = earliest" in sentence
 
 
+def test_controller_that_creates_a_topic_is_not_named_as_its_leader() -> None:
+    """The crash of broker-0 concerns orders-1, which it led; the order concerns a new topic."""
+    crash = journal_entry(nodes=("broker-0",), groups=(), partitions=("orders-1",))
+    order = journal_entry(
+        fault_id="create_topic-1",
+        fault="create_topic",
+        nodes=("controller-100",),
+        groups=(),
+        partitions=("archive-0",),
+    )
+    sentence = for_whom(report_input(run_facts(faults=(crash, order))))
+    assert "broker-0 led 1 partition of data (orders-1)" in sentence
+    assert "archive" not in sentence
+    assert "controller" not in sentence
+
+
 def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
     """Members commit if an interval is set, or if auto commit is on.
 
