@@ -9,7 +9,7 @@ group's rebalance.
 
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.exploration.marks.base import MarkList
-from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
+from chaos.exploration.marks.seen_cluster import SeenCluster, created_topic_of, detail_of
 from cluster.client.admin.admin_client import REMOVED_BY_AN_ADMIN
 from protocol.causes import DeletionCause
 from protocol.trace import TraceKind, TraceRow
@@ -55,6 +55,24 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen, row
     return True
+
+
+@mark(
+    "deleted_topic_created_again",
+    "an administrator asked for a new topic with the name of a deleted one",
+    TraceKind.FAULT_INJECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return created_topic_of(row) in seen.deleted_topics
+
+
+@mark(
+    "topic_created_beside_a_fenced_broker",
+    "an administrator asked for a new topic while a broker was fenced",
+    TraceKind.FAULT_INJECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return created_topic_of(row) is not None and bool(seen.fenced)
 
 
 @mark(

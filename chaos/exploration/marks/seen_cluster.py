@@ -36,6 +36,8 @@ A marker is the record that ends a transaction in a partition.
 """
 _OPERATIONS = ("rollout", "scale")
 """Faults that go on by themselves after their injection, and replace or add members of a group."""
+_CREATION = "create_topic"
+"""Fault in which an administrator creates a topic."""
 MAX_KEPT_APPENDS = 256
 """Number of failed appends kept of one log, newest last."""
 MAX_KEPT_ELECTIONS = 3
@@ -57,17 +59,22 @@ class _Detail(msgspec.Struct, rename={"before": "from"}):
     committed: bool = False
     client_reason: str | None = None
     reason: str = ""
+    topic: str = ""
 
 
 _decode = msgspec.json.Decoder(_Detail).decode
 _NO_DETAIL = _Detail()
 
 
-class _Operation(msgspec.Struct):
-    """Keys of the detail of FAULT_INJECTED: the kind of fault, and the groups of its targets."""
+class _Fault(msgspec.Struct):
+    """Keys of the detail of FAULT_INJECTED: the kind of fault, and the groups of its targets.
+
+    `topic` is the topic that the fault `create_topic` is to create.
+    """
 
     fault: str = ""
     groups: tuple[str, ...] = ()
+    topic: str = ""
 
 
 def operation_of(row: TraceRow) -> tuple[str, ...]:
@@ -75,8 +82,17 @@ def operation_of(row: TraceRow) -> tuple[str, ...]:
 
     The result is empty for a fault that is neither a rollout nor a scaling.
     """
-    operation = msgspec.json.decode(row.detail or "{}", type=_Operation)
-    return operation.groups if operation.fault in _OPERATIONS else ()
+    fault = msgspec.json.decode(row.detail or "{}", type=_Fault)
+    return fault.groups if fault.fault in _OPERATIONS else ()
+
+
+def created_topic_of(row: TraceRow) -> str | None:
+    """Return the topic that the fault of a row FAULT_INJECTED is to create.
+
+    The row is written before the controller answers. The result is None for another fault.
+    """
+    fault = msgspec.json.decode(row.detail or "{}", type=_Fault)
+    return fault.topic if fault.fault == _CREATION else None
 
 
 def detail_of(row: TraceRow) -> _Detail:
@@ -143,6 +159,8 @@ class SeenCluster:
         self.transactions: dict[tuple[str, int], str] = {}
         # The keys are the groups that an administrator has deleted.
         self.deleted: dict[str, None] = {}
+        # The keys are the topics that were deleted.
+        self.deleted_topics: dict[str, None] = {}
         # Id of an unfinished rollout or scaling -> its groups.
         self.operations: dict[str, tuple[str, ...]] = {}
         self.updates: dict[str, Callable[[TraceRow], object]] = {
@@ -171,6 +189,7 @@ class SeenCluster:
             TraceKind.TRANSACTION_STATE: self._transaction_state,
             TraceKind.TXN_COMMIT_PENDING: self._transaction_open,
             TraceKind.TRANSACTION_COMPLETED: self._transaction_completed,
+            TraceKind.TOPIC_DELETED: self._topic_deleted,
             TraceKind.FAULT_INJECTED: self._injected,
             TraceKind.FAULT_HEALED: self._healed,
         }
@@ -320,6 +339,11 @@ class SeenCluster:
         known = self.generations.setdefault(row.group or "", {})
         known.setdefault(row.generation or 0, (row.node, row.incarnation))
         self.leaders[row.group or ""] = detail_of(row).leader or ""
+
+    # -- topics -------------------------------------------------------------------------------
+
+    def _topic_deleted(self, row: TraceRow) -> None:
+        self.deleted_topics[detail_of(row).topic] = None
 
     # -- members ------------------------------------------------------------------------------
 

@@ -71,6 +71,17 @@ def operation(fault: str) -> StoryRow:
     return (DRIVER, TraceKind.FAULT_INJECTED, {"cause": f"{fault}-0", "detail": detail})
 
 
+def creates_topic(topic: str) -> StoryRow:
+    """An administrator orders `topic`."""
+    detail: dict[str, object] = {"fault": "create_topic", "topic": topic}
+    return (DRIVER, TraceKind.FAULT_INJECTED, {"cause": "create_topic-0", "detail": detail})
+
+
+def topic_deleted(topic: str) -> StoryRow:
+    """The controller deletes `topic`."""
+    return (CONTROLLER, TraceKind.TOPIC_DELETED, {"detail": {"topic": topic}})
+
+
 def replaced(member: str) -> StoryRow:
     """A static member comes back under the new id `member`."""
     columns: Columns = {"group": "g", "member": member}
@@ -517,7 +528,12 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     "refused_for_its_assignors": (
         (C0, TraceKind.MEMBER_STATE, {"group": "g", "error": "INCONSISTENT_GROUP_PROTOCOL"}),
     ),
-    "topic_deleted": (controller(TraceKind.TOPIC_DELETED, ""),),
+    "topic_deleted": (topic_deleted("t"),),
+    "deleted_topic_created_again": (topic_deleted("t"), creates_topic("t")),
+    "topic_created_beside_a_fenced_broker": (
+        controller(TraceKind.BROKER_FENCED, B1),
+        creates_topic("t"),
+    ),
     "offsets_reset": (ordered_commit("NONE"),),
     "offsets_not_reset": (ordered_commit("UNKNOWN_MEMBER_ID"),),
     "server_out_in_an_operation": (operation("rollout"), driver(KILLED, B0)),
@@ -685,6 +701,14 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     "group_deleted_in_a_transaction": (pending(B0), completed(B0), deleted_group(B0)),
     # No administrator has deleted the group.
     "deleted_group_came_back": (group_state(B0, "Empty", "Dead"), generation_started(B0, number=1)),
+    # The topic is another than the deleted one.
+    "deleted_topic_created_again": (topic_deleted("t"), creates_topic("u")),
+    # The broker is no longer fenced.
+    "topic_created_beside_a_fenced_broker": (
+        controller(TraceKind.BROKER_FENCED, B1),
+        controller(TraceKind.BROKER_UNFENCED, B1),
+        creates_topic("t"),
+    ),
     # The producer aborts.
     "transaction_timed_out": (transaction(B0, "Ongoing", "PrepareAbort"),),
     # Each coordinator completes the transaction whose end it has decided.
