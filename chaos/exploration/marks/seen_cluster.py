@@ -59,7 +59,6 @@ class _Detail(msgspec.Struct, rename={"before": "from"}):
     committed: bool = False
     client_reason: str | None = None
     reason: str = ""
-    topic: str = ""
 
 
 _decode = msgspec.json.Decoder(_Detail).decode
@@ -75,6 +74,12 @@ class _Fault(msgspec.Struct):
     fault: str = ""
     groups: tuple[str, ...] = ()
     topic: str = ""
+
+
+class _DeletedTopic(msgspec.Struct):
+    """The key of the detail of TOPIC_DELETED that marks use; `partitions` is a number there."""
+
+    topic: str
 
 
 def operation_of(row: TraceRow) -> tuple[str, ...]:
@@ -343,7 +348,8 @@ class SeenCluster:
     # -- topics -------------------------------------------------------------------------------
 
     def _topic_deleted(self, row: TraceRow) -> None:
-        self.deleted_topics[detail_of(row).topic] = None
+        deleted = msgspec.json.decode(row.detail or "{}", type=_DeletedTopic)
+        self.deleted_topics[deleted.topic] = None
 
     # -- members ------------------------------------------------------------------------------
 

@@ -79,7 +79,8 @@ def creates_topic(topic: str) -> StoryRow:
 
 def topic_deleted(topic: str) -> StoryRow:
     """The controller deletes `topic`."""
-    return (CONTROLLER, TraceKind.TOPIC_DELETED, {"detail": {"topic": topic}})
+    detail: dict[str, object] = {"topic": topic, "partitions": 1}
+    return (CONTROLLER, TraceKind.TOPIC_DELETED, {"detail": detail})
 
 
 def replaced(member: str) -> StoryRow:
