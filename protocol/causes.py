@@ -72,7 +72,10 @@ class GroupStateCause(StrEnum):
 
 
 class DeletionCause(StrEnum):
-    """Causes for the deletion of an offset or group, in OFFSET_REMOVED and GROUP_STATE to Dead."""
+    """Causes for the deletion of an offset or group.
+
+    They are in the rows OFFSET_REMOVED, PENDING_COMMIT_REMOVED and GROUP_STATE to Dead.
+    """
 
     EXPIRED = "expired"
     DELETED = "deleted by an administrator"

@@ -69,6 +69,7 @@ class TraceKind(StrEnum):
     SESSION_RESTARTED = "session_restarted"
     COMMIT_STORED = "commit_stored"
     OFFSET_REMOVED = "offset_removed"
+    PENDING_COMMIT_REMOVED = "pending_commit_removed"
     TXN_COMMIT_PENDING = "txn_commit_pending"
     TRANSACTION_COMPLETED = "transaction_completed"
     TRANSACTIONS_LOADED = "transactions_loaded"

@@ -983,6 +983,13 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             causes=(DeletionCause,),
             partition="consumed partition",
         ),
+        TraceKind.PENDING_COMMIT_REMOVED: _kind(
+            "A deletion removes a commit whose append or transaction has not ended, of a "
+            "partition without a committed offset. The commit is still acknowledged.",
+            "group",
+            causes=(DeletionCause,),
+            partition="consumed partition",
+        ),
         TraceKind.TXN_COMMIT_PENDING: _kind(
             "The log has an offset of an open transaction, which waits for its marker.",
             "group",

@@ -32,11 +32,12 @@ commit counts as never written, and its group must not use it (`transaction_ends
 An administrator may delete a value alone, or with its group or topic. The value may then be
 missing. A later load of the group may also restore it, as in Kafka, because the deletion does not
 wait until the log has the tombstone (a record without a value, which deletes its key). The deletion
-of a group or of its offsets also deletes the offsets of open transactions, and the trace has no row
-for these. A transaction counts as open until its marker is written, although its outcome was
-acknowledged before. An administrator's commit is judged like a member's. A value that expired may
-be missing, too, if its group was Empty (without members) for `offsets.retention.minutes` (`Expiry`
-in `coordinators`).
+of a group or of its offsets also deletes commits whose append or transaction has not ended. They
+are acknowledged later all the same, as in Kafka. The trace has a row for them only if their
+partition has no stored offset. A transaction counts as open until its marker is written, although
+its outcome was acknowledged before. An administrator's commit is judged like a member's. A value
+that expired may be missing, too, if its group was Empty (without members) for
+`offsets.retention.minutes` (`Expiry` in `coordinators`).
 
 A commit that was lost with the last replica in sync (`lost_data`) counts as one that may have been
 written. But no append may be acknowledged while fewer than min.insync.replicas are in sync, even if
@@ -148,6 +149,7 @@ class DurableCommits(Checker):
             TraceKind.GROUP_STATE,
             TraceKind.COMMIT_STORED,
             TraceKind.OFFSET_REMOVED,
+            TraceKind.PENDING_COMMIT_REMOVED,
             TraceKind.OFFSETS_FETCHED,
             TraceKind.PARTITIONS_ASSIGNED,
             TraceKind.REQUEST_SENT,
@@ -257,7 +259,7 @@ class DurableCommits(Checker):
                 # The group's deletion takes the offsets of open transactions, too. No row shows it.
                 if row.cause == DeletionCause.DELETED:
                     self._may_lose_transactions(row.group or "", row.time_us)
-            case TraceKind.OFFSET_REMOVED:
+            case TraceKind.OFFSET_REMOVED | TraceKind.PENDING_COMMIT_REMOVED:
                 if row.cause in ORDERED_DELETIONS and row.group and row.partition:
                     self._may_lose_transactions(row.group, row.time_us)
                     self._take_stored(row, row.group, row.partition, _NO_OFFSET)

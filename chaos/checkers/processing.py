@@ -109,6 +109,7 @@ class Processing(Checker):
             TraceKind.COMMIT_STORED,
             TraceKind.ADMIN_COMMIT,
             TraceKind.OFFSET_REMOVED,
+            TraceKind.PENDING_COMMIT_REMOVED,
             TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
             *OWNER_KINDS,
             *LOSS_KINDS,
@@ -160,7 +161,7 @@ class Processing(Checker):
                 # COMMIT_STORED.
                 if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
                     self._remember_beyond(self._partition(row), row)
-            case TraceKind.OFFSET_REMOVED:
+            case TraceKind.OFFSET_REMOVED | TraceKind.PENDING_COMMIT_REMOVED:
                 if row.cause in ORDERED_DELETIONS:
                     self._offset_removed(row)
                 elif self._expiry.is_due(row):

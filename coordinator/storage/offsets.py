@@ -57,6 +57,19 @@ class _Written(NamedTuple):
     value: OffsetCommitValue
 
 
+class RemovedOffsets(NamedTuple):
+    """Partitions whose offsets a deletion has removed.
+
+    - `removed`: they had a committed or written offset, and so need a tombstone.
+    - `only_pending`: they had only commits that were pending or in an open transaction. As in
+      Kafka, such a commit is still acknowledged, and gets no tombstone. So its offset is missing
+      until the next load reads its record.
+    """
+
+    removed: tuple[TopicPartition, ...]
+    only_pending: tuple[TopicPartition, ...] = ()
+
+
 class GroupOffsets:
     """Committed offsets and unfinished commits of one group, by partition."""
 
@@ -271,29 +284,32 @@ class GroupOffsets:
         names = (*self._committed, *self._pending, *self._written, *pending)
         return tuple(dict.fromkeys(names))
 
-    def expire(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Remove the committed offsets of `partitions`; return the partitions that had one.
+    def expire(self, partitions: Iterable[TopicPartition]) -> RemovedOffsets:
+        """Remove the committed offsets of `partitions`.
 
         Commits that are pending, written or in an open transaction stay.
         """
-        return tuple(name for name in partitions if self._committed.pop(name, None) is not None)
+        return RemovedOffsets(
+            tuple(name for name in partitions if self._committed.pop(name, None) is not None)
+        )
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    def remove(self, partitions: Iterable[TopicPartition]) -> RemovedOffsets:
         """Remove all offsets of `partitions`, also those of unfinished commits.
 
-        Returns: the partitions that had a committed or written offset, and so need a tombstone.
         As in Kafka, an open transaction stays here until its marker, even without any offset.
         """
-        removed = []
+        removed, only_pending = [], []
         for partition in partitions:
-            self._pending.pop(partition, None)
+            was_pending = self._pending.pop(partition, None) is not None
             was_written = self._written.pop(partition, None) is not None
             for pending in self._transactional.values():
-                pending.pop(partition, None)
+                was_pending = pending.pop(partition, None) is not None or was_pending
             # A written offset needs a tombstone like a committed one: the log has its record.
             if self._committed.pop(partition, None) is not None or was_written:
                 removed.append(partition)
-        return tuple(removed)
+            elif was_pending:
+                only_pending.append(partition)
+        return RemovedOffsets(tuple(removed), tuple(only_pending))
 
     def load(self, partition: TopicPartition, stored: CommittedOffset) -> None:
         """Commit an offset that a load has read."""

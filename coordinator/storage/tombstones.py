@@ -36,16 +36,15 @@ def clean_up(
     # An expiry does not touch unfinished commits, such as those of open transactions (BEHAVIOUR
     # 4.11). A deletion removes them, too.
     is_expiry = cause is DeletionCause.EXPIRED
-    removed = offsets.expire(partitions) if is_expiry else offsets.remove(partitions)
-    for partition in removed:
-        turn.trace(
-            TraceEvent(
-                kind=TraceKind.OFFSET_REMOVED,
-                group=group.group_id,
-                partition=str(partition),
-                cause=cause,
+    removed, only_pending = offsets.expire(partitions) if is_expiry else offsets.remove(partitions)
+    for kind, of_kind in (
+        (TraceKind.OFFSET_REMOVED, removed),
+        (TraceKind.PENDING_COMMIT_REMOVED, only_pending),
+    ):
+        for partition in of_kind:
+            turn.trace(
+                TraceEvent(kind=kind, group=group.group_id, partition=str(partition), cause=cause)
             )
-        )
 
     if group.state is GroupState.EMPTY and not group.offsets.has_offsets:
         kill_group(turn, group, cause=cause)

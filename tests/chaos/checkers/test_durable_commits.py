@@ -235,6 +235,35 @@ def test_deletion_removes_acknowledged_offsets_that_wait_for_their_marker(
     assert (report.outcome is CheckOutcome.VIOLATED) is is_found
 
 
+@pytest.mark.parametrize(
+    ("removed_s", "outcome"),
+    [
+        (2.5, CheckOutcome.PASS),  # between the answers to the two commits
+        (1.5, CheckOutcome.VIOLATED),  # before the second commit can have been sent
+        (None, CheckOutcome.VIOLATED),
+    ],
+)
+def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(
+    removed_s: float | None, outcome: CheckOutcome
+) -> None:
+    """An administrator deletes the group's offsets while C0's commit of 200 is in flight.
+
+    The commit is acknowledged at 3 s all the same, and a later fetch returns no offset. C0 sends
+    this commit only after the answer to its first one, at 2 s.
+    """
+    rows = Rows()
+    rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
+    rows.assigned(1, C0)
+    if removed_s == 1.5:
+        rows.pending_commit_removed(removed_s)
+    rows.committed(2, C0, offset=100)
+    if removed_s == 2.5:
+        rows.pending_commit_removed(removed_s)
+    rows.committed(3, C0, offset=200)
+    verify(rows, 10, offset=-1, peer="broker-0")
+    assert check(rows).outcome is outcome
+
+
 def test_expired_offset_of_a_live_group_is_found() -> None:
     """The cleanup must not remove offsets of a live group, so an expiry is no excuse."""
     rows = two_commits()

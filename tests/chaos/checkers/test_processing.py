@@ -305,6 +305,29 @@ def test_deletion_removes_offsets_that_wait_for_their_marker(stored: bool) -> No
     assert report.measured["skipped_by_an_administrator"] == (0 if stored else 60)
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(is_removed: bool) -> None:
+    """C0's only commit is in flight when an administrator deletes the group's offsets.
+
+    The commit is acknowledged all the same. C1 then finds no offset, and may start at 80.
+    """
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.position_reset(1.1, C0, offset=0, cause="earliest")
+    rows.consumed(2, C0, first=0, last=9)
+    if is_removed:
+        rows.pending_commit_removed(2.05)
+    rows.committed(2.1, C0, offset=10)
+    reassign_to_c1(rows, 4, offset=80, cause="latest")
+    rows.consumed(5, C1, first=80, last=89)
+
+    report = check(rows)
+
+    assert (report.outcome is CheckOutcome.VIOLATED) == (not is_removed)
+    # 70: records 10 to 79
+    assert report.measured["skipped_by_an_administrator"] == (70 if is_removed else 0)
+
+
 def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
     """The set offset, 50, excuses only the records before it, not 50 to 54."""
     rows = group_that_commits()

@@ -607,6 +607,17 @@ class Rows:
             time_s, node, TraceKind.OFFSET_REMOVED, group="g", partition=partition, cause=cause
         )
 
+    def pending_commit_removed(self, time_s: float, *, partition: str = "t-0") -> None:
+        """Let an administrator delete a commit on broker-0 that is still in flight."""
+        self.add(
+            time_s,
+            "broker-0",
+            TraceKind.PENDING_COMMIT_REMOVED,
+            group="g",
+            partition=partition,
+            cause="deleted by an administrator",
+        )
+
 
 def steady_cluster() -> Rows:
     """Return the rows of three brokers that have a replica of `OFFSETS_0` each.
