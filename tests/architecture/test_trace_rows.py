@@ -32,6 +32,7 @@ RUNS = {
     "corpus/static_member_whose_new_id_was_never_stored": 125,
     "corpus/power_loss_of_the_last_replica_in_sync": 42,
     "corpus/late_notice_of_an_older_leadership": 3,
+    "corpus/acknowledged_commit_that_a_deletion_had_removed_in_flight": 0,
     "schedules/moves_resets_and_deleted_offsets": 2,
     "schedules/lost_responses_and_lost_nodes": 1,
 }
