@@ -1,9 +1,9 @@
-"""Makes the outcomes of runs (the structs of the module `outcomes`) from aggregates.
+"""Makes the structs of the module `outcomes` from aggregates.
 
-An aggregate is a table of few rows over all runs, such as the rebalances of each kind after each
-fault. `spark_aggregates` and `trace_aggregates` compute the aggregates. The outcomes are
-rebalances, times with two coordinators or two owners, repeated records, and errors of commits. A
-partition's leader epoch counts its elections, and so tells two coordinators of one group apart.
+An aggregate is a small table about all analysed runs, such as the rebalances of each kind after
+each fault. Spark computes it from the tables of many runs (`spark_aggregates`), or Python from the
+trace of one (`trace_aggregates`). Each function here takes all aggregates by name, and returns one
+kind of outcome, by run or by fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,22 +23,19 @@ AggregateRow = Mapping[str, Any]  # Any: a cell's type is its column's
 Aggregates = Mapping[str, Sequence[AggregateRow]]
 """The rows of each aggregate, by its name."""
 LINEAGES = ("first_coordinator", "first_epoch", "second_coordinator", "second_epoch")
-"""Columns about two owners of a partition, the first and the second, with the lineage of each: the
-coordinator that assigned the partition to the owner, and the coordinator's leader epoch.
+"""Columns of the aggregate `owner_sets`. They tell by whom the first owners of partitions, and the
+second owners of the same partitions, were assigned them: the coordinator and its leader epoch.
 """
 FaultKey = tuple[str, str]
 """Run and fault."""
 ONE_BY_ONE_MAX = 3
-"""Maximum number of rebalances of a kind after one fault that are listed one by one. If there are
-more, they share one entry.
+"""The aggregate `rebalances_by_kind` has a row for each rebalance, if a group had at most so many
+of one kind after a fault. More of a kind share one row.
 """
 
 
 def rebalances_after(aggregates: Aggregates) -> dict[FaultKey, tuple[Rebalances, ...]]:
-    """Return the rebalances after each fault, in time order.
-
-    An entry is about the rebalances of one group, coordinator and reason (see ONE_BY_ONE_MAX).
-    """
+    """Return the rebalances after each fault, in time order."""
     injected = {
         (row["run"], row["fault"]): row["injected_us"] for row in aggregates["known_faults"]
     }
@@ -107,10 +104,7 @@ def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
 
 
 def owners_at_once(aggregates: Aggregates) -> dict[str, tuple[Owners, ...]]:
-    """Return the conflicts of each run: two sets of members that owned partitions at one time.
-
-    They are in the order of time.
-    """
+    """Return the partitions of each run that had two owners at the same time, in time order."""
     owners: dict[str, list[Owners]] = {}
     for row in _in_order(aggregates["owner_sets"], "run", "from_us", "group", *LINEAGES):
         owners.setdefault(row["run"], []).append(

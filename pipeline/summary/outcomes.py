@@ -1,15 +1,10 @@
-"""Outcomes of a run for its groups: rebalances, times with two coordinators, and with two owners.
+"""What a run's faults did to its groups: rebalances, two coordinators at once, two owners at once.
 
-`figures.RunSummary` holds these structs beside the phases. Times are microseconds on the run's
-clock, lengths are microseconds. This module imports no Spark.
+`analyze`, `report` and `diff` show these facts beside the phases of each failover. They are plain
+structs, so that a page or a table can be made without Spark. `outcome_summary` fills them.
 
-- In a rebalance, the members of a group rejoin and get new partitions. Each rebalance begins a new
-  generation of the group; generations are numbered.
-- The broker that leads a partition of `__consumer_offsets` (an offsets partition) coordinates the
-  groups of this partition. The leader epoch is the number of this leadership.
-- A tenure is the time in which a broker is the coordinator of an offsets partition in one leader
-  epoch. If two tenures overlap, the older one has the lower epoch.
-- A machine is away by accident if it is lost or silent without a planned fault.
+Times are microseconds on the run's clock. `disturbed` is True in a struct if a machine of the lab
+was lost or silent in this time without being told to. The figures then say little about Kafka.
 """
 
 from collections.abc import Iterable
@@ -20,185 +15,195 @@ from protocol.causes import RebalanceCause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalances:
-    """Rebalances of one group that one coordinator began for one reason after one fault.
+    """Similar rebalances after a fault: of the same group, coordinator and reason.
 
-    - `reason`: a RebalanceCause, as in `tables.rebalances`.
-    - `consumers`: the members that caused the rebalances; empty if no single member did.
-    - `removed`, `added`: consumers that left the group, and consumers that joined it.
-    - `removed_because`: the reasons for the removals, as RemovalCauses.
-    - `generations`: the first generation that ended, and the last one that began; None if no
-      generation ended or began.
-    - `not_stored`: number of rebalances whose assignment the coordinator could not store;
-      `store_errors`: the errors.
-    - `after_us`: time from the fault to the start of the first rebalance.
-    - `longest_us`: longest time from the start of a rebalance to its stored assignment; None if no
-      assignment was stored.
+    Example: after the crash of broker-0, broker-1 in epoch 3 began two rebalances of the group
+    `readers` because of a session expiry.
     """
 
     group: str
     broker: str
+    """the coordinator that began the rebalances"""
     leader_epoch: int | None
+    """the epoch in which the coordinator led the group's partition of `__consumer_offsets`"""
     reason: str
+    """a RebalanceCause, such as `session expiry`"""
     count: int
     consumers: tuple[str, ...]
+    """the members that gave the reason, such as those whose sessions expired; may be empty"""
     removed: tuple[str, ...]
+    """members that the group lost in the rebalances"""
     removed_because: tuple[str, ...]
+    """the reasons for these losses, as RemovalCauses"""
     added: tuple[str, ...]
+    """members that the group gained"""
     generations: tuple[int | None, int | None]
+    """The group's generation before the first rebalance, and after the last one. None: it had no
+    generation before, or it did not come to one."""
     not_stored: int
+    """number of rebalances whose assignment the coordinator could not write to its log"""
     store_errors: tuple[str, ...]
+    """the errors of these writes"""
     first_us: int
+    """when the first rebalance began"""
     last_us: int
+    """when the last rebalance began"""
     after_us: int
+    """time from the fault to `first_us`"""
     longest_us: int | None
-    disturbed: bool = False  # a machine was away by accident during the rebalances
+    """longest time from the beginning of a rebalance until its assignment was stored; None if no
+    assignment was stored"""
+    disturbed: bool = False
 
     @property
     def words(self) -> str:
-        """Number and reason: `1 rebalance: session expiry of consumer-readers-0`."""
+        """Text such as `2 rebalances: session expiry of consumer-readers-0 and 1`."""
         number = "1 rebalance" if self.count == 1 else f"{self.count:,} rebalances"
-        if not self.consumers or self.reason in _CAUSED_BY_NO_MEMBER:
+        if not self.consumers or self.reason in _NO_FAULT_OF_A_MEMBER:
             return f"{number}: {self.reason}"
         return f"{number}: {self.reason} of {listed(self.consumers)}"
 
 
-_CAUSED_BY_NO_MEMBER = frozenset(
+_NO_FAULT_OF_A_MEMBER = frozenset(
     {RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE}
 )
-"""Reasons that are not acts of a member. The coordinator records a member for these reasons, too,
-but `words` does not name it."""
+"""Reasons for which a member's request was only the occasion. The trace names this member, but a
+text that named it would sound as if the member had caused the rebalance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlappingTenure:
-    """The tenure of one of two coordinators, and its answers in the time in which both served.
+    """One of two coordinators that served the same groups at the same time (split brain).
 
-    - `heartbeats`, `commits`: successful answers to heartbeats and to commits that reached the
-      client in this time.
-    - `commits_in_all`: commits of the whole tenure that the log acknowledged.
+    A tenure is the time in which a broker serves the groups of one partition of
+    `__consumer_offsets` as the leader of one epoch.
     """
 
     broker: str
     leader_epoch: int
     heartbeats: int
+    """Heartbeats that it answered with success while both served. Only answers that came to the
+    member count."""
     commits: int
+    """commits that it answered so"""
     commits_in_all: int
+    """commits that its log acknowledged in the whole tenure, also before and after that time"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinators:
-    """Two coordinators of the same groups at the same time.
+    """Two coordinators that served the same groups at the same time, from `from_us` to `to_us`.
 
-    - `from_us`, `to_us`: the time with two coordinators.
-    - `older_end`: why the older tenure ended.
-    - `older_paused_us`, `older_cut_us`: how long the older broker was paused, or cut off from
-      others, in the time with two coordinators.
-    - `older_last_commit_us`: moment at which the log acknowledged the last commit of the older
-      tenure; None if it had none.
-    - `newer_first_commit_us`: the same for the first commit of the newer tenure.
+    The older one has the lower leader epoch: it has not learnt yet that another broker leads.
     """
 
     groups: tuple[str, ...]
     partition: str
+    """the partition of `__consumer_offsets` that stores the groups"""
     older: OverlappingTenure
     newer: OverlappingTenure
     from_us: int
     to_us: int
     older_end: str
+    """why the older tenure ended"""
     older_paused_us: int
+    """how long the older broker was paused between `from_us` and `to_us`"""
     older_cut_us: int
+    """how long a cut of the network kept the older broker from other nodes in this time"""
     older_last_commit_us: int | None
+    """when the log acknowledged the older tenure's last commit; None if it had no commit"""
     newer_first_commit_us: int | None
-    disturbed: bool = False  # a machine was away by accident in this time
+    """when the log acknowledged the newer tenure's first commit; None if it had no commit"""
+    disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owners:
-    """Two sets of members that owned the same partitions of a group at the same time.
+    """Partitions of a group that had two owners at the same time.
 
-    - `partitions`: number of these partitions.
-    - `first_consumers`: the members that owned the partitions first.
-    - `second_consumers`: the members that came to own the same partitions while the first members
-      still owned them.
-    - `first_coordinator`: the broker that assigned the partitions to the first members, and its
-      leader epoch; `second_coordinator`: the same of the second members. None if unknown.
-    - `from_us`, `to_us`: the time with two owners. `to_us` is None if it lasted until the run's
-      end.
-    - `longest_us`: the longest time in which one partition had two owners.
-    - `records_both`: number of records that members of both sets processed in the time with two
-      owners.
-    - `healed_us`: when the last fault was healed before `to_us`. If none was healed until then:
-      when the first fault was healed after `to_us`. None if no fault was healed.
+    Example: consumer-a-0 and consumer-a-1 owned 12 partitions. A second coordinator then assigned
+    these 12 partitions to consumer-a-2, which did not know of the first two.
     """
 
     group: str
     partitions: int
+    """number of partitions with two owners"""
     first_coordinator: tuple[str | None, int | None]
+    """The broker that assigned the partitions to their first owners, and the leader epoch in which
+    it did so; None for what the trace does not show."""
     first_consumers: tuple[str, ...]
+    """the first owners"""
     second_coordinator: tuple[str | None, int | None]
+    """broker and epoch of the assignment to the second owners"""
     second_consumers: tuple[str, ...]
+    """members that were assigned the partitions while the first owners still had them"""
     from_us: int
+    """when the first of the partitions had two owners"""
     to_us: int | None
+    """when the last of them had one owner again; None if that was not before the run's end"""
     longest_us: int
+    """longest time in which one of the partitions had two owners"""
     records_both: int
+    """number of records that first and second owners processed both, while both owned"""
     healed_us: int | None
-    disturbed: bool = False  # a machine was away by accident in this time
+    """When the fault was healed that the time with two owners is compared with: the last one healed
+    before `to_us`, or else the first one healed after it. None if no fault was healed."""
+    disturbed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProcessing:
-    """How many records a group processed.
-
-    - `records`: all processed records. A record that was processed twice counts twice.
-    - `repeated`: how many of `records` the group had processed before.
-    """
+    """How many records a group processed, and how many of them more than once."""
 
     group: str
     records: int
+    """all records; one that was processed twice counts twice"""
     repeated: int
+    """how many of `records` the group had processed before"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitErrors:
-    """How many commits failed with one error (Kafka's name), and of how many members."""
+    """How many commits failed with the same error, and of how many members."""
 
     error: str
+    """Kafka's name of the error, such as `REBALANCE_IN_PROGRESS`"""
     commits: int
     members: int
 
 
 MAX_LISTED = 4
-"""Maximum number of names, or ranges of names, that `listed` puts into one text."""
+"""Maximum number of names, or ranges of names, that `listed` writes out."""
 
 
 def listed(names: Iterable[str]) -> str:
     """Return names as text, with consecutive numbers as a range: `consumer-0 to 5, consumer-9`.
 
-    If there are more than MAX_LISTED names and ranges, the others are only counted: `... and 3
-    more`.
+    If there are more than MAX_LISTED names and ranges, the text ends with the number of the others:
+    `consumer-0, consumer-2, consumer-4, consumer-6 and 3 more`.
     """
-    parts: list[str] = []
-    for stem, numbers in _by_stem(names).items():
-        parts += [_range_text(stem, first, last) for first, last in _ranges(numbers)]
-    shown = ", ".join(parts[:MAX_LISTED])
-    left_out = len(parts) - MAX_LISTED
-    return f"{shown} and {left_out} more" if left_out > 0 else shown
+    names_and_ranges: list[str] = []
+    for stem, numbers in _numbers_by_stem(names).items():
+        names_and_ranges += [_range_text(stem, first, last) for first, last in _ranges(numbers)]
+    text = ", ".join(names_and_ranges[:MAX_LISTED])
+    left_out = len(names_and_ranges) - MAX_LISTED
+    return f"{text} and {left_out} more" if left_out > 0 else text
 
 
 def in_number_order(names: Iterable[str]) -> tuple[str, ...]:
     """Return names sorted by their numbers: consumer-2 before consumer-10."""
-    return tuple(sorted(names, key=_split))
+    return tuple(sorted(names, key=_stem_and_number))
 
 
 _NO_NUMBER = -1
-"""Stands for the number of a name that does not end with a number."""
+"""The number of a name that does not end with one."""
 
 
-def _split(name: str) -> tuple[str, int]:
-    """Split a name into its beginning and the number at its end: `consumer-` and 10.
+def _stem_and_number(name: str) -> tuple[str, int]:
+    """Split a name at the number at its end: `consumer-10` into `consumer-` and 10.
 
-    A name without a number is returned whole, with _NO_NUMBER. A number with leading zeros (007)
-    does not count, because the name could not be rebuilt from it.
+    A name without a number at its end is its own stem, with _NO_NUMBER. So is a name whose number
+    has leading zeros, such as `agent-007`: the text `agent-7` would be another name.
     """
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
@@ -207,20 +212,20 @@ def _split(name: str) -> tuple[str, int]:
     return stem, int(digits)
 
 
-def _by_stem(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the numbers of names by the beginning of the name: 0, 1 and 2 for `consumer-`."""
-    stems: dict[str, list[int]] = {}
+def _numbers_by_stem(names: Iterable[str]) -> dict[str, list[int]]:
+    """Return the numbers of names, sorted, by stem.
+
+    Example: `broker-1`, `consumer-2` and `consumer-0` give `{"broker-": [1], "consumer-": [0, 2]}`.
+    """
+    numbers: dict[str, list[int]] = {}
     for name in in_number_order(names):
-        stem, number = _split(name)
-        stems.setdefault(stem, []).append(number)
-    return stems
+        stem, number = _stem_and_number(name)
+        numbers.setdefault(stem, []).append(number)
+    return numbers
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the first and last number of each range of consecutive numbers.
-
-    `numbers` are sorted.
-    """
+    """Join consecutive ones of sorted numbers: 0, 1, 2, 5 gives (0, 2) and (5, 5)."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
@@ -231,7 +236,7 @@ def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 def _range_text(stem: str, first: int, last: int) -> str:
-    """Return a range of numbered names as text: `consumer-0 to 5`."""
+    """Return the names from `first` to `last`: `consumer-0 to 5`, `consumer-0 and 1`, `admin`."""
     if first == _NO_NUMBER:
         return stem
     if first == last:

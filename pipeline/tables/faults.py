@@ -1,9 +1,10 @@
-"""The table `faults`: kind, target, times and blast radius of each fault.
+"""The table `faults`: what each fault of a run hit, when, and which groups it affected.
 
-The plan of a run lists its faults, each with an id. The blast radius of a fault is the groups and
-partitions that it affects. A fault is in force while all nodes that it hit have it, and healed when
-it is undone. In the trace's rows about a fault, `cause` is the fault's id, and `peer` the first
-node that it hit.
+A run injects the faults of its plan one after another, and writes rows about each of them into its
+trace: FAULT_INJECTED, FAULT_IN_FORCE when all nodes have the fault, FAULT_HEALED when it is undone,
+or FAULT_MISSED if it hit nothing. In these rows, the column `cause` has the fault's id in the plan
+(such as `crash-0`), and `peer` has the first node that it hit. The table joins these rows: one row
+per fault.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -14,8 +15,12 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import FaultHealedDetail, FaultInjectedDetail
 
 _FIELDS = ("fault", "target", "groups", "partitions", "nodes", "from", "to")
-"""The fields of the detail of FAULT_INJECTED that the table needs. `fault` is the kind of the
-fault; `from` and `to` are the nodes on the two sides of the links that it hit.
+"""Fields of the JSON detail of FAULT_INJECTED. `fault` is the kind of the fault, such as `crash`;
+`from` and `to` are the nodes on the two sides of a cut.
+"""
+_UNKNOWN_FAULT = "fault"
+"""The id of a fault whose rows have no `cause`. The schema of the trace allows this. A null in its
+place would match no row in a join.
 """
 
 
@@ -29,7 +34,8 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
       the run injects the fault, it finds the node that has the role;
     - `node`: the node that the fault hit, or the first of several; `nodes`: all nodes that it hit;
     - `from_nodes`, `to_nodes`: the nodes at the two ends of the links that the fault hit;
-    - `groups`, `partitions`: the blast radius as the run recorded it;
+    - `groups`, `partitions`: the blast radius, which is what the fault affects: the groups that
+      lose their coordinator or a member, and the partitions that lose their leader or a reader;
     - moments in microseconds on the run's clock: `injected_us`, `in_force_us` (every affected node
       has the fault), `in_force_until_us` (its healing began), `healed_us` (its healing was
       complete), `until_us` (the next fault was injected, or the run ended). Faults of the same
@@ -39,23 +45,23 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     or did not record it; `node`, `target` if the trace names none. If the trace lacks a list,
     `nodes` holds only `node`, and each other list is empty.
     """
-    # Only the first injection of each fault id is listed. The schema of the trace allows `cause` to
-    # be null; such a row counts as one of a fault with the id "fault", because a null would match
-    # no row in the joins below.
-    first = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
+    fault_id = F.coalesce("cause", F.lit(_UNKNOWN_FAULT))
+    # A fault id is listed once, with its first injection.
+    in_time_order = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
     injected = (
         of_kind(events, TraceKind.FAULT_INJECTED)
-        .withColumn("fault", F.coalesce("cause", F.lit("fault")))
-        .withColumn("nth", F.row_number().over(first))
-        .where(F.col("nth") == 1)
+        .withColumn("fault", fault_id)
+        .withColumn("nth_injection", F.row_number().over(in_time_order))
+        .where(F.col("nth_injection") == 1)
         .withColumn("decoded", detail(*_FIELDS, of=FaultInjectedDetail))
     )
+    # One row per fault: when it was in force, and when it was healed. `F.min` over `F.when` takes
+    # the first moment of the rows that fulfil the condition.
     is_healed_row = F.col("kind") == TraceKind.FAULT_HEALED.value
-    # One row per fault: when it was in force, and when it was healed.
-    later = (
+    force_and_healing = (
         of_kind(events, TraceKind.FAULT_IN_FORCE, TraceKind.FAULT_HEALED)
         .withColumn("decoded", detail("in_force_until_us", of=FaultHealedDetail))
-        .groupBy("run", F.coalesce("cause", F.lit("fault")).alias("fault"))
+        .groupBy("run", fault_id.alias("fault"))
         .agg(
             F.min(F.when(~is_healed_row, F.col("time_us"))).alias("in_force_us"),
             F.min(F.when(is_healed_row, F.col("decoded.in_force_until_us"))).alias(
@@ -65,17 +71,16 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
         )
     )
     # The faults that hit no node. The anti-join below removes them from the injected faults.
-    missed = of_kind(events, TraceKind.FAULT_MISSED).select(
-        "run", F.coalesce("cause", F.lit("fault")).alias("fault")
-    )
-    in_order = Window.partitionBy("run").orderBy("time_us", "fault")
-    none = F.array().cast("array<string>")
+    missed = of_kind(events, TraceKind.FAULT_MISSED).select("run", fault_id.alias("fault"))
+    # The fault after this one in the run, for `until_us`.
+    faults_in_order = Window.partitionBy("run").orderBy("time_us", "fault")
+    no_names = F.array().cast("array<string>")
     node = F.nullif("peer", F.lit(""))
     # The value of `nodes` for a fault whose detail lists no nodes.
-    just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(none)
+    just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(no_names)
     return (
         injected.join(F.broadcast(missed), ["run", "fault"], "left_anti")
-        .join(later, ["run", "fault"], "left")
+        .join(force_and_healing, ["run", "fault"], "left")
         .join(F.broadcast(runs.select("run", "end_us")), "run", "left")
         .select(
             "run",
@@ -87,18 +92,20 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
             "in_force_us",
             "in_force_until_us",
             "healed_us",
-            F.coalesce(F.lead("time_us").over(in_order), "end_us").alias("until_us"),
-            F.coalesce("decoded.groups", none).alias("groups"),
-            F.coalesce("decoded.partitions", none).alias("partitions"),
+            F.coalesce(F.lead("time_us").over(faults_in_order), "end_us").alias("until_us"),
+            F.coalesce("decoded.groups", no_names).alias("groups"),
+            F.coalesce("decoded.partitions", no_names).alias("partitions"),
             F.coalesce("decoded.nodes", just_the_node).alias("nodes"),
-            F.coalesce("decoded.from", none).alias("from_nodes"),
-            F.coalesce("decoded.to", none).alias("to_nodes"),
+            F.coalesce("decoded.from", no_names).alias("from_nodes"),
+            F.coalesce("decoded.to", no_names).alias("to_nodes"),
         )
     )
 
 
 def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFrame:
     """Add the column `fault` to rows: the latest fault of the run at or before a moment.
+
+    Example: with faults at 20 s and 50 s, a rebalance that began at 37 s gets the first one.
 
     `rows` have the column `run`, and a column of moments (microseconds on the run's clock), which
     the parameter `moment` names. `faults` is the table. Output grain: the same rows. Nulls: `fault`

@@ -28,9 +28,9 @@ from pipeline.report.sentences.chain_words import (
     BROKER_STEPS,
     CLIENT_STEPS,
     Path,
-    middle_path,
-    paths,
-    with_groups,
+    complete_paths,
+    median_path,
+    rows_to_describe,
 )
 from pipeline.summary.figures import duration_text
 
@@ -75,8 +75,11 @@ def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
     data: list[dict[str, Any]] = []
     lines = 0
     chains = (
-        ("broker chain", paths(with_groups(rows.broker), BROKER_STEPS, subject="partition")),
-        ("client chain", paths(rows.client, CLIENT_STEPS, subject="consumer")),
+        (
+            "broker chain",
+            complete_paths(rows_to_describe(rows.broker), BROKER_STEPS, subject="partition"),
+        ),
+        ("client chain", complete_paths(rows.client, CLIENT_STEPS, subject="consumer")),
     )
     for chain, by_speed in chains:
         for label, path in _median_and_slowest(by_speed):
@@ -101,7 +104,7 @@ def _median_and_slowest(by_speed: Sequence[Path]) -> list[tuple[str, Path]]:
         return []
     if len(by_speed) == 1:
         return [("", by_speed[0])]
-    median, slowest = middle_path(by_speed), by_speed[-1]
+    median, slowest = median_path(by_speed), by_speed[-1]
     labelled = [(f", the median of {len(by_speed):,}", median)]
     if slowest.whole_us > median.whole_us:
         labelled.append((", the slowest", slowest))
@@ -113,7 +116,7 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
 
     `name` and `short` are its headings, without the length, for a wide and for a narrow picture.
     """
-    begin_us = path.steps[0][1]
+    begin_us = path.phases[0][1]
     whole = duration_text(path.whole_us)
     heading = {
         "title": f"{name}: {whole}",
@@ -122,8 +125,8 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
         "bottom": top + _HEADER_HEIGHT,
     }
     # A step is (name, beginning, end); `longest` is the name of the longest step.
-    longest = max(path.steps, key=lambda step: step[2] - step[1])[0]
-    end_us = path.steps[-1][2]
+    longest = max(path.phases, key=lambda phase: phase[2] - phase[1])[0]
+    end_us = path.phases[-1][2]
     return [
         {
             "phase": phase,
@@ -135,11 +138,11 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
             "y2": top + _BAR_Y2,
             "text_y": top + _TEXT_Y,
             "middle_y": top + (_BAR_Y + _BAR_Y2) / 2,
-            **(heading if phase == path.steps[0][0] else {}),
+            **(heading if phase == path.phases[0][0] else {}),
             "ink": _INSIDE_INK[_NAMES.index(phase)],
             "says": f"{phase} {duration_text(to_us - from_us)}",
         }
-        for phase, from_us, to_us in path.steps
+        for phase, from_us, to_us in path.phases
     ]
 
 

@@ -1,12 +1,10 @@
-"""One table and one picture in which the reader compares all faults of a run.
+"""The section "All faults" of a report: one table and one picture that compare a run's faults.
 
-A measure is one quantity, such as the time in which a member notices the fault. After one fault it
-has a value for each member, partition or group. The table and the picture show only the greatest of
-these values. A strip is one row of the picture. It is about one measure, and has a dot for each
-fault.
+Both show four times for each fault, MEASURES. After one fault, such a time is measured for every
+member, partition or group that the fault affected, for example 12 commit gaps of 12 members. Table
+and picture show the longest of them.
 
-`bound_us` is the largest difference between the clocks of the run's machines. A length below it is
-not known exactly.
+The picture has a row for each measure, called a strip, and in it a dot for each fault.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,23 +17,22 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""The measures by which the faults are compared. A failover moves a coordinator to another broker.
-Its first phase on the brokers is `detect`, and on the members `notice`. The two other measures are
-times without service.
+"""The measures that are compared: how long the controller took to detect the fault, and a member to
+notice it; and how long a group was without a coordinator, and a member without a commit.
 """
 _MIN_FOR_CHART = 4
-"""Minimum number of faults for a picture. Fewer faults are compared only in the table."""
+"""Minimum number of faults for a picture. A few faults are compared as easily in the table."""
 MAX_FAULTS = 500
-"""Maximum number of faults in the table. If there are more, it has the first ones; the tables in
-the run's directory have all of them.
+"""Maximum number of faults in the table, which has the first ones. The table `faults` in the run's
+directory has all of them.
 """
 
 
 def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
-    """Yield a picture if there are at least _MIN_FOR_CHART faults, then a table of all faults."""
+    """Yield the table alone, or the picture, to which the table belongs."""
     table = _table(faults)
-    # A measure without any value has no strip.
-    strips = [strip for name in MEASURES if (strip := _strip(name, faults)).values]
+    strips = [_strip(measure, faults) for measure in MEASURES]
+    strips = [strip for strip in strips if strip.values]  # no empty rows in the picture
     if len(faults) < _MIN_FOR_CHART or not strips:
         yield table
         return
@@ -44,6 +41,7 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
         id="phases-overview",
         title="All faults",
         about="The longest of each fault: a dot is a fault.",
+        # The first three colours stand for the broker chain, the client chain and the gaps.
         spec=strip_chart("faults", len(strips), axis, SERIES[3]),
         data={"faults": strip_rows(strips, axis)},
         table=table,
@@ -51,55 +49,62 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
 
 
 def _table(faults: Sequence[FaultSummary]) -> TextTable:
-    """Return the table of all faults. It is folded if there is a picture of them."""
-    longest = [number(partial(_longest, name), name) for name in MEASURES]
+    """Return the table of all faults. The page folds it if there is a picture of them."""
     columns = (
         Column(lambda fault: fault.fault, "fault"),
         number(lambda fault: moment_text(fault.injected_us), "at"),
         Column(lambda fault: fault.node, "hit"),
-        *longest,
+        *(number(partial(_longest, measure), measure) for measure in MEASURES),
         number(lambda fault: fault.rebalance_count, "rebalances"),
-        Column(_kept, "members kept"),
+        Column(_members_kept, "members kept"),
     )
-    more = len(faults) - MAX_FAULTS
+    caption = "The longest of each. Kept: members whose id and generation are the same after it."
+    left_out = len(faults) - MAX_FAULTS
+    if left_out > 0:
+        caption += f" {left_out:,} more faults stand in the tables."
     return text_table(
         columns,
         faults[:MAX_FAULTS],
-        caption="The longest of each. Kept: members whose id and generation are the same after it."
-        + (f" {more:,} more faults stand in the tables." if more > 0 else ""),
+        caption=caption,
         folded="All faults in figures" if len(faults) >= _MIN_FOR_CHART else None,
     )
 
 
-def _kept(fault: FaultSummary) -> str | None:
-    """Return how many members kept their id and generation; None if the fault affected no group."""
+def _members_kept(fault: FaultSummary) -> str | None:
+    """Return text such as `3 of 4`: the affected members that kept their id and generation.
+
+    None, an empty cell, if the fault affected no member.
+    """
     return f"{fault.members_kept} of {fault.members}" if fault.members else None
 
 
-def _longest(name: str, fault: FaultSummary) -> str | None:
-    """Return the greatest value of a measure after a fault as text; None if it has no subjects."""
-    figures = fault.distribution(name)
-    return None if figures is None else figures.longest_text
+def _longest(measure: str, fault: FaultSummary) -> str | None:
+    """Return the longest time of a measure after a fault as text; None if nothing was measured."""
+    distribution = fault.distribution(measure)
+    return None if distribution is None else distribution.longest_text
 
 
-def _strip(name: str, faults: Sequence[FaultSummary]) -> Strip:
-    """Return the strip of one measure: a dot for each fault, at the greatest value after it.
+def _strip(measure: str, faults: Sequence[FaultSummary]) -> Strip:
+    """Return the row of the picture for one measure, with a dot for each fault's longest time.
 
-    A fault without a value has no dot; the strip's note counts such faults.
+    A fault after which the measure has no time gets no dot. The note beside the row says how many
+    such faults there are: `2 without`.
     """
-    measured = [(fault.fault, fault.distribution(name)) for fault in faults]
-    values = [
-        (fault, figures.maximum)
-        for fault, figures in measured
-        if figures is not None and figures.maximum is not None
-    ]
-    bound_us = max((figures.bound_us for _, figures in measured if figures is not None), default=0)
-    lengths = sorted(length for _, length in values)
-    without = len(faults) - len(values)
+    longest_us = []
+    clock_error_us = 0
+    for fault in faults:
+        distribution = fault.distribution(measure)
+        if distribution is None:
+            continue
+        clock_error_us = max(clock_error_us, distribution.bound_us)
+        if distribution.maximum is not None:
+            longest_us.append((fault.fault, distribution.maximum))
+    lengths_us = sorted(length_us for _, length_us in longest_us)
+    without = len(faults) - len(longest_us)
     return Strip(
-        name=name,
-        values=tuple(values),
-        figures=distribution_of(lengths, missing=without, bound_us=bound_us),
+        name=measure,
+        values=tuple(longest_us),
+        figures=distribution_of(lengths_us, missing=without, bound_us=clock_error_us),
         subject="fault",
         note=f"{without:,} without" if without else "",
     )

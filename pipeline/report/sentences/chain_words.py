@@ -1,16 +1,24 @@
-"""A sentence for each chain of a fault: the longest phases, and the settings that decide them.
+"""Sentences of the report that tell where the time of a failover went.
 
-A chain is a series of phases after a fault:
+After a fault, the time until all works again is divided into phases, which follow one another. Two
+series of phases are measured, and each is called a chain:
 
-- An offsets partition is a partition of `__consumer_offsets`, whose leader coordinates the groups
-  in it. The broker chain of an offsets partition ends when its new coordinator is active.
-- The client chain of a member ends with the member's first success at the new coordinator.
+- The broker chain of a partition of `__consumer_offsets`: the controller notices the fault
+  (detect), the new leader learns that it leads (publish), and it loads the groups (load wait,
+  load).
+- The client chain of a member: it gives up its old coordinator (notice), finds the new one
+  (rediscover), and has its first success there (accept).
 
-The sentence is about the median subject (partition or member): half of the subjects were faster.
+Example of a sentence: "Of the 9.3 s until broker-2 (epoch 1) was the active coordinator of
+__consumer_offsets-3 (readers), 9.1 s went by until the controller noticed that broker-0 was gone
+(detect; broker.session.timeout.ms = 9000)."
 
-The phases of one subject follow one another, so each is a share of the subject's whole time. Phases
-of different subjects, or of different chains, cannot be compared in this way. All functions are
-pure; they read rows of `broker_phases`, `client_phases` and `availability`.
+A fault moves several partitions, and affects several members. A sentence tells of one of them, the
+median: half of them were faster. It adds no phases of different partitions or members, because only
+the phases of one subject sum up to its whole time.
+
+The functions read rows of the tables `broker_phases`, `client_phases` and `availability`. The words
+are in the template `chains.j2`.
 """
 
 from collections.abc import Sequence
@@ -29,20 +37,22 @@ BROKER_STEPS = (
     ("load wait", "applied_us", "load_started_us"),
     ("load", "load_started_us", "active_us"),
 )
-"""Phases of the broker chain, with the columns of `broker_phases` for their beginning and end."""
+"""The phases of the broker chain, in order, each with its name and the two columns of
+`broker_phases` that have its beginning and its end.
+"""
 CLIENT_STEPS = (
     ("notice", "fault_us", "unknown_us"),
     ("rediscover", "unknown_us", "named_us"),
     ("accept", "named_us", "accepted_us"),
 )
-"""Phases of the client chain, with the columns of `client_phases` for their beginning and end. If a
-member needs join and sync, they happen within these phases.
+"""The phases of the client chain, in the same form, with columns of `client_phases`. A member that
+has to join its group again does so within `accept`.
 """
 _NEARLY_ALL = 0.8
-"""If the longest phase took at least this fraction of the whole time, the sentence does not name
-the second longest.
+"""A sentence names the two longest phases, or one if this one took at least this fraction of the
+whole time.
 """
-_SILENT = frozenset(
+_NOTICED_BY_SILENCE = frozenset(
     {
         "crash",
         "node_loss",
@@ -56,76 +66,85 @@ _SILENT = frozenset(
         "machine_cut",
     }
 )
-"""Kinds of faults about which the controller gets no message. It only misses heartbeats."""
+"""Kinds of faults that the controller notices only because a broker's heartbeats stay away. No
+message tells it that the broker is gone.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The phases of one subject that completed its chain, in order.
+    """The phases of one partition or member that went through the whole chain.
 
-    A step is the name, the beginning and the end of a phase, in microseconds on the run's clock.
-    `row` is the row about the subject.
+    - `row`: its row of `broker_phases` or `client_phases`.
+    - `phases`: name, beginning and end of each phase, in order; times are microseconds on the run's
+      clock. Example: `("detect", 20_000_000, 29_100_000)`.
     """
 
     row: Row
-    steps: tuple[tuple[str, int, int], ...]
+    phases: tuple[tuple[str, int, int], ...]
 
     @property
     def whole_us(self) -> int:
         """Time from the fault to the end of the last phase."""
-        return self.steps[-1][2] - self.steps[0][1]
+        _, fault_us, _ = self.phases[0]
+        _, _, end_us = self.phases[-1]
+        return end_us - fault_us
 
     @property
     def longest(self) -> list[tuple[str, int]]:
-        """The longest phase with its length, then the second longest.
+        """The one or two phases that the sentence names, each with its length; the longest first.
 
-        The second is left out if the first took nearly all of the time.
+        The second longest is left out if the longest took nearly all of the time, or if it took no
+        time itself.
         """
-        by_length = sorted(((name, end - begin) for name, begin, end in self.steps), key=_longest)
-        # A path has the three or four steps of a whole chain, so there are at least two.
-        (_, first_us), (_, second_us), *_ = by_length
-        alone = first_us >= _NEARLY_ALL * self.whole_us or not second_us
-        return by_length[: 1 if alone else 2]
+        lengths = [(name, end_us - begin_us) for name, begin_us, end_us in self.phases]
+        lengths.sort(key=lambda phase: phase[1], reverse=True)
+        longest, second, *_ = lengths  # a chain has three or four phases
+        if longest[1] >= _NEARLY_ALL * self.whole_us or second[1] == 0:
+            return [longest]
+        return [longest, second]
 
 
-def _longest(step: tuple[str, int]) -> int:
-    """Return a sort key by which the longest step comes first."""
-    return -step[1]
-
-
-def paths(
-    rows: Sequence[Row], steps: Sequence[tuple[str, str, str]], *, subject: str
+def complete_paths(
+    rows: Sequence[Row], phases: Sequence[tuple[str, str, str]], *, subject: str
 ) -> list[Path]:
-    """Return the paths of the subjects that completed the chain, the fastest first."""
-    last_column = steps[-1][2]
-    complete = []
-    # A row without the last moment is not complete, and is left out below. `or 0` is only for
-    # sorting.
-    for row in sorted(rows, key=lambda row: (row[last_column] or 0, str(row[subject]))):
-        spans = tuple((name, row[begin], row[end]) for name, begin, end in steps)
-        if all(begin is not None and end is not None for _, begin, end in spans):
-            complete.append(Path(row, spans))
-    return complete
+    """Return the paths of the partitions or members that completed the chain, the fastest first.
+
+    - `phases`: BROKER_STEPS or CLIENT_STEPS.
+    - `subject`: the column with the name of the partition or member. It decides the order of two
+      that were equally fast.
+    """
+    paths = []
+    for row in rows:
+        times = tuple((name, row[begin], row[end]) for name, begin, end in phases)
+        if all(begin is not None and end is not None for _, begin, end in times):
+            paths.append(Path(row, times))
+    _, _, last_column = phases[-1]
+    return sorted(paths, key=lambda path: (path.row[last_column], str(path.row[subject])))
 
 
-def middle_path(by_speed: Sequence[Path]) -> Path:
-    """Return the median path (nearest rank). There is at least one path; the fastest is first."""
-    return by_speed[(len(by_speed) - 1) // 2]
+def median_path(fastest_first: Sequence[Path]) -> Path:
+    """Return the median of at least one path (nearest rank: of four paths it is the second)."""
+    return fastest_first[(len(fastest_first) - 1) // 2]
 
 
-def with_groups(broker_rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows of offsets partitions that store a group; all rows if no partition does."""
+def rows_to_describe(broker_rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the rows of the partitions that store a group, because users care for these.
+
+    If no partition stores a group, the result is all rows, so that there is something to describe.
+    """
     return [row for row in broker_rows if row["groups"]] or broker_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChain:
-    """The broker chain of a fault.
+    """What the template says about the broker chain of a fault.
 
-    - `rows`: the number of partitions.
+    - `rows`: number of the partitions of `__consumer_offsets` that the sentence is about.
     - `path`: the path of the median partition; None if no partition completed the chain.
-    - `late`: the number of partitions without a coordinator at the end of the run.
-    - `silence_settings`: the settings that decide when the controller notices a silent broker.
+    - `late`: number of the partitions that had no coordinator at the end of the run.
+    - `silence_settings`: the settings that decide when the controller notices a silent broker, such
+      as "broker.session.timeout.ms = 9000"; empty if the fault is noticed otherwise.
     """
 
     fault: FaultSummary
@@ -136,29 +155,36 @@ class BrokerChain:
 
 
 def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: Settings) -> Markup:
-    """Return the sentence on the time until a new coordinator was active."""
-    rows = with_groups(broker_rows)
-    complete = paths(rows, BROKER_STEPS, subject="partition")
-    names = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
-    values = [(name, settings.of_cluster(name)) for name in names if fault.kind in _SILENT]
+    """Return the sentence about the time until a new coordinator was active."""
+    rows = rows_to_describe(broker_rows)
+    paths = complete_paths(rows, BROKER_STEPS, subject="partition")
     chain = BrokerChain(
         fault=fault,
         rows=len(rows),
-        path=middle_path(complete) if complete else None,
-        late=len(rows) - len(complete),
-        silence_settings=tuple(f"{name} = {value}" for name, value in values if value is not None),
+        path=median_path(paths) if paths else None,
+        late=len(rows) - len(paths),
+        silence_settings=(_silence_settings(settings) if fault.kind in _NOTICED_BY_SILENCE else ()),
     )
     return render_line("chains", "broker_chain", chain)
 
 
+def _silence_settings(settings: Settings) -> tuple[str, ...]:
+    """Return the settings that decide when the controller notices a silent broker."""
+    names = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
+    values = [(name, settings.of_cluster(name)) for name in names]
+    return tuple(f"{name} = {value}" for name, value in values if value is not None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChain:
-    """The client chain of a fault: the median member's path, and numbers of members.
+    """What the template says about the client chain of a fault. All fields but `path` are counts.
 
-    - `members`: number of all members; `joined`: number of members that had to join again.
-    - `stayed`: number of members that never marked their coordinator unknown. The other members are
-      divided into `served`, which the new coordinator served again, and `late`, which it did not
-      serve before the run's end.
+    - `members`: all members that the fault affected. They are divided into three:
+      - `stayed`: they never marked their coordinator unknown;
+      - `served`: they did, and the new coordinator served them before the run's end;
+      - `late`: they did, and it did not.
+    - `joined`: members, of any of the three, that had to join their group again.
+    - `path`: the path of the median member that was served; None if none was.
     """
 
     members: int
@@ -170,23 +196,27 @@ class ClientChain:
 
 
 def client_sentence(client_rows: Sequence[Row]) -> Markup:
-    """Return the sentence on the time until a member was served again."""
+    """Return the sentence about the time until a member was served again."""
     lost_coordinator = [row for row in client_rows if row["unknown_us"] is not None]
-    complete = paths(lost_coordinator, CLIENT_STEPS, subject="consumer")
+    paths = complete_paths(lost_coordinator, CLIENT_STEPS, subject="consumer")
     chain = ClientChain(
         members=len(client_rows),
         stayed=len(client_rows) - len(lost_coordinator),
         joined=sum(row["join_us"] is not None for row in client_rows),
-        path=middle_path(complete) if complete else None,
-        served=len(complete),
-        late=len(lost_coordinator) - len(complete),
+        path=median_path(paths) if paths else None,
+        served=len(paths),
+        late=len(lost_coordinator) - len(paths),
     )
     return render_line("chains", "client_chain", chain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """Times without service after a fault. `never` names subjects without service until the end."""
+    """What the template says about the times without service after a fault.
+
+    A distribution is None if it has nothing to say. `never` has the names of the members,
+    partitions and groups that had no service again before the run ended.
+    """
 
     commit: Distribution | None
     processing: Distribution | None
@@ -195,23 +225,26 @@ class Gaps:
 
 
 def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
-    """Return the sentence on times without service after a fault; None if nothing was measured.
+    """Return the sentence about times without service after a fault; None if there were none.
 
-    `rows` are the fault's rows of `availability`.
+    `rows` are the fault's rows of the table `availability`.
     """
     commit, processing, service = (
         fault.distribution(name) for name in ("commit gap", "processing gap", "no coordinator")
     )
-    # A group that kept its coordinator has a time of 0 without a coordinator.
-    had_none = service is not None and service.maximum and fault.partitions_moved
+    # The sentence names the time without a coordinator only if the fault moved a coordinator.
+    # Each group has such a time. It is 0 for a group that kept its coordinator, so the maximum
+    # shows whether any group was without one.
+    was_without_coordinator = service is not None and service.maximum and fault.partitions_moved
     gaps = Gaps(
         commit=commit if commit is not None and commit.samples else None,
         processing=processing if processing is not None and processing.samples else None,
-        service=service if had_none else None,
+        service=service if was_without_coordinator else None,
         never=tuple(row["subject"] for row in rows if row["gap_us"] is None),
     )
-    something = any((gaps.commit, gaps.processing, gaps.service, gaps.never))
-    return render_line("chains", "gaps", gaps) if something else None
+    if not any((gaps.commit, gaps.processing, gaps.service, gaps.never)):
+        return None
+    return render_line("chains", "gaps", gaps)
 
 
 _BROKER = (
@@ -220,7 +253,9 @@ _BROKER = (
     ("load wait", "the new leader applied it", "its load task starts: a broker runs one at a time"),
     ("load", "the load task starts", "the coordinator is active: groups and offsets are read"),
 )
-"""Measures of the broker chain: the name, and texts on the beginning and the end."""
+"""The rows of the broker chain in the table `definitions`: what each phase is called, where it
+begins and where it ends.
+"""
 _CLIENT = (
     ("notice", "fault injected", "the member marks its coordinator unknown"),
     ("rediscover", "coordinator unknown", "FindCoordinator names the newest coordinator"),
@@ -243,8 +278,8 @@ _CLIENT = (
         "heartbeats that the old one still answered with success",
     ),
 )
-"""Measures of the client chain: the name, and texts on the beginning, and on the end or what
-counts.
+"""The rows of the client chain. The last two are no phases but counts: the last text says what is
+counted from the given moment on.
 """
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
@@ -259,11 +294,11 @@ _GAPS = (
         "its next active one; 0: there was always one",
     ),
 )
-"""Measures of times without service: the name, and texts on the beginning and the end."""
+"""The rows of the times without service."""
 
 
 def definitions() -> TextTable:
-    """Return the folded table with the definition of each measure."""
+    """Return the table that defines each measure. The page shows it folded, under its title."""
     chains = (("broker", _BROKER), ("client", _CLIENT), ("without service", _GAPS))
     return TextTable(
         headings=("chain", "phase", "from", "to"),

@@ -1,8 +1,15 @@
-"""The sections that compare groups on ZooKeeper with groups that have a coordinator.
+"""The sections of a report that compare two designs of a consumer group.
 
-A side is one group of one run. Felt times are times that users of the group notice: a partition had
-no owner, nobody processed its records, or it had two owners. A change is a moment at which the
-members of a group change, or a fault hits. A `Cost` holds what one change cost one side.
+Before Kafka had group coordinators, the members of a group divided the partitions among themselves
+through ZooKeeper. A run may have groups of both designs, and meet them with the same faults. The
+sections show
+
+1. what users noticed ("felt" times): how long a partition had no owner, how long nobody processed
+   its records, and how long it had two owners;
+2. what each change of a group's members cost: requests, reads of ZooKeeper, time until stable;
+3. who computed which assignment, as lanes on a time axis.
+
+One group of one run is called a side of the comparison.
 """
 
 from collections.abc import Sequence
@@ -40,6 +47,7 @@ def two_designs_sections(
         for section in (
             _felt(felt_chart(sides), answers(sides, costs), compared_size(sides)),
             _changes(costs),
+            # A pair is the same change in both designs. Its charts show who assigned what.
             _plans(plan_charts(pairs_of(costs))),
         )
         if section is not None
@@ -61,30 +69,24 @@ def designs_section(run: ReportInput) -> Section | None:
 def _felt(
     chart: Part | None, compared: Sequence[ComparedFigure], size: int | None
 ) -> Section | None:
-    """Return the section about the felt times, and about figures that differ or do not differ.
+    """Return the section with the picture of the felt times, and two tables of compared figures.
 
-    `size` is the size of the compared groups; None if the designs have no size in common.
+    The first table has the figures that differ between the designs by FACTOR or more, the second
+    one those that do not. `size` is the number of members of the compared groups; None if the
+    designs have no size in common. Returns None if there is nothing to show.
     """
     parts: list[Part] = [] if chart is None else [chart]
     changed = [figure for figure in compared if figure.is_changed]
     alike = [figure for figure in compared if not figure.is_changed]
     of_size = "" if size is None else f", in a group of {size}"
-    parts += [
-        _answers_table(caption, figures)
-        for caption, figures in (
-            (f"What the coordinator changed{of_size}", changed),
-            (f"What it did not change{of_size} (less than a factor of {FACTOR})", alike),
-        )
-        if figures
-    ]
+    if changed:
+        parts.append(_answers_table(f"What the coordinator changed{of_size}", changed))
+    if alike:
+        caption = f"What it did not change{of_size} (less than a factor of {FACTOR})"
+        parts.append(_answers_table(caption, alike))
     if not parts:
         return None
-    return Section(
-        id="designs",
-        title=_TITLE,
-        lead=_LEAD,
-        parts=tuple(parts),
-    )
+    return Section(id="designs", title=_TITLE, lead=_LEAD, parts=tuple(parts))
 
 
 def _answers_table(caption: str, figures: Sequence[ComparedFigure]) -> TextTable:
@@ -106,6 +108,7 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
     if not costs:
         return None
     growth = growth_chart(costs)
+    # The same change in both designs then stands in two rows that follow each other.
     costs = sorted(costs, key=lambda cost: (cost.change.label, cost.change.at_us))
     parts: list[Part] = [] if growth is None else [growth]
     parts.append(
@@ -143,25 +146,27 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
 
 
 def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
-    """Divide the costs into blocks. On a phone, the page shows each block as a table of its own.
+    """Divide the costs into blocks of one or two, for the narrow page.
 
-    Two neighbours in `costs` are a block if they are about the same change in groups of the same
-    size but of different designs. Any other cost is a block of its own.
+    On a phone, the page shows each block as a table of its own with a column for each cost. So a
+    block has the costs of the same change in both designs, if they follow each other in `costs`.
     """
     blocks: list[list[Cost]] = []
     for cost in costs:
-        # A block has at most two costs, because on a phone there is room for two columns.
-        before = blocks[-1][0] if blocks and len(blocks[-1]) == 1 else None
-        if (
-            before is not None
-            and before.change.label == cost.change.label
-            and before.side.members == cost.side.members
-            and before.side.design != cost.side.design
-        ):
+        if blocks and len(blocks[-1]) == 1 and _is_same_change(blocks[-1][0], cost):
             blocks[-1].append(cost)
         else:
             blocks.append([cost])
     return blocks
+
+
+def _is_same_change(cost: Cost, other: Cost) -> bool:
+    """Return True for costs of one change in two groups of the same size but different designs."""
+    return (
+        cost.change.label == other.change.label
+        and cost.side.members == other.side.members
+        and cost.side.design != other.side.design
+    )
 
 
 def _time(length_us: int | None) -> Cell:
