@@ -1,8 +1,8 @@
 """The first screen of a run's report: verdict, four figures, and answers to six questions.
 
-A promise is a property of Kafka that a check judges by the trace. A caveat is a remark on a run
-that kept all promises. It says that a partition had two owners or none for a while, or that records
-were processed again.
+The verdict says whether Kafka kept its promises, such as that no acknowledged commit is lost. A run
+can keep all promises and still have surprised its users: for a while a partition had two owners or
+none, or records were processed again. Such a run has a PASS with caveats.
 """
 
 from collections.abc import Iterator
@@ -24,35 +24,35 @@ from results_schema.results import Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """The first screen.
-
-    - `verdict`: one or two words; `tone`: the colour of the verdict.
-    - `kicker`: small line above the title, with the run's id.
-    - `answers`: questions, each with the paragraphs of its answer.
-    - `notices`: sentences on problems of the run itself.
-    - `more_reasons`: the reasons for an unknown verdict that have no room in a notice. They are
-      shown when the reader unfolds them.
-    - `facts`: pairs of a name and a value.
-    """
+    """What the template shows on the first screen, from top to bottom."""
 
     verdict: str
+    """one or two words, such as VIOLATED or TOOL FAILED"""
     tone: Tone
+    """decides the colour of the verdict"""
     kicker: str
+    """small line above the title: the run's id"""
     title: str
+    """name of the experiment"""
     lead: str
+    """the question that the experiment asks"""
     answers: tuple[tuple[str, Markup], ...] = ()
+    """questions such as "What broke?", each with the paragraphs of its answer"""
     figures: tuple[Figure, ...] = ()
     notices: tuple[str, ...] = ()
+    """sentences about problems of the run itself, such as an interruption"""
     more_reasons: tuple[str, ...] = ()
+    """reasons for the verdict UNKNOWN beyond the first MAX_REASONS; the reader can unfold them"""
     facts: tuple[tuple[str, str], ...] = ()
+    """names and values, such as `seed` and `7`"""
 
 
 MAX_REASONS = 3
-"""Maximum number of reasons for an unknown verdict in the notice. The other reasons are folded."""
+"""Maximum number of reasons for the verdict UNKNOWN that a notice lists."""
 _OVERRIDE = "--var"
-"""The option of the command line that sets a value other than the one in the experiment's file."""
-# For each verdict, and for each status of a run that did not complete, the word on the screen and
-# its tone. The status of a run is `failed` if coordlab itself failed.
+"""Option of `coordlab run` that sets a value other than the one in the experiment's file."""
+# A run that completed shows its verdict. A run that did not shows its status, which is `failed` if
+# coordlab itself failed.
 _WORD_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
     Verdict.PASS: ("PASS", "good"),
     Verdict.VIOLATED: ("VIOLATED", "bad"),

@@ -1,10 +1,13 @@
-"""The section `rebalances`: the cause, length and removed members of each rebalance.
+"""The section "Rebalances" of a report: why each one began, how long it took, whom it removed.
 
-In a rebalance, the members of a group rejoin and get new partitions. Rebalances after one fault are
-of the same kind if they have the same group, coordinator and reason. Each kind has a line. A table
-lists the rebalances one by one. If there are many, the table is folded, and the lines have the
-details. A picture shows the lengths of the rebalances. A strip is one row of the picture. It is
-about one reason, and has a dot for each rebalance.
+The section has three parts:
+
+1. For each fault, a line such as "2 rebalances: session expiry of consumer-a-0 (readers)". A line
+   is about the rebalances that have the group, the coordinator and the reason in common.
+2. If there are many rebalances, a picture of their lengths: a row for each reason (a strip), and in
+   it a dot for each rebalance.
+3. A table of all rebalances, one by one. With few of them it is open, and has the details. With
+   many it is folded, and the lines of part 1 have the details.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,9 +27,7 @@ from pipeline.summary.story import (
 )
 
 MAX_ONE_BY_ONE = 12
-"""Up to this number of rebalances, the table is open and has their details. If there are more, the
-table is folded, and the lines also have the details.
-"""
+"""Maximum number of rebalances for which the table is open."""
 MAX_LISTED = 300
 """Maximum number of rebalances in the table. If there are more, it has the first ones."""
 MAX_FAULTS = 40
@@ -44,20 +45,23 @@ def rebalances_section(run: ReportInput) -> Section | None:
     rows = sorted(run.tables.rows("rebalances"), key=lambda row: (row["started_us"], row["group"]))
     if not rows and not run.summary.faults:
         return None
-    # Rebalances without a fault belong to the start of the groups.
-    after = [row for row in rows if row["fault"] is not None]
+    # The others belong to the start of the groups, before the first fault.
+    after_faults = [row for row in rows if row["fault"] is not None]
 
     parts: list[Part] = []
-    if run.summary.faults and not after:
+    if run.summary.faults and not after_faults:
         parts.append(Paragraph(html=render_line("rebalances", "no_rebalance")))
-    elif after:
-        grouped = len(after) > MAX_ONE_BY_ONE
-        # A fault without members affected no group, and needs no line here.
-        shown = [fault for fault in run.summary.faults if fault.rebalances or fault.members]
-        lines = [(fault, list(_lines(fault, grouped=grouped))) for fault in shown[:MAX_FAULTS]]
+    elif after_faults:
+        table_is_folded = len(after_faults) > MAX_ONE_BY_ONE
+        # A fault that affected no member and led to no rebalance needs no line here.
+        faults = [fault for fault in run.summary.faults if fault.rebalances or fault.members]
+        lines = [
+            (fault, list(_lines(fault, with_details=table_is_folded)))
+            for fault in faults[:MAX_FAULTS]
+        ]
         parts.append(Paragraph(html=render_line("rebalances", "after_faults", lines)))
 
-    chart = _chart(after)
+    chart = _chart(after_faults)
     if chart is not None:
         parts.append(chart)
     if rows:
@@ -65,22 +69,22 @@ def rebalances_section(run: ReportInput) -> Section | None:
     return Section(id="rebalances", title="Rebalances", lead=_LEAD, parts=tuple(parts))
 
 
-def _lines(fault: FaultSummary, *, grouped: bool) -> Iterator[str | None]:
-    """Yield a line for each kind of rebalance after a fault, then one on the members that stayed.
+def _lines(fault: FaultSummary, *, with_details: bool) -> Iterator[str | None]:
+    """Yield a line for each kind of rebalance after a fault, then one about members that stayed.
 
-    If `grouped` is True, the lines have all details. Otherwise they have only the first one,
-    because the open table has the others.
+    The last line is None if there is nothing to say about such members.
     """
     for rebalances in fault.rebalances:
         statement = rebalances_statement(rebalances, fault)
-        # The first particular is the time, place and length; the others are the changed members.
-        particulars = statement.particulars if grouped else statement.particulars[:1]
+        # The first particular says when and where the rebalances began, and how long they took.
+        # The details are the particulars after it: which members they removed and added.
+        particulars = statement.particulars if with_details else statement.particulars[:1]
         yield "; ".join((f"{statement.headline} ({rebalances.group})", *particulars))
     yield kept_text(fault)
 
 
 def _chart(rows: Sequence[Row]) -> Chart | None:
-    """Return a picture of the rebalances' lengths, by reason; None if there are only a few."""
+    """Return the picture of the lengths; None if there are only a few rebalances."""
     if len(rows) < _MIN_FOR_CHART:
         return None
     reasons = sorted({row["reason"] for row in rows})
@@ -99,34 +103,36 @@ def _chart(rows: Sequence[Row]) -> Chart | None:
 
 
 def _strip(reason: str, rows: Sequence[Row]) -> Strip:
-    """Return the strip of the rebalances of one reason: a dot for each, at its length.
+    """Return the row of the picture for one reason, with a dot for each rebalance that ended.
 
-    A rebalance without an end has no dot; the strip's note counts such rebalances.
+    The note beside the row says how many did not end: `2 without an end`.
     """
-    lengths = sorted(row["length_us"] for row in rows if row["length_us"] is not None)
-    without = len(rows) - len(lengths)
+    ended = [row for row in rows if row["length_us"] is not None]
+    unended = len(rows) - len(ended)
     return Strip(
         name=reason,
         values=tuple(
             (f"{row['group']} at {moment_text(row['started_us'])}", row["length_us"])
-            for row in rows
-            if row["length_us"] is not None
+            for row in ended
         ),
-        figures=distribution_of(lengths, missing=without),
+        figures=distribution_of(sorted(row["length_us"] for row in ended), missing=unended),
         subject="rebalance",
-        note=f"{without:,} without an end" if without else "",
+        note=f"{unended:,} without an end" if unended else "",
     )
 
 
 def _table(rows: Sequence[Row]) -> TextTable:
     """Return the table of the first MAX_LISTED rebalances."""
-    more = len(rows) - MAX_LISTED
-    more_text = f" {more:,} more stand in the table rebalances." if more > 0 else ""
+    caption = (
+        "Joining: until the next generation began. Until stable: until its assignment was stored."
+    )
+    left_out = len(rows) - MAX_LISTED
+    if left_out > 0:
+        caption += f" {left_out:,} more stand in the table rebalances."
     return text_table(
         _COLUMNS,
         rows[:MAX_LISTED],
-        caption="Joining: until the next generation began. Until stable: until its assignment was "
-        f"stored.{more_text}",
+        caption=caption,
         folded=f"All {len(rows):,} rebalances" if len(rows) > MAX_ONE_BY_ONE else None,
     )
 
@@ -138,9 +144,16 @@ def _began(row: Row) -> str:
 
 
 def _reason(row: Row) -> str:
-    """Return the coordinator's reason, the member that caused it, and what the member said."""
-    quoted = f', "{row["client_reason"]}"' if row["client_reason"] else ""
-    return f"{row['reason']}{' of ' + row['consumer'] if row['consumer'] else ''}{quoted}"
+    """Return the coordinator's reason, the member that gave it, and that member's own words.
+
+    Example: `leave of consumer-a-0, "the consumer is being closed"`.
+    """
+    text: str = row["reason"]
+    if row["consumer"]:
+        text += f" of {row['consumer']}"
+    if row["client_reason"]:
+        text += f', "{row["client_reason"]}"'
+    return text
 
 
 def _generations(row: Row) -> str:

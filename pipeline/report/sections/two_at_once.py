@@ -1,9 +1,9 @@
-"""The section `two-at-once`: times with two coordinators of a group, or two owners of a partition.
+"""The section of a report about two coordinators, or two owners of a partition, at the same time.
 
-An episode is a time in which two sets of members owned the same partitions. Each set got its
-partitions from one coordinator in one leader epoch (the number of its leadership). The first owners
-are the members that had the partitions first; the second owners got them while the first owners
-still believed that they owned them.
+Two owners usually concern several partitions for the same reason: an old coordinator had assigned
+them to some members, and a new coordinator assigned them to others, while the first ones had not
+heard of it yet. All this is one episode. The section describes each episode with a sentence, the
+steps that led to it, and a table of the partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,11 +49,14 @@ def two_at_once_section(run: ReportInput) -> Section | None:
     # cause it.
     clock_error_us = run.summary.clock_error_us
     certain = [episode for episode in measured if episode.longest_us >= clock_error_us]
-    coordinators = run.summary.coordinators
-    subjects = [("two owners", certain), ("two coordinators", coordinators)]
-    title = " and ".join(name for name, cases in subjects if cases)
-    if not title:
+    seen = []
+    if certain:
+        seen.append("two owners")
+    if run.summary.coordinators:
+        seen.append("two coordinators")
+    if not seen:
         return None
+    title = " and ".join(seen)
     parts = [*_owner_parts(run, certain), *_coordinator_parts(run)]
     return Section(
         id="two-at-once", title=f"{title} at once".capitalize(), lead=_LEAD, parts=tuple(parts)
