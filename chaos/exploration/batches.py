@@ -1,13 +1,13 @@
-"""A worker's handling of a batch of seeds: draw, play, and return the kept data of the runs.
+"""What a worker process of the search does: it plays a batch of seeds.
 
-A seed draws an experiment from a space (a file with values to choose from). A lineage is a tuple of
-seeds: the first draws a plan of faults, and each later one mutates the plan. BROKEN is the result
-of a run in which the lab itself failed, so that it has no verdict. A worker gets items; an item is
-a seed or a lineage.
-Data flow: (Space, items) -> PlayedRun of each item, as bytes.
+A worker gets items. Most items are a seed, which draws an experiment from the space. Other items
+are a lineage, a tuple of seeds such as (7, 31, 95): seed 7 draws a plan of faults, seed 31 changes
+it, and seed 95 changes the result once more and is played.
 
 The result of a function depends only on its arguments. So it does not matter in which process, or
 in which batch, a seed is played.
+
+Data flow: (Space, items) -> PlayedRun of each item, as bytes.
 """
 
 import msgspec
@@ -40,9 +40,8 @@ class OtherCode(Exception):
 def check_code(expected: str) -> None:
     """Check that this process has the same code as the search.
 
-    If the code is edited during the search, a worker that starts later gives other runs. A recheck
-    is a second play of a seed, whose result must be the same. This recheck would then
-    fail, as if the simulation were not deterministic.
+    If the code is edited while a search goes on, a worker that starts later plays other runs. Seeds
+    that are played twice would then have two results, as if the simulation were not deterministic.
     Raises: OtherCode.
     """
     if code_version() != expected:
@@ -69,8 +68,8 @@ def play_seeds(space: Space, items: Items) -> bytes:
 def play_seed(space: Space, item: Item) -> PlayedRun:
     """Play one seed; the run is BROKEN if the seed cannot even be drawn."""
     lineage = (item,) if isinstance(item, int) else item
-    # The run's own seed is the last of its lineage. PlayedRun has a lineage only for a mutated
-    # seed; () means that the plan was drawn.
+    # The run's own seed is the last of its lineage. In a PlayedRun the lineage is () if the plan
+    # was drawn, so that the lineage would be only the seed itself.
     seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
     try:
         grown = grow(space, lineage)

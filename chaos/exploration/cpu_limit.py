@@ -1,9 +1,10 @@
 """A limit on the CPU time of one explored run, so that an endless run does not block its worker.
 
-In virtual time (the run's own simulated clock) the event loop itself detects that the time never
-advances. The limit here is for two kinds of endless runs that the loop cannot detect: a step may
-never return, or the virtual time may hardly advance. The limit is far above the need of any other
-run. It does not stop compiled code that never calls the interpreter, because Python runs signal
+If the simulated time of a run never advances, the event loop notices this itself. But it cannot
+notice two other kinds of endless runs: one in which a step never returns, and one in which the time
+advances, but hardly. The limit here ends them. It is far above the need of any other run.
+
+The limit does not stop compiled code that never calls the interpreter, because Python runs signal
 handlers only in the interpreter.
 """
 
@@ -16,7 +17,7 @@ from types import FrameType
 CPU_LIMIT_S = 300.0
 """Limit of the CPU seconds of one run. A run of the standard space needs hundreds of times less."""
 _REPEAT_S = 1.0
-"""CPU seconds from one raise of the exception to the next."""
+"""After the limit, the exception is raised again each time after so many CPU seconds."""
 
 
 class RunNeverEnds(BaseException):

@@ -1,15 +1,14 @@
-"""Effort of a run: counts of work that is allowed, but is a regression if it grows.
+"""Effort of a run: how many rebalances, failed commits and other costly events it had.
 
-Examples are a rebalance (members rejoin, and get new partitions), a generation (one numbered
-rebalance) that no member could use, and a failed commit. Each of them is allowed now and then. If a
-change of the code makes one of them more frequent, something is wrong. So each explored run counts
-them, and the results of a search contain the distribution of each count over all runs.
+Each of these events is allowed now and then, so no checker reports them. But if a change of the
+code makes one of them more frequent, something is wrong. So each run of a search counts them, and
+the results of the search show the distribution of each count over all runs.
 """
 
 from protocol.trace import TraceKind, TraceRow
 
 _Generation = tuple[str, int, str | None, int | None]
-"""Coordinator's node and incarnation, group, generation."""
+"""A generation of a group at one coordinator: (node, incarnation, group, generation)."""
 # Kinds of rows that are counted, with the names of their counts.
 _COUNTED: dict[TraceKind | str, str] = {
     TraceKind.REBALANCE_STARTED: "rebalances",
@@ -26,7 +25,7 @@ _COUNTED: dict[TraceKind | str, str] = {
     TraceKind.POSITION_RESET: "positions_reset",
 }
 UNUSED = "generations_unused"
-"""Name of the count of generations that never stored an assignment for their members."""
+"""Name of the count of generations that ended before their members got an assignment."""
 
 
 class Effort:

@@ -1,8 +1,9 @@
-"""A finding's file: the drawn schedule that shows the finding, as an experiment to replay.
+"""Makes the file of a finding: an experiment file whose run shows the finding.
 
-A finding is a violation that a checker reports. A FindingGroup has all findings of one kind in a
-search, and the run that serves as their example. A lineage is the seeds that made a run's plan of
-faults: the first drew the plan, each later one mutated it.
+For each kind of finding a search writes one such file, from the run that is the best example. The
+experiment of this run is not stored, so it is drawn from its seed again. Users replay the file, or
+shrink it.
+
 Data flow: FindingGroup -> seed drawn again -> experiment_text -> findings/<check>-<n>.yaml.
 """
 
@@ -22,8 +23,9 @@ def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
     # A drawn run has no lineage, because its seed alone defines it.
     grown = grow(space, run.lineage or (run.seed,))
     experiment = grown.experiment
-    # `replay` plays the file with the stamp's seed. For a mutated run, this must be the network
-    # seed, and `run.seed` may be another number.
+    # The stamp at the end of the file has the seed with which `replay` plays it. This must be the
+    # seed of the network. A run whose plan was changed from an earlier one may have the network
+    # seed of that run, not its own.
     stamp = msgspec.structs.replace(
         stamp_of(experiment, run, finding=finding), commit=commit, seed=grown.network_seed
     )

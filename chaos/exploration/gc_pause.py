@@ -1,7 +1,7 @@
 """Pauses of Python's cyclic garbage collector while runs are played.
 
-The collector frees objects that refer to each other in a cycle. Each collection takes much time,
-because it scans many living objects. The collector does not scan frozen objects (`gc.freeze`).
+Each collection takes much time, because the collector scans all living objects, and frees only few.
+So it runs rarely during a run, and does not scan objects that existed before (`gc.freeze`).
 """
 
 import gc

@@ -1,12 +1,12 @@
 """Search for the passing run that is nearest to a failed one, to show the difference.
 
-A schedule is an experiment with its plan of faults. The network seed determines the latencies of
-messages, and so the outcome of races. The search tries these runs, in this order:
+The command `diff` compares a failed run with a passing one that is as similar as possible. These
+runs are tried, in this order:
 
-1. The same schedule with other network seeds. If one of these runs passes, a race made the
-   difference.
-2. The same seed, first without one of the faults, then without the last two faults, the last three,
-   and so on. If one of these runs passes, the missing faults are the cause.
+1. The same plan of faults with other network seeds. The network seed determines the latencies of
+   messages. If one of these runs passes, a race made the difference.
+2. The same seed without one of the faults, then without the last two faults, the last three, and so
+   on. If one of these runs passes, the missing faults are the cause.
 
 Everything else stays equal, so that the two traces can be compared.
 """
@@ -20,7 +20,7 @@ from chaos.run.plan import plan_of
 from results_schema.manifest import Plan
 
 NEIGHBOURS = 10
-"""Number of other network seeds to try, and number of faults that are each left out alone."""
+"""So many other network seeds are tried, and then so many faults are left out, one at a time."""
 
 AttemptObserver = Callable[[str], None]
 """Called with the description of each attempt."""
@@ -71,9 +71,9 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
 
 
 def _before_finding(plan: Plan, failed: PlayedRun) -> Plan:
-    """Return the faults injected before the first finding.
+    """Return the faults that were injected before the first finding.
 
-    Returns all faults if the time of the finding is not known, or if no fault came before it.
+    If there are none, or if the time of the finding is not known, return all faults.
     """
     if failed.steady_us is None or not failed.findings:
         return plan

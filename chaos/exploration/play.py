@@ -1,10 +1,9 @@
-"""One run of one drawn schedule in virtual time, and the few hundred bytes that are kept of it.
+"""`play`: one run of the search, in virtual time.
 
-A schedule is an experiment with its plan of faults, and a seed for the network. A finding is a
-violation that a checker reports. Its signature is its kind: the checker, the claim (the sentence
-without names and numbers) and the story (the kinds of its rows). A played run uses the same runner,
-faults and checkers as the command `run`, but writes no files. Virtual time is the run's own
-simulated clock.
+A search plays thousands of runs, so it does not write a directory for each of them as the command
+`run` does. It keeps only a PlayedRun: whether the run passed, what was found, and some counts. The
+runner, the faults and the checkers are the same as those of the command `run`.
+
 Data flow: (Experiment, seed) -> ExperimentRun -> Results -> PlayedRun.
 """
 
@@ -31,10 +30,9 @@ from results_schema.manifest import Plan
 from results_schema.results import Results, RunOutcome
 
 INVARIANTS_EVERY = 500
-"""Number of events between two checks of the nodes' invariants.
+"""The nodes check their own invariants each time after this many events of the simulated loop.
 
-With this number, a run has about sixty checks, which take 3 % of its time. The modules
-`replica_checks`, `controller_checks` and `metrics_checks` make further checks.
+A run then makes about sixty such checks, which take 3 % of its time.
 """
 INVARIANTS_DENSELY = 25
 """Number of events between two checks in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
@@ -54,7 +52,10 @@ class PlayResult(StrEnum):
 
 
 class PlayedFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding without its rows. Units: `time_us` is on the run's clock."""
+    """A violation that a checker has found: its kind (`signature`) and its sentence.
+
+    The trace rows that prove it are not kept. `time_us` is the time on the run's clock.
+    """
 
     signature: Signature
     summary: str
@@ -62,18 +63,20 @@ class PlayedFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Data kept of an explored run.
+    """What is kept of a run of the search.
 
-    - `findings`: the earliest finding of each signature.
-    - `marks`: sorted names of coverage marks, the rare situations that occurred.
+    - `findings`: the earliest finding of each kind.
+    - `marks`: names of the rare situations that occurred (coverage marks), sorted.
     - `requests`: the numbers of requests that reached a live node, by API.
     - `events`: the number of callbacks of the loop (frames, timers, steps of tasks).
-    - `excused`: numbers of permitted exceptions from a promise, by check and excuse ("liveness: all
-      members are dead").
-    - `effort`: the counts of `effort.Effort`.
-    - `lineage`: the seeds from a drawn plan to this mutated one; empty if this plan was drawn.
-    - `digest`: a hash over the trace's rows, without rows of messages.
-    - `trail`: a few digits of this hash at steps of time (`TraceDigest`).
+    - `excused`: how often a promise was not kept, but for a permitted reason. For example,
+      {"liveness: all members are dead": 1}.
+    - `effort`: counts of work such as rebalances (see `effort.Effort`).
+    - `lineage`: the search makes new plans by changing earlier ones. If the plan of this run was
+      made in this way, these are the seeds from the first plan to this one; otherwise ().
+    - `digest`: a hash over the trace's rows, to see whether two runs are equal.
+    - `trail`: a few digits of this hash at regular times of the run, to see when two runs begin to
+      differ (`TraceDigest`).
     - `virtual_us`: the run's duration on its own clock.
     - `steady_us`: the time of the steady state on this clock, None if there was none.
     """
@@ -112,12 +115,15 @@ def play(
     """Run `experiment` in virtual time, without messages in the trace, and return its data.
 
     - `observers` get every trace row.
-    - `stop_at`: the run ends soon after the first finding with the claim of this signature.
-    - `time_limit_us`: the run ends at this time of its clock; without a finding, it is UNKNOWN.
-    - `on_finding` is called with every finding of the verdict. The finding includes its rows.
+    - `stop_at`: the run ends soon after the first finding that makes the same claim as this one.
+      The shrinker looks for one certain finding, and does not need the rest of the run.
+    - `time_limit_us`: the run ends at this time of its clock. If nothing was found until then, it
+      is UNKNOWN.
+    - `on_finding` is called at the end with every finding, including its trace rows.
     - `plan` replaces the experiment's own plan.
     - `invariants_every`: every node checks its invariants after about this many events, and at the
-      end. If it is None, invariants are not checked. A violated invariant is a failure of the tool.
+      end; None means never. A violated invariant is a bug of the lab, so the run is BROKEN.
+
     An exception in the run is not raised. The run is BROKEN, with the exception as its reason.
     """
     with collecting_afterwards():
@@ -146,8 +152,9 @@ def _play(
         to_cluster_spec(experiment),
         seed=seed,
         run_id="explore",
-        # The marks come first, because they need the shared evidence as it was before the row. The
-        # suite then updates the evidence with the row.
+        # The order matters. Marks and checkers share the state that they have collected from the
+        # rows (`suite.evidence`). The marks need this state as it was before the row, and the suite
+        # adds the row to it. So the marks come first.
         observers=(marks.observe, suite.observe, digest, effort.observe, *observers),
         trace_messages=False,
         invariants_every=invariants_every,
@@ -162,9 +169,9 @@ def _play(
         stop_when=None
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
-        # The verification at the end reads the committed offsets. It says nothing about liveness,
-        # and takes a minute for each group whose coordinator does not answer. So a run that only
-        # looks for a finding of Liveness omits it.
+        # At its end a run reads the committed offsets. For a group whose coordinator does not
+        # answer this takes a minute, and shows nothing about liveness. So a run that only looks for
+        # a finding of Liveness does not do it.
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()

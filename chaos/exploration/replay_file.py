@@ -1,7 +1,9 @@
-"""Replay files: experiment files with a stamp. A stamp has the seed, result and digest of one run.
+"""Replay files: experiment files with a stamp of one run, so that `replay` can repeat that run.
 
-The digest is a hash over the rows of the run's trace. The trail is a few digits of the hash over
-the rows so far, taken at regular times. The trails of two runs show when the runs begin to differ.
+The stamp has the seed and the result of the run, and a hash over its trace (the digest). A replay
+must give the same digest. If it does not, the trail shows when the two runs began to differ: it has
+a few digits of the hash over the rows so far, at regular times of the run.
+
 Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff` and `shrink` take.
 """
 
@@ -28,9 +30,9 @@ def replay_text(experiment: Experiment, played: PlayedRun, *, comment: str = "")
 def stamp_of(
     experiment: Experiment, played: PlayedRun, *, finding: PlayedFinding | None = None
 ) -> ReplayStamp:
-    """Return the stamp of `played`, a complete run by this code and Python.
+    """Return the stamp of `played`, a complete run that was just made by this code and Python.
 
-    `finding` is the subject of the file; None means the first finding.
+    If the run has several findings, `finding` is the one that the stamp names; None: the first.
     """
     subject = finding or next(iter(played.findings), None)
     return ReplayStamp(

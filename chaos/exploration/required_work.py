@@ -8,7 +8,7 @@ from chaos.exploration.space_definition import Minimum
 
 
 def missing_work(minimum: Minimum, played: PlayedRun) -> list[str]:
-    """Return a text for each kind of work of which `played` did too little."""
+    """Return what the run did too little of, such as ["fetches: 3 of 20"]."""
     commits = sum(played.requests.get(api, 0) for api in ("OffsetCommit", "TxnOffsetCommit"))
     counts = {
         "fetches": (played.requests.get("Fetch", 0), minimum.fetches),

@@ -1,12 +1,11 @@
 """Results of an exploration: the content of its results.json, and its exit code.
 
-A Tally has the running totals of a search. A finding is a violation that a checker reports. Its
-claim is its sentence without names and numbers; its story is the kinds of its rows. Findings with
-equal checker, claim and story form a group. An excuse is a permitted exception from a promise. A
-recheck is a second play of a seed, whose result must be equal.
+The totals of the search come from its Tally. This module turns them into the structs of the file,
+with findings of the same kind put together into one group.
 
-The verdict is about the cluster. Runs in which the lab itself failed, and seeds with two different
-results, do not influence the verdict. They lead to the exit code of an internal error.
+The verdict is about the cluster alone. If the lab itself failed in some runs, or if a seed that was
+played twice gave two different results, the verdict stays the same. The exit code is then that of
+an internal error.
 """
 
 from collections import Counter
@@ -29,10 +28,11 @@ COMMAND = "python -m coordlab"
 
 
 class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of equal findings, with every run that had one. One run is the example.
+    """Findings of the same kind, with every run that had one. One run is the example.
 
-    - `claim`: `summary` without names and numbers.
-    - `story`: the kinds of rows of its evidence.
+    - `summary`: the finding of the example run, as a sentence.
+    - `claim`: this sentence without names and numbers, such as "GROUP lost N commits".
+    - `story`: the kinds of the trace rows that prove the finding.
     - `seeds`: in the order in which they were found.
     - `time_us`: the time of the finding in the example run, on that run's clock.
     - `file`: the example's replay file, relative to the exploration's directory.
@@ -55,9 +55,10 @@ class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs that prove nothing, for one reason.
+    """All runs that prove nothing for the same reason.
 
-    `allowed` is True if the space's `may_be_unknown` has the reason.
+    `allowed` is True if the space file permits the reason (`may_be_unknown`). Runs with other
+    reasons prevent the verdict PASS.
     """
 
     reason: str
@@ -78,7 +79,7 @@ class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of seeds that were played twice.
+    """How many seeds were played twice, to see that a seed always gives the same run.
 
     - `runs`: number of seeds that were played again.
     - `equal`: number of those with equal results.
@@ -114,11 +115,14 @@ class EffortOfRuns(msgspec.Struct, frozen=True, kw_only=True):
 class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     """results.json of an exploration.
 
-    - `runs`: numbers of runs by result.
-    - `excused`: numbers of runs by check and excuse.
-    - `effort`: counts of work, by the name of the count.
+    - `runs`: number of runs by result, such as {"pass": 980, "violated": 3, ...}.
+    - `excused`: in how many runs a promise was not kept for a permitted reason. For example,
+      {"liveness: all members are dead": 12}.
+    - `effort`: how much work the runs did, by the name of the count, such as "rebalances".
+    - `guided`: what the search won by changing earlier plans; None if it did not.
     - `lost`: seed that was given up because each worker that played it died -> the reason.
-    - `lineages`: each mutated seed that occurs in these results, in the form that `replay` takes.
+    - `lineages`: if the plan of a seed was made by changing an earlier plan, the seed alone does
+      not define its run. For each such seed in these results, this is the text that `replay` takes.
     - `virtual_us`: the sum over the runs' own clocks.
     - `busy_s`: processor time over all sessions.
     - `elapsed_s`, `runs_per_minute`: figures of the last session alone.
@@ -205,7 +209,7 @@ def results_of(
                 for difference in tally.differences
             ),
         ),
-        # Marks that no run of this space can reach are left out.
+        # `expected_marks` leaves out marks that no run of this space can reach.
         marks=tuple(
             ReachedMark(mark=mark, meaning=meaning, runs=tally.marks[mark])
             for mark, meaning in expected_marks(reached_marks(tally)).items()
@@ -270,7 +274,8 @@ def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
         return Verdict.VIOLATED
     if not all(group.allowed for group in unknown):
         return Verdict.UNKNOWN
-    # If every run ended UNKNOWN, even for an allowed reason, the search has proved nothing.
+    # At least one run must have passed. If every run is UNKNOWN, even for an allowed reason, the
+    # search has proved nothing.
     return Verdict.PASS if tally.results[PlayResult.PASS] else Verdict.UNKNOWN
 
 

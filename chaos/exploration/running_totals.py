@@ -1,10 +1,12 @@
-"""Totals of an exploration so far: runs by result, findings by signature, marks, rechecks.
+"""Tally: the totals of an exploration so far, which the live view and the results show.
 
-A finding is a violation that a checker reports. Its signature is its kind: findings of different
-seeds that show the same problem have equal signatures. A recheck is a second play of a seed, whose
-run must be equal. BROKEN is the result of a run in which the lab itself failed, UNKNOWN the result
-of a run that proves nothing. A Tally takes the records of the store one by one. A resumed
-exploration first takes the stored records of its earlier sessions, so that its totals include them.
+A Tally takes the records of the store one by one, and counts runs, findings and much more. When an
+exploration is resumed, its new Tally first takes the stored records of the earlier sessions, so
+that the totals include them.
+
+Findings are put into groups by their signature. Findings of different seeds that show the same
+problem have equal signatures.
+
 Data flow: ExplorationRecord -> Tally -> live view, results.
 """
 
@@ -18,7 +20,7 @@ from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, Played
 
 @dataclass(slots=True, kw_only=True)
 class FindingGroup:
-    """Every run with a finding of one signature.
+    """All runs with a finding of the same kind (signature).
 
     - `number`: the group's number among the groups of its checker, from 1, in order of discovery.
     - `seeds`: the seeds of the runs, in the order in which they were played.
@@ -71,13 +73,17 @@ class _Chosen:
 class Tally:
     """Totals over explored runs.
 
-    - `done`: the keys are the seeds that were played or lost, in this order.
-    - `results`: result -> number of played runs.
-    - `unknown`, `broken`: reason, with N in place of each number -> seeds.
-    - `lost`: seed that was given up because each worker that played it died -> the reason.
-    - `excused`: excuse -> number of runs in which it applied.
-    - `effort`: kind of effort -> value -> number of runs with this value.
-    - `to_recheck`: seed to play again -> the worker that played it first.
+    - `done`: the seeds that were played or lost, in this order (a dict as an ordered set).
+    - `results`: the number of runs with each result.
+    - `unknown`, `broken`: the seeds that prove nothing, and those in which the lab itself failed,
+      both by reason. For example, {"no steady state within N s": [12, 70]}.
+    - `lost`: seeds that were given up, because each worker that played them died; with the reason.
+    - `marks`: the number of runs that reached each coverage mark.
+    - `excused`: the number of runs in which a promise was not kept for a permitted reason, such as
+      {"liveness: all members are dead": 3}.
+    - `effort`: for each count of work, how many runs had which value. {"rebalances": {2: 40, 3: 5}}
+      means that forty runs had two rebalances, and five had three.
+    - `to_recheck`: the seeds that must be played again, with the worker that played them first.
     - `rechecked`: number of seeds that were played again.
     - `rechecked_elsewhere`: number of those that another process played.
     """
@@ -163,8 +169,8 @@ class Tally:
                 changed = self._found(run)
             case PlayResult.PASS | PlayResult.INTERRUPTED:
                 pass
-        # The first run of each finding is played again, too, because a reported finding must be
-        # repeatable.
+        # A run that is the first of a new group (the group has only this seed) is played again,
+        # too, because a finding that is reported must be repeatable.
         if is_chosen(run.seed, self._recheck_percent) or any(
             len(group.seeds) == 1 for group in changed.values()
         ):
@@ -199,7 +205,7 @@ class Tally:
         if chosen is None:
             return  # this seed was compared before
         self.rechecked += 1
-        # A comparison that is true adds 1.
+        # True counts as 1, so this adds 1 if another worker has played the seed now.
         self.rechecked_elsewhere += worker != chosen.worker
         if again != chosen.run:
             self.differences.append(
@@ -221,11 +227,11 @@ class Tally:
 def is_chosen(seed: int, percent: float) -> bool:
     """Return True if `seed` belongs to the `percent` of seeds that are played twice.
 
-    These seeds are evenly spread. The choice depends only on the seed, so that neither batches nor
-    workers nor interruptions change it.
+    With 25 percent these are the seeds 3, 7, 11 and so on. The choice depends only on the seed, so
+    that batches, workers and interruptions do not change it.
     """
     # Of the first n seeds, n * percent // 100 are chosen. So this seed is chosen if that number is
-    # larger with it than without it.
+    # larger when the seed is counted, too.
     return int((seed + 1) * percent // 100) > int(seed * percent // 100)
 
 
@@ -236,6 +242,9 @@ def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
 
 
 def _rank(run: PlayedRun, finding: PlayedFinding) -> tuple[int, int, int]:
-    """Return the rank of a run as an example of its finding; the best example has the smallest."""
-    # The seed comes last, so that the example does not depend on the order in which runs end.
+    """Return a sort key for the runs of a group; the run with the smallest is the best example.
+
+    That is the run with the fewest faults, and among these the one with the earliest finding. The
+    seed decides last, so that the example does not depend on which run ended first.
+    """
     return (run.faults_hit + run.faults_missed, finding.time_us, run.seed)

@@ -1,11 +1,16 @@
-"""The search: distribution of seeds to workers, and the end of the search.
+"""Search: gives seeds to workers, collects their results, and decides when the search ends.
 
-A seed draws a plan of faults, or mutates the plan of an earlier run, as `guidance` decides. A seed
-that mutates a plan must wait until the results of earlier seeds are known. The search gives batches
-of seeds to workers, and stores the results. The tally has the totals of the search. Some seeds are
-played a second time by another worker (a recheck), to check that the result is the same. The search
-stops at a limit or on request. This module must not depend on Ray, the terminal or a clock. So the
+Each seed stands for one run. The search gives the seeds in batches to worker processes, stores the
+results of each finished batch, and adds them to its totals (the Tally).
+
+- Most seeds draw a new plan of faults at random. Others mutate (change) the plan of an earlier run,
+  as `guidance` decides. Such a seed must wait until the results of the earlier seeds are known.
+- Some seeds are played a second time by another worker (a recheck), to see that a seed always gives
+  the same run.
+
+This module must not depend on Ray, the terminal or a clock, so that tests can replace them. So the
 workers, the observer and the clock are arguments of the search.
+
 Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
 """
 
@@ -24,13 +29,15 @@ from cluster.fan_out import Died, Finished, Items, WorkerName, Workers, number_o
 POLL_S = 0.25
 """Longest wait for a worker between two checks of clock, display and Ctrl-C."""
 BATCH_S = 1.0
-"""Target duration of a batch. It is long compared to the transfer of the batch's results, and short
-compared to a time limit, since a search waits for its last batches."""
+"""Target duration of a batch.
+
+A much shorter batch would cost more for the transfer of its results than for its runs. With a much
+longer one the search would end late, because at a time limit it waits for its last batches.
+"""
 MAX_BATCH = 500
-"""Limit of the seeds in a batch."""
+"""A batch never has more seeds than this."""
 MAX_BROKEN = 50
-"""Number of runs in which the lab itself has failed, at which a search ends. After so many failures
-a search would prove nothing."""
+"""A search ends after so many runs in which the lab itself has failed: it would prove nothing."""
 
 
 class Stop(StrEnum):
@@ -125,8 +132,8 @@ class Search:
         self._runs_before = tally.runs
         self._seeds = self._seeds_to_play()
         self._next: int | None = next(self._seeds, None)  # first seed that no worker has yet
-        # `_playing` has the seeds that each worker plays for the first time, `_replaying` the seeds
-        # that it rechecks. The inner dicts serve as ordered sets.
+        # For each worker: the seeds that it plays for the first time now (`_playing`), and the
+        # seeds that it rechecks now (`_replaying`). The inner dicts serve as ordered sets.
         self._playing: dict[WorkerName, dict[int, None]] = {}
         self._replaying: dict[WorkerName, dict[int, None]] = {}
         self._alone: list[int] = []  # seeds of a worker that died; each becomes a batch of its own
@@ -143,7 +150,8 @@ class Search:
         while True:
             self._stop = self._reason_to_stop()
             self._observer(self.progress())
-            # After Ctrl-C the search does not wait for batches. A resumed search plays their seeds.
+            # After Ctrl-C the search does not wait for the batches that workers have. If it is
+            # resumed, their seeds are played then.
             if self._stop is Stop.INTERRUPTED:
                 return self._stop
             # Even after a reason to stop, the search waits for batches that workers have, and for
@@ -220,15 +228,16 @@ class Search:
                 self._workers.give(worker, self._items(seeds))
         if any(self._playing.values()) or any(self._replaying.values()):
             return True
-        # The idle workers may not do the rechecks that wait, because they played these seeds first.
-        # A worker that is still starting may do them.
+        # All workers are idle now. Perhaps some rechecks still wait, but each idle worker has
+        # played these seeds itself, so it may not recheck them. A worker that is still starting
+        # may.
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
     def _waiting_to_be_played_again(self) -> dict[int, str]:
         """Return the seeds to recheck that no worker has yet, each with its first worker."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
-            # Rechecks would exceed the time limit. After so many failures of the lab, they would
-            # prove nothing.
+            # After the time limit there is no time for rechecks. After too many failures of the lab
+            # they prove nothing.
             return {}
         given = {seed for seeds in self._replaying.values() for seed in seeds}
         return {
@@ -240,9 +249,9 @@ class Search:
     def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
         """Return a batch of seeds for `worker` to recheck.
 
-        The first play must be that of another worker, because an error of one process could give
-        the same wrong result twice. If there is no other worker, `worker` also rechecks its own
-        seeds.
+        These are seeds that another worker has played first, because a worker whose process is
+        faulty could give the same wrong result twice. Only if there is no other worker, it rechecks
+        its own seeds.
         """
         waiting = self._waiting_to_be_played_again()
         seeds = [seed for seed, first in waiting.items() if first != worker]
@@ -268,7 +277,8 @@ class Search:
 
         The result is empty while the next seed's plan depends on results that are not known yet.
         """
-        # A suspect is the only seed of its batch. If its worker dies, too, the seed is the cause.
+        # A seed whose worker has died gets a batch of its own. If this worker dies, too, there is
+        # no doubt that the seed is the cause.
         if self._alone:
             return (self._alone.pop(),)
         seeds: list[int] = []
@@ -280,8 +290,8 @@ class Search:
             seeds.append(self._next)
             self._next = next(self._seeds, None)
         if not seeds and self._next is not None and not any(self._playing.values()):
-            # The next seed waits for results, but no worker plays a seed. So the runs that would
-            # give these results were interrupted. The seeds of these runs are played now.
+            # The next seed waits for results of earlier seeds, but no worker plays any. So the runs
+            # of these earlier seeds were interrupted. They are played again now.
             seeds, self._unfinished = self._unfinished, []
         return tuple(seeds)
 

@@ -1,10 +1,13 @@
 """Signatures: findings of different seeds that show the same problem have equal signatures.
 
-A finding is a violation that a checker reports. Its signature has the checker, the claim and the
-story. The claim is the summary sentence. The story is the kinds of the trace rows in the evidence.
-The findings of two seeds differ in names, times and numbers, which do not matter for the kind of a
-finding. So names become placeholders (BROKER, GROUP ...), numbers become N, and lists lose
-repetitions and order.
+The search finds the same problem in many seeds, and must report it once. But the findings of two
+seeds differ in names and numbers. So a signature has placeholders for them: the findings
+
+    orders-readers lost the commit of offset 17 on broker-2
+    billing lost the commit of offset 204 on broker-0
+
+have the same claim, "GROUP lost the commit of offset N on BROKER". In addition a signature has the
+name of the checker, and the story: the kinds of the trace rows that prove the finding.
 """
 
 import re
@@ -16,12 +19,12 @@ from protocol.trace import TraceRow
 from results_schema.results import Finding
 
 MAX_STEPS = 12
-"""Limit of the steps in a story.
+"""A story has only so many steps, its first ones.
 
-Findings of one kind have the same first steps. The number of later rows is chance.
+Findings of the same kind begin with the same rows. How many further rows follow is chance.
 """
 
-# A member id is a name with a UUID. The name of a consumer is `consumer-<group>-<index>`.
+# A member id is a name followed by a UUID.
 _MEMBER_ID = re.compile(r"[\w.-]*\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 # The name of a node, such as `broker-0` or `consumer-orders-1`.
 _NODE = re.compile(r"\b(broker|controller|consumer|producer)-(?:[\w.-]*-)?\d+\b")
@@ -32,14 +35,15 @@ _PLURAL = (
     (re.compile(r"\bare (missing from)\b"), r"is \1"),
     (re.compile(r"\bwere (acknowledged in)\b"), r"was \1"),
 )
-"""Plural forms, and their singular. A claim about several appends must equal a claim about one."""
+"""Plural forms and their singular, so that "N appends are missing" equals "N append is missing"."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """The kind of a finding.
 
-    `claim` is the summary with placeholders for names and numbers; `story` has the kinds of the
-    evidence's rows with their error or cause, in time order, without repetitions.
+    - `claim`: the finding's sentence, with placeholders for names and numbers.
+    - `story`: the kinds of the rows that prove it, with their error or cause, in time order and
+      without repetitions. For example, ("fault_injected (crash-N)", "commit_stored").
     """
 
     check: str
@@ -115,7 +119,8 @@ def _without_names(text: str, names: dict[str, str]) -> str:
 def _without_list_order(claim: str) -> str:
     """Return a claim with the list after its colon sorted, and without repetitions.
 
-    In which order a run finds the entries of this list, and how many it finds, is chance.
+    "N are lost: TOPIC b; TOPIC a; TOPIC b" -> "N are lost: TOPIC a; TOPIC b", because it is chance
+    how many entries a run finds, and in which order.
     """
     head, colon, tail = claim.partition(": ")
     parts = sorted(dict.fromkeys(tail.split("; ")))

@@ -1,15 +1,16 @@
-"""The space of an exploration: an experiment without faults, and the variations that are drawn.
+"""Reads a space file, from which an exploration draws its experiments.
 
-A seed draws an experiment from the space: one option of each choice, and the faults.
+A space has an experiment without faults (the base), and says what may vary. For example, its file
+may have `cluster.brokers: [3, 5]` among its settings. Each seed then draws one of the options 3 and
+5 for this choice, and so on for all choices, and at last it draws faults.
 
-- A document is the experiment as read from the file: an Item, which knows the line of each value.
-- A choice is one or more places in the document, with options for their values. A seed draws one
-  option.
-- An override is a value of the command line (`--var key=value`).
-- A plan is the faults of an experiment. A search can mutate (change) a plan that it has kept.
+`load_space` reads and checks a file in these steps:
 
-Data flow: name or path -> YAML with lines -> structs (`space_definition`) -> `choices` -> semantic
-checks (`space_semantics`) -> `Space`, from which `draw` builds experiments.
+1. Read the YAML. Each value keeps its line (an Item), so that messages can name it.
+2. Check the shape of the file: known keys, right types (`space_definition`).
+3. Apply the overrides of the command line (`--var key=value`) to the base experiment, and check it.
+4. Find the places in the base experiment that the choices mean (`draw.choices`).
+5. Check that every option gives a valid experiment (`space_semantics`).
 """
 
 from collections.abc import Sequence
@@ -45,12 +46,15 @@ from chaos.exploration.space_semantics import space_errors
 EXPLORATIONS = "explorations"
 """Name of the folders with spaces: in the current directory, and of this installation."""
 _STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
-"""Values for keys that an experiment must have and a space lacks; every draw replaces them."""
+"""Placeholders for keys that every experiment must have, but the experiment of a space has not.
+
+With them the base can be checked like any experiment. Every draw replaces them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and checked. SpaceDefinition explains fields without a docstring."""
+    """A space that was read and checked. For the other fields see SpaceDefinition."""
 
     name: str
     question: str
@@ -61,7 +65,7 @@ class Space:
     faults: FaultSpace
     minimum: Minimum
     mutated: float = 0.0
-    """Share of a search's seeds that mutate a kept plan, 0 to 1."""
+    """Share of a search's seeds that change the plan of an earlier run instead of drawing one."""
     may_be_unknown: tuple[str, ...] = ()
     """Beginnings of reasons for an unknown verdict that the space permits."""
 
@@ -82,11 +86,11 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
         raise ExperimentError(problems)
 
     base = _with_stub(root.child("experiment"))
-    # The experiment is checked only if every override could be applied. Otherwise some problems of
-    # the experiment would only show that an override is missing.
+    # The experiment is checked only if every override could be applied. Otherwise the user would
+    # also read problems that the missing override would have solved.
     problems = apply_overrides(base, overrides) or [
-        # A value without a line was set by an override. The path of an override begins within the
-        # experiment, so the prefix `experiment.` is removed.
+        # A problem without a line is about a value of an override, so it is shown as a problem of
+        # `--var`. A user writes the key of an override without the prefix `experiment.`.
         replace(base_problem, file="--var", path=base_problem.path.removeprefix("experiment."))
         if overrides and base_problem.line is None
         else base_problem
@@ -143,13 +147,16 @@ def _with_stub(base: Item) -> Item:
 
 
 def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> list[Problem]:
-    """Return a problem if a draw would replace the value of an override, otherwise nothing."""
+    """Return a problem if the space draws the key of an override; otherwise an empty list.
+
+    Every draw would replace the value, so the user would set it in vain.
+    """
     key = override.partition("=")[0].strip()
     steps = resolve_path(key, base, Experiment)
     if isinstance(steps, Problem):
         # The path of the override is wrong. `apply_overrides` has reported this.
         return []
-    # Places that draws write, each with its place in the space's file.
+    # The places that a draw writes: each as named in the space file, and as steps in the document.
     drawn: list[tuple[str, Steps]] = [(f"experiment.{key}", (key,)) for key in KEYS_SET_BY_DRAW]
     drawn += [
         (choice.at(0), place)
@@ -175,11 +182,11 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
 
 
 def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> bool:
-    """Return True if a count at `place` keeps the item of `steps` in every draw.
+    """Return True if the override of `steps` is about an item that every draw keeps.
 
-    Some options are counts (FirstOf): a draw keeps this number of first items of a list or mapping.
-    The items before the smallest count are therefore in every draw, and an override may set their
-    values.
+    A choice may be about the number of items. With `groups: [1, 2]` a draw keeps the first group,
+    or the first two. So the first group is in every draw, and an override may change it; an
+    override of the second would sometimes be lost.
     """
     counts = [
         value.count for option in choice.options for value in option if isinstance(value, FirstOf)
@@ -203,8 +210,8 @@ def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
 
     `base` is the experiment of the file `root`, with placeholders and overrides.
     """
-    # The keys that draws set are forbidden in the file. `base` has placeholders for them, so the
-    # file's own mapping is checked.
+    # The file must not have the keys that every draw sets. `base` has placeholders for some of
+    # them, so the file itself (`root`) is checked.
     in_file = root.child("experiment").value
     problems = [
         problem(f"experiment.{key}", "each drawn experiment has its own", expected="no such key")

@@ -1,11 +1,9 @@
-"""Structs of a space file, which defines what an exploration draws.
+"""Structs of a space file: all its keys, with their defaults.
 
-Each seed draws an experiment from a space: its settings and its plan, which is the list of faults.
-The plan begins at the steady state, when every group is stable. At the end, the run heals
-(undoes) all faults. A coverage mark is the name of a rare situation. A run reaches the mark if the
-situation occurs in the run.
+A space file says from what an exploration draws its experiments. Each seed draws the settings of
+its experiment, and a plan of faults. The times of the plan count from the steady state.
 
-This module defines all keys of space files. It must not depend on YAML, or on how values are drawn.
+This module must not depend on YAML, or on how values are drawn.
 """
 
 from typing import Annotated, Any
@@ -15,8 +13,7 @@ from msgspec import Meta
 
 from chaos.experiment.structs import FORMAT_VERSION, Duration, Name
 
-# Types of values, with their bounds. The weight of a name says how often the name is drawn,
-# compared with other names.
+# Types of values, with their bounds. A name with weight 2 is drawn twice as often as one with 1.
 Share = Annotated[float, Meta(ge=0, le=1)]
 Weight = Annotated[int, Meta(ge=1, le=1_000)]
 Factor = Annotated[float, Meta(gt=0, le=100)]

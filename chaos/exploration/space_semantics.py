@@ -1,10 +1,10 @@
 """Semantic checks of a space: every experiment that is drawn from it must be valid.
 
-A space is a base experiment, and choices: places in it, each with options, of which a seed draws
-one. The checks first put each option alone into the experiment, and then each pair of options of
-two choices. Pairs are enough, because nearly all errors in the settings of brokers and consumers
-are about two settings that contradict each other. If three options contradict each other, this is
-found when a seed draws them, because `draw` checks its experiment.
+A space has a base experiment, and choices such as `cluster.brokers: [3, 5]`. It would take too long
+to check every combination of all options. So the checks put each option alone into the experiment,
+and then each pair of options of two choices. This finds nearly all errors, because they are usually
+about two settings that contradict each other. If only three options together do, this is found when
+a seed draws them, because `draw` checks its experiment.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from chaos.faults.processes import NodeLoss
 from chaos.faults.registry import FAULT_KINDS
 
 MAX_PAIRS = 20
-"""Number of problems with pairs after which the check of pairs stops."""
+"""The check of pairs stops after so many problems; one bad option may be bad in all its pairs."""
 
 
 def space_errors(
@@ -84,7 +84,7 @@ def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
 
 
 def _misfits_alone(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
-    """Yield the errors of the experiment with one option changed, for each option."""
+    """For each option: put it alone into the experiment, and yield the errors that it causes."""
     for choice in choices:
         for index in range(len(choice.options)):
             for error in _errors_with(base, (choice, index)):
@@ -97,7 +97,7 @@ def _misfits_alone(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]
 
 
 def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
-    """Yield the errors of the experiment with options of two choices, for each such pair."""
+    """For each pair of options of two choices: put both into the experiment, yield the errors."""
     reported = 0
     distinct = [(choice, _distinct_options(choice)) for choice in choices]
     for (first, first_indexes), (second, second_indexes) in combinations(distinct, 2):
@@ -119,7 +119,7 @@ def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Probl
 def _distinct_options(choice: Choice) -> list[int]:
     """Return the indexes of a choice's options, without repetitions.
 
-    A space repeats an option to have it drawn more often.
+    A space may repeat an option to have it drawn more often: [3, 3, 5] -> indexes 0 and 2.
     """
     return [
         index

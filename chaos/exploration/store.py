@@ -1,16 +1,21 @@
-"""An exploration's directory: its space, and all finished batches.
+"""The directory of an exploration, from which `explore --resume` can continue it.
 
 An exploration is a search for violations: it plays many seeds, each of which draws an experiment
-from the space (or mutates an earlier one). A batch is the seeds that a worker process gets
-together.
+from a space file, or changes an earlier one. Its directory is
+`runs/explorations/<space>/<timestamp>/`, with these files:
 
-`runs/explorations/<space>/<timestamp>/` contains manifest.json, space.yaml (a copy of the space),
-batches.jsonl, findings/*.yaml and results.json. Each line of batches.jsonl is one record, of one of
-three types:
+    manifest.json     how the exploration was started
+    space.yaml        a copy of the space file
+    batches.jsonl     the results of all finished batches
+    findings/*.yaml   for each kind of violation, an experiment that shows it
+    results.json      the totals
+
+A batch is the seeds that a worker process gets together. Each line of batches.jsonl is one record,
+of one of three types:
 
 - PlayedSeeds: the runs of a finished batch;
-- PlayedAgain: the runs of a finished recheck, which plays seeds of an earlier batch once more, to
-  see that each gives the same run again;
+- PlayedAgain: the runs of seeds that were played a second time, to see that a seed always gives the
+  same run;
 - Lost: seeds that were given up.
 
 A line is appended when its batch is finished, so Ctrl-C or `kill -9` loses only unfinished batches.
@@ -44,7 +49,7 @@ from results_schema.forms import READ_FORMS, refusal
 
 EXPLORATIONS_ROOT = DEFAULT_ROOT / EXPLORATIONS
 FORMAT = READ_FORMS["exploration"][-1]
-"""Version of the form of the directory's files. It is the newest version that this code reads."""
+"""Version of the format of these files: the newest one that this code reads."""
 SPACE_FILE = "space.yaml"
 FINDINGS = "findings"
 

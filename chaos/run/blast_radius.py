@@ -1,6 +1,6 @@
 """The blast radius of a fault: groups and partitions that depend on the nodes that it hits.
 
-The leader of a partition of `__consumer_offsets` coordinates the groups that the partition stores.
+It is computed when the fault is injected, and shown in the journal and in the report.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,8 @@ def blast_radius_of(
         for partition, partition_status in status.partitions.items()
         if broker_name(partition_status.leader) in hit_nodes
     }
-    # Spare places count, too, because a fault may have started a member there.
+    # A group has spare places in addition to its members, and a fault may have started a member in
+    # one of them. So all places are looked at.
     for group_id, group in experiment.groups.items():
         for name in (consumer_name(group_id, index) for index in range(group.places_total)):
             if name in hit_nodes:
@@ -43,7 +44,10 @@ def blast_radius_of(
 def blast_radius_of_partitions(
     partitions: Iterable[TopicPartition], experiment: Experiment
 ) -> BlastRadius:
-    """Return the blast radius of moved leaderships: the partitions, and the groups stored there."""
+    """Return the blast radius of a fault that moves the leaderships of `partitions`.
+
+    Moving a partition of `__consumer_offsets` affects the groups whose coordinator moves with it.
+    """
     moved = set(partitions)
     groups = {
         group_id

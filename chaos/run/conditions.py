@@ -1,13 +1,12 @@
 """Conditions that a cluster must meet before faults, and again after healing.
 
-Each function returns one sentence for each part of its condition that does not hold, so it returns
-an empty list when the condition holds. A run that waits for a condition displays these sentences as
-its progress, and fails with them.
+Each function compares what the experiment defines with what the cluster has answered (`status`).
+It returns a sentence for each thing that is missing:
 
-`status` is the cluster's answer to one query. It has the partitions as the controller knows them,
-the groups that each broker has in memory, the servers of ZooKeeper, and the members (the lab's own
-consumers) that answered. `experiment` has the partitions, groups and members that should be there.
-A late member starts during the run. An ISR is the in-sync replicas of a partition.
+    ["orders-2 has no leader", "group billing is PreparingRebalance"]
+
+An empty list means that the condition holds. A run that waits for a condition shows these sentences
+as its progress, and if it waits in vain, they are the reason that it gives.
 """
 
 from collections.abc import Collection
@@ -35,10 +34,14 @@ def missing_for_steady_state(
 ) -> list[str]:
     """Return what is missing for the cluster's steady state.
 
-    A cluster is steady if every partition has a leader and its full ISR, every group is Stable (no
-    rebalance is in progress) with all its members, and each member that commits has had a commit
-    acknowledged. Late members are not expected, nor is a group that has only late members. With
-    `guests` a group may have additional members: clients from outside.
+    The cluster is steady if these conditions hold:
+
+    - Every partition has a leader and its full ISR.
+    - Every group is Stable, with all its members.
+    - Each member that commits has had a commit acknowledged.
+
+    Members that start later, during the run, are not expected yet. With `guests` a group may have
+    additional members: clients from outside.
     """
     members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
@@ -61,11 +64,13 @@ def missing_for_liveness(
 
     The conditions are the same as for the steady state, except that a partition may lack replicas.
 
-    - `commits_before`: acknowledged commits of each member at healing. Each member needs one more.
-    - `lost`: members that are not expected. Members that their group has refused are not expected
-      either. All other members are expected, including late and killed ones.
-    - `joined`: members that are expected in addition to the members of the experiment.
-    - `deleted_topics`: topics whose partitions need no leader.
+    - `commits_before`: how many acknowledged commits each member had at the healing. Each member
+      needs one more.
+    - `lost`: members that never come back, so that nobody waits for them. All other members are
+      expected, even those that a fault has killed: the healing has started them again. Only a
+      member that its group has refused is not expected, because it stays away.
+    - `joined`: members that a fault has started in addition to those of the experiment.
+    - `deleted_topics`: topics that a fault has deleted, so that their partitions need no leader.
     - `guests`: a group may have further members, which are clients from outside.
     """
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
@@ -87,7 +92,8 @@ def missing_partitions(
 ) -> list[str]:
     """Return the partitions without a leader or, with `full_isr`, without a full ISR.
 
-    Partitions of `deleted_topics` are ignored.
+    For example: "orders-2 has no leader", "orders-1 has 2 of 3 replicas in sync". Partitions of
+    `deleted_topics` are ignored.
     """
     missing = []
     sizes = {name: partitions for name, (partitions, _) in internal_topics(experiment).items()}
@@ -126,8 +132,8 @@ def missing_groups(
     - `joined`: members that are expected in addition.
     - `guests`: if True, a group may have further members, which are clients from outside.
 
-    If the experiment defines members for a group, but none of them is expected now, the group is
-    skipped.
+    A group all of whose members start later is skipped, because no coordinator knows it yet. A
+    group for which the experiment defines no members at all is not skipped.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
@@ -151,7 +157,7 @@ def missing_groups(
         if group.state != STABLE:
             missing.append(f"group {group_id} is {group.state}")
         elif len(group.members) != expected and not (guests and len(group.members) > expected):
-            # Guests may only add members, so too few members are missing in any case.
+            # With guests a group may have more members than expected, but never fewer.
             missing.append(f"group {group_id} has {len(group.members)} of {expected} members")
         for name in names:
             member = status.members.get(name)
@@ -172,9 +178,10 @@ def missing_on_zookeeper(
 ) -> list[str]:
     """Return the ZooKeeper servers that do not serve, and what groups on ZooKeeper lack.
 
-    The arguments have the same meaning as in `missing_groups`. No znode shows whether a group is
-    stable (ZK-27 of docs/kafka/ZOOKEEPER_CONSUMER.md). So a group counts as stable when each member
-    is stable, and every partition has one reader.
+    A group on ZooKeeper has no coordinator whose state could be asked, and no znode shows whether
+    the group is stable (ZK-27 of docs/kafka/ZOOKEEPER_CONSUMER.md). So it counts as stable when
+    each member says so, and every partition is read by exactly one member. The arguments have the
+    same meaning as in `missing_groups`.
     """
     missing = [
         f"{zookeeper_name(server_id)} does not serve"
@@ -213,10 +220,10 @@ def missing_commits(
     lost: Collection[NodeName] = (),
     joined: Collection[NodeName] = (),
 ) -> list[str]:
-    """Return the members without an acknowledged commit beyond `commits_before`.
+    """Return the members that have no more acknowledged commits than in `commits_before`.
 
-    Three kinds of members are skipped: members of groups that do not commit, members without
-    partitions, and members in `lost`.
+    A member that is not in `commits_before` needs its first commit. Members of groups that do not
+    commit, and members without partitions, need none.
     """
     missing = []
     for group_id, definition in experiment.groups.items():
@@ -224,7 +231,7 @@ def missing_commits(
             continue
         for name in _expected(group_id, members[group_id], lost, joined):
             member = status.members.get(name)
-            # `missing_groups` has named a member that does not answer.
+            # A member that does not answer is skipped: `missing_groups` reports it.
             if (
                 member is not None
                 and member.assigned
@@ -237,7 +244,10 @@ def missing_commits(
 def _expected(
     group_id: str, total: int, lost: Collection[NodeName], joined: Collection[NodeName]
 ) -> list[NodeName]:
-    """Return the members that a group of `total` members is expected to have now."""
+    """Return the names of the members that the group should have now.
+
+    These are its first `total` members and those in `joined`, without those in `lost`.
+    """
     members = [consumer_name(group_id, index) for index in range(total)]
     # The name of a member is `consumer-<group>-<index>`.
     additional = [name for name in joined if name.rpartition("-")[0] == f"consumer-{group_id}"]
@@ -245,7 +255,10 @@ def _expected(
 
 
 def _refused(status: ClusterStatus) -> tuple[NodeName, ...]:
-    """Return the members that have stopped because they share no assignor with their group."""
+    """Return the members that gave up because their group has refused them.
+
+    A coordinator refuses a member that shares no assignor with the other members.
+    """
     refusal = ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name
     return tuple(name for name, member in status.members.items() if member.ended_by == refusal)
 
@@ -265,6 +278,6 @@ def slow_groups(experiment: Experiment) -> tuple[str, ...]:
 
 
 def summarize(missing: list[str], limit: int = 4) -> str:
-    """Return the first `limit` sentences of `missing` as one, with the number of the others."""
+    """Return the first sentences of `missing` as one text: "A; B; C; D; and 3 more"."""
     first_few = "; ".join(missing[:limit])
     return first_few if len(missing) <= limit else f"{first_few}; and {len(missing) - limit} more"

@@ -1,14 +1,18 @@
 """FaultInjector: injects and heals faults, and records both in the journal and the trace.
 
-The injector handles one fault at a time. The runner decides when a fault is due. At the end the
-injector heals all faults that were injected, and faults whose injection failed half-way.
+The runner decides when a fault is due, and calls the injector:
 
-A fault is aimed first: its target (a role such as `controller`) is resolved to the nodes that have
-the role now. The result is an Aim, or a Miss with the reason why there are no such nodes. A fault
-is in force from the return of its injection to the beginning of its healing. A momentary fault is
-done when its injection returns. A gradual fault works in steps, and the runner calls `advance` for
-each step. Link rules cut or slow connections. The journal has one entry for each fault, the trace
-one row for each event of the run.
+1. The fault is aimed. Its target is a role, such as `controller`, and the injector finds the nodes
+   that have this role now (an Aim). If there are none, the fault is a Miss, and nothing happens.
+2. The fault is injected at these nodes. From now on it is in force.
+3. At the end of its duration it is healed. For example, a killed broker is started again.
+
+Two sorts of faults differ. A momentary fault, such as a deleted topic, is over when its injection
+returns. A gradual fault, such as a rollout, takes one step after the other, and the runner
+calls `advance` for each of them.
+
+At the end of the run the injector heals all faults that are still in force, and also faults whose
+injection failed half-way.
 """
 
 from collections.abc import Callable
@@ -53,13 +57,14 @@ class FaultInjector:
         self._links = LinkTable(runtime)
         self._tools = FaultTools(runtime=runtime, links=self._links)
         self._aims: dict[str, Aim] = {}
-        """Aims of the injected faults, by fault id; `heal` needs them."""
+        """The aim of each injected fault, by fault id, so that it is healed at the same nodes."""
         self._members = dict.fromkeys(all_members(experiment))
 
     def take_experiment(self, experiment: Experiment) -> None:
-        """Resolve targets in `experiment` from now on.
+        """Look up the topics and groups that faults name in `experiment` from now on.
 
-        In a standing cluster clients from outside create topics and groups that faults may name.
+        Only a standing cluster (`coordlab up`) calls this: its users may create topics and groups
+        that the experiment file does not have, and then break them.
         """
         self._experiment = experiment
 
@@ -88,9 +93,9 @@ class FaultInjector:
 
         self._aims[planned.fault_id] = aim
         self._record_aim(entry, aim, kind)
-        # The row is written before the injection, because the times of all phases count from it,
-        # and on Ray other nodes may notice a death before the call returns. So the row cannot have
-        # the process's id, which only the call returns. The journal has this id.
+        # The row is written before the injection, so that it is earlier than all effects of the
+        # fault: on Ray other nodes may notice a death before the call returns. For this reason the
+        # row lacks the id of the killed process, which only the call returns. The journal has it.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
             rng = stream(self._seed, "act", planned.fault_id)
@@ -118,11 +123,12 @@ class FaultInjector:
         self._log(f"{planned.fault_id}: {entry.target} is {entry.hit}{pid}")
 
     def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
-        """Return True while the fault's node is still stopping. The caller then heals it later.
+        """Return True if the fault is due to be healed, but its node has not stopped yet.
 
-        The first call that returns True ends the fault's time in force, because the fault's planned
-        duration is over. From then on the node has SHUTDOWN_LIMIT_US to stop. After that the method
-        returns False, and `heal` kills the node.
+        A `controlled_shutdown` first lets its node stop by itself, and its healing starts
+        the node again. A node cannot be started while it is still stopping, so the caller waits and
+        asks again. If the node takes longer than SHUTDOWN_LIMIT_US, this method returns False, and
+        `heal` kills the node.
         """
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:
@@ -137,9 +143,9 @@ class FaultInjector:
     async def heal(self, planned: PlannedFault, *, by: str) -> None:
         """Undo the fault if it is in force.
 
-        by: what causes the healing. "plan" is the end of the fault's planned duration, "order" is
-            a command, "end" is the healing of all faults at the end of the run. With "end", a fault
-            whose injection failed half-way is undone, too.
+        by: the cause of the healing. "plan": the planned duration of the fault is over. "order": a
+            user of a standing cluster wants it. "end": all faults are healed at the end of the run;
+            then a fault whose injection failed half-way is undone, too.
         Raises: ToolFailed if the runtime could not undo it.
         """
         entry = self._journal.entry(planned.fault_id)
@@ -147,7 +153,7 @@ class FaultInjector:
         if not (entry.in_force or half_done):
             return
 
-        # The time may be set already, by `must_wait` or by an earlier attempt that was cut off.
+        # The time may be set already, by `must_wait` or by an earlier call that Ctrl-C interrupted.
         if entry.in_force_until_us is None:
             entry.in_force_until_us = self._runtime.now_us()
         try:
@@ -181,11 +187,11 @@ class FaultInjector:
         return planned.fault_id in self._tools.under_way
 
     async def advance(self, planned: PlannedFault, status: ClusterStatus) -> int | None:
-        """Take the next step of a gradual fault; return the time of the step after it, or None.
+        """Take the next step of a gradual fault; return when the step after it is due.
 
-        After the last step the fault is healed. A fault that hangs (makes no progress) stays in
-        force until everything is healed.
-        Units: microseconds of the run's clock.
+        Return None if there is no further step. The fault is then healed, unless it hangs: a
+        rollout, for example, goes no further if a node does not come back. Such a fault
+        stays in force until the end of the run.
         Raises: ToolFailed if the runtime could not do it.
         """
         entry = self._journal.entry(planned.fault_id)
@@ -211,7 +217,7 @@ class FaultInjector:
 
     @property
     def deleted_topics(self) -> tuple[str, ...]:
-        """Topics that a fault has deleted, or may have deleted."""
+        """Topics that a fault has deleted, or has tried to delete."""
         return tuple(self._tools.deleted_topics)
 
     @property
@@ -221,7 +227,7 @@ class FaultInjector:
 
     @property
     def may_need_healing(self) -> bool:
-        """True if a fault or a link rule may be in force; also after a call that failed."""
+        """True if a fault or a link rule is in force, or may be because a call has failed."""
         return self._links.in_doubt or any(
             entry.in_force or entry.perhaps_in_force for entry in self._journal.entries
         )
@@ -229,8 +235,9 @@ class FaultInjector:
     async def heal_everything(self, plan: Plan) -> None:
         """Undo every fault in force, newest first, and continue after a failure.
 
-        Faults of links come first, so that a node that starts again can reach the others. Then all
-        link rules are removed, including rules of unknown faults.
+        Faults of links come first, so that a node that starts again can reach the others. After
+        them all link rules are removed, in case a failed call has left one. Then the other faults
+        follow.
         Raises: ToolFailed with all failures.
         """
         failures = []
@@ -301,8 +308,8 @@ def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, ob
         "members_survive": entry.members_survive,
         "momentary": entry.momentary,
     }
-    # For a fault of links, `from` and `to` are its ends. For moved leaderships (below) they are the
-    # old and the new leaders.
+    # `from` and `to` have two meanings. For a fault of links they are the nodes at its two ends.
+    # For moved leaderships (at the end of this function) they are the old and the new leaders.
     if entry.links is not None:
         detail["from"] = list(entry.links.from_)
         detail["to"] = list(entry.links.to)

@@ -1,6 +1,7 @@
-"""The journal of a run in progress: one entry for each fault, with its times and its nodes.
+"""The journal of a run: one entry for each fault, with its times, its nodes and its outcome.
 
-The file is written after every change, so that a run that dies leaves a record of its faults.
+The whole journal is written to its file after every change, so that even a run that dies leaves a
+record of its faults.
 """
 
 from collections.abc import Callable

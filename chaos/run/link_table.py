@@ -1,8 +1,9 @@
-"""The link rules in force, by fault, in the order of injection.
+"""LinkTable: the link rules of all faults in force.
 
-A link rule has an effect (such as a cut) on the messages between some nodes. The runtime takes no
-single rule, only the list of all rules. So this table keeps the rules of each fault, and sends the
-whole list after each change.
+A link rule changes the messages from some nodes to others. For example, it drops all of them (a
+cut), or delays them. The runtime has no function to add or remove one rule: it takes the list of
+all rules. So this table remembers which rules belong to which fault, and sends the whole list after
+each change.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,11 @@ def rule(
     selector: Selector,
     effect: LinkEffect,
 ) -> LinkRule:
-    """Return a rule of a fault. `way` (`there` or `back`) makes the rule's id unique."""
+    """Return a rule of a fault.
+
+    A fault may have one rule for each direction, so `way` ("there" or "back") is a part of the
+    rule's id: `cut-0:there`.
+    """
     return LinkRule(rule_id=f"{fault_id}:{way}", selector=selector, effect=effect)
 
 
@@ -38,7 +43,7 @@ class LinkTable:
         self._runtime = runtime
         self._by_fault: dict[str, tuple[LinkRule, ...]] = {}
         self._in_doubt = False
-        """True from the first sent list until the runtime has confirmed an empty list."""
+        """True if the last list may not be empty, or if it is not known whether it was taken."""
 
     @property
     def in_doubt(self) -> bool:
@@ -56,7 +61,7 @@ class LinkTable:
             await self._send_rules()
 
     async def clear(self) -> None:
-        """Remove all rules, including the rules of unknown faults."""
+        """Remove all rules from the nodes, even those of a call that has failed before."""
         self._by_fault.clear()
         if self._in_doubt:
             await self._send_rules()

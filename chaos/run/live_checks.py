@@ -1,10 +1,12 @@
-"""LiveChecks: checkers over the part of a trace that can be read during a run in real time.
+"""LiveChecks: show findings while a run in real time still goes on.
 
-Their findings (violations that checkers report) are shown and logged during the run. They do not
-count for the verdict, because rows may be missing: the driver (the process that conducts the run)
-cannot read the files of other machines, and a node may write rows late. After the run another suite
-checks the whole trace. In virtual time (the run's own simulated clock) there are no live checks,
-because the suite of the verdict gets every row when it is written.
+In real time each node writes its own file of trace rows, and only after the run all of them are
+merged and checked for the verdict. So that a user need not wait for this, the live checks read the
+part of the trace that is there already. What they find is shown and logged, but does not count for
+the verdict, because rows may be missing: the files of other machines cannot be read yet, and a node
+may write a row late.
+
+In virtual time there are no live checks, because every row is checked when it is written.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,14 +16,13 @@ from protocol.trace import TraceRow
 from results_schema.results import Finding
 
 TraceFollower = Callable[[int], Iterable[TraceRow]]
-"""Takes the run's clock in microseconds; returns the new rows, in the trace's order."""
+"""Takes the time of the run's clock; returns the rows that are new since the last call."""
 
 
 class LiveChecks:
-    """Feeds a suite with rows of a trace that is still being written.
+    """Feeds a suite of checkers with the rows of a trace that is still being written.
 
-    Invariant: an error of a live check never ends a run; `trouble` then has its message, and the
-    live checks stop.
+    An error of a live check never ends a run. The live checks stop, and `trouble` has the message.
     """
 
     def __init__(self, suite: CheckSuite, follow: TraceFollower) -> None:
@@ -38,9 +39,9 @@ class LiveChecks:
         self._suite.allow_clock_error(clock_error_us)
 
     def unsettled(self, now_us: int) -> list[str] | None:
-        """Return the conditions that pending promises wait for; None if a live check has failed.
+        """Return what the checkers still wait for, as sentences; None if a live check has failed.
 
-        A promise is pending if it may still be kept or broken, such as "a member will commit".
+        For example, a checker waits for the first commit of a member that has just joined.
         """
         return None if self.trouble is not None else self._suite.unsettled(now_us)
 

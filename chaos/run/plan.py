@@ -1,10 +1,16 @@
-"""The plan of faults and the times at which they begin and end, as explicit data.
+"""The plan of a run: which faults it injects, and when each of them begins and ends.
 
-A fault and its healing are one record. The runner does not know whether the plan is from a file,
-from an exploration (which draws plans by seeds), or from a shrinker (which makes failing plans
-smaller). Times of the plan count from the steady state, in which every group is stable. Late
-members start during the run. They belong to the experiment, not to the plan, but the schedule of a
-run has the acts of the plan and the starts of late members together.
+A plan is a list of faults, each with its time and its duration:
+
+    2 s: kill broker-1, for 5 s       4 s: cut off broker-2, for 1 s
+
+The runner needs moments in the order of time instead, so `schedule_of` makes them from a plan:
+
+    2 s: inject the kill     4 s: inject the cut     5 s: heal the cut     7 s: heal the kill
+
+The schedule also has the starts of late members, which the experiment lets join during the run. All
+times count from the steady state. A plan may come from an experiment file, from the search (which
+draws plans at random), or from the shrinker; the runner need not know.
 """
 
 from dataclasses import dataclass
@@ -46,14 +52,14 @@ class Arrival:
 
 
 Moment = PlannedAct | NextStep | Arrival
-"""An act of a run at a given time."""
+"""Something that the runner does at a given time."""
 
 
 def plan_of(experiment: Experiment) -> Plan:
     """Return the plan of an experiment file, in the file's order.
 
-    The id of a fault is its kind and its index in the file: `crash-0` for a crash that is the first
-    fault. Its repetitions have the ids `crash-0.1`, `crash-0.2` and so on.
+    The id of a fault is its kind and its index in the file. If the first fault is a crash that is
+    injected three times (`repeat: 3`), its ids are `crash-0`, `crash-0.1` and `crash-0.2`.
     """
     return tuple(
         _planned_fault(fault, index, repetition)
@@ -79,7 +85,10 @@ def _planned_fault(fault: FaultDefinition, index: int, repetition: int) -> Plann
 
 
 def ends_of(ends: OneOrMany | None) -> tuple[str, ...]:
-    """Return an end of a link fault as a tuple of targets; a file may have one target or a list."""
+    """Return one end of a link fault (`from` or `to`) as a tuple of targets.
+
+    In a file an end may be one target or a list of them: "broker-0" -> ("broker-0",).
+    """
     if ends is None:
         return ()
     return (ends,) if isinstance(ends, str) else ends
@@ -103,9 +112,9 @@ def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
         for fault in plan
         if fault.duration_us is not None
     ]
-    # At equal times the second part of the key decides: False for healings, which come first, and
-    # True for injections. The healing of a fault with duration 0 also has True, so that it does not
-    # come before its own injection. The sort is stable, so acts with equal keys keep their order.
+    # At equal times healings come before injections: the second part of the key is False for a
+    # healing, and False sorts before True. One exception: the healing of a fault with duration 0
+    # has True, too. Otherwise it would come before its own injection.
     return tuple(
         sorted(acts, key=lambda act: (act.at_us, not act.heals or act.planned.duration_us == 0))
     )

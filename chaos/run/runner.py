@@ -1,21 +1,22 @@
-"""ExperimentRun: runs an experiment, stage by stage, and reaches the verdict.
+"""ExperimentRun: conducts one experiment from the start of the cluster to the verdict.
 
-A run goes through these stages:
+The command `run`, the search and the tests all use this class. A run goes through these stages:
 
 1. Steady state: wait until every group is stable.
 2. Faults: inject and heal the faults of the plan, each at its time.
 3. Healing: undo all faults that are still in force.
 4. Liveness: wait until every group is stable again and commits.
-5. Recovery: wait until no promise is pending.
-6. Verification: read the committed offsets.
+5. Recovery: wait until no checker waits for a promise to be kept. For example, a checker may have
+   seen a member join, and wait for its first commit.
+6. Verification: read the committed offsets once more, so that the checkers can judge them.
 
-The module knows only the interface `Runtime`, so the same code drives every runtime. Even after an
-error or a Ctrl-C a run heals all faults and stops the cluster.
-Data flow: (experiment, plan) -> Runtime; trace rows -> CheckSuite -> Results; every change ->
-RunDirectory.
+The module knows only the interface `Runtime`, so the same code drives a cluster in virtual time, on
+Ray, or on several machines. Even after an error or a Ctrl-C, a run heals all faults and stops the
+cluster.
 
-A CheckSuite has all checkers of a run; it reports findings, which are violations of promises. The
-journal has one entry for each fault. An incarnation is one life of a node's process.
+While the run goes on, the checkers (`CheckSuite`) read the rows of the trace. A violation that they
+find is called a finding. What happened to each fault is written into the journal, and everything
+that is to be kept goes to the `RunDirectory`.
 """
 
 from bisect import insort
@@ -47,12 +48,13 @@ from results_schema.manifest import Plan, PlannedFault, RunStatus
 from results_schema.results import CheckReport, Finding, Results, RunOutcome, Verdict, exit_code
 
 POLL_US = 250_000
-"""Interval of the run's regular checks. A regular check reports the findings of the checkers, and
-ends the run at a limit.
+"""Interval of the regular checks that a run makes while it waits.
 
-In virtual time each regular check is an event of the run. A display must not change a run, so a run
-without a display has the same regular checks. A regular check queries the cluster's status only if
-a display or a later step needs it.
+A regular check reports the findings that are new, and ends the run if it has reached its time
+limit. It also queries the cluster's status if the live display or a later step needs the status.
+
+A run in virtual time makes these checks even if nobody watches it. Each check is an event of the
+simulated loop, and a run must have the same events with a display as without one.
 """
 
 STAGES = (
@@ -65,16 +67,24 @@ STAGES = (
     "verifying",
     "stopping",
 )
-"""Names of the stages, in order, with the start of the nodes before and their stop afterwards."""
+"""All stages by name, in order.
+
+These are the stages of the module's docstring, and two more: "starting" starts the nodes before the
+first of them, and "stopping" stops the nodes after the last.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """State of a run, for a live view.
 
-    - `records_consumed`, `commits_acknowledged`: totals over all members and incarnations.
-    - `waiting_for`: the conditions of the stage that do not hold yet.
-    - `findings`: findings of checkers that see the trace during the run.
+    - `time_us`: the time on the run's clock.
+    - `records_consumed`, `commits_acknowledged`: totals over all members. They include what a
+      member did before it was killed and started again.
+    - `waiting_for`: the conditions that the stage waits for, as sentences, such as
+      "consumer-orders-0 does not answer".
+    - `steady_at_us`: the time of the steady state, on the run's clock.
+    - `findings`: the violations that were found up to now.
     """
 
     stage: str
@@ -94,7 +104,10 @@ TraceReader = Callable[[], Iterable[TraceRow]]
 
 
 class GiveUp(Exception):
-    """Ends the run early for the given reason; faults are healed, and the verdict is UNKNOWN."""
+    """Ends the run early: the remaining stages are skipped, and the verdict is UNKNOWN.
+
+    The faults in force are still healed, and the cluster is stopped.
+    """
 
 
 class ExperimentRun:
@@ -121,15 +134,17 @@ class ExperimentRun:
     ) -> None:
         """Prepare a run.
 
-        - `suite`: the checkers of the verdict.
-        - `read_trace`: returns the trace for `suite` after the nodes have stopped. None: the
-          runtime feeds `suite` during the run.
-        - `live_checks`: additional checkers that read the trace during the run, if there is a
-          `read_trace`.
-        - `seed`: determines random choices of targets.
-        - `time_limit_us`: the time of the run's clock at which the run ends early.
-        - `stop_when`: ends the run after the first finding for which it returns True. A search for
-          one finding does not need the rest of the run.
+        - `suite`: the checkers that decide the verdict.
+        - `read_trace`: reads the whole trace after the nodes have stopped, so that `suite` can
+          check it. In virtual time it is None, because the runtime then gives each row to `suite`
+          at the time when it is written.
+        - `live_checks`: a second set of checkers, which show findings during a run with a
+          `read_trace`. Without them nothing would be known before the end of the run.
+        - `seed`: determines the random choices, such as which broker a fault with the target
+          `any-broker` hits.
+        - `time_limit_us`: when the run's clock reaches this time, the run ends early.
+        - `stop_when`: called with each finding; the run ends when it returns True. A search for one
+          certain finding does not need the rest of the run.
         - `verifies`: if False, the committed offsets are not read at the end. For a group without a
           coordinator the reading would take a minute, and would show nothing about liveness.
         """
@@ -158,12 +173,19 @@ class ExperimentRun:
         self._commits_at_healing: dict[str, int] = {}
         """Member -> number of its acknowledged commits; liveness demands one more of each."""
         self._silent_at_healing: set[NodeName] = set()
-        """Nodes that were up at healing and did not answer, so that their commits are unknown."""
+        """Nodes that were up at the healing, but did not answer the status query.
+
+        How many commits they had then is not known.
+        """
         self._findings: list[Finding] = []
         self._findings_reported = 0
-        """Number of `_findings` that are in the trace or the log already."""
+        """How many of `_findings`, from the first, are already in the trace or the log."""
         self._journaled_machine_events: dict[int, MachineEvent] = {}
-        """Index in `Runtime.machine_events` -> the event as it was last entered."""
+        """The machine events that the journal already has, by their index in the runtime's list.
+
+        The runtime replaces an event when it ends, so each value is the event as it was when the
+        journal got it.
+        """
         self._unknown: list[str] = []
         """Reasons for the verdict UNKNOWN."""
         self._tool_failures: list[str] = []
@@ -171,7 +193,7 @@ class ExperimentRun:
     def execute(self) -> Results:
         """Run to the end, also after errors, and return the results.
 
-        Raises: only exceptions of a second Ctrl-C that comes while the cluster is being stopped.
+        Raises: nothing, except after a second Ctrl-C while the cluster is being stopped.
         """
         interrupted = False
         if self._live_checks is None:
@@ -186,17 +208,19 @@ class ExperimentRun:
             self._log("interrupted: healing and stopping")
         except Exception as error:
             self._tool_failures.append(f"{type(error).__name__}: {error}")
-            # A lost machine may be the cause of a failure. `settle_contact` finds out which
-            # machines are lost, for `_blame_machines`.
+            # A lost machine may be the cause of the failure. `settle_contact` waits until it is
+            # clear which machines are lost; `_blame_machines` below needs to know this.
             with suppress(Exception):
                 self._runtime.run(self._runtime.settle_contact())
         interrupted = self._clean_up(interrupted=interrupted)
 
         # Collect the failures of the run, then judge it.
-        # A write that a node's disk has refused counts like one in the run's directory.
+        # The run is also incomplete if a node could not write its trace to its machine's disk. This
+        # is treated like a write into the run's directory that failed.
         if self._directory is not None and self._directory.disk.trouble is None:
             self._directory.disk.trouble = self._runtime.disk_trouble
-        # A failure that ended the run is known already, as a part of a longer text.
+        # The failure that ended the run was raised as an exception, so its text is a part of an
+        # entry already ("ToolFailed: ...").
         for failure in self._runtime.failures():
             if not any(failure in known for known in self._tool_failures):
                 self._tool_failures.append(failure)
@@ -232,18 +256,19 @@ class ExperimentRun:
         await self._inject_faults()
 
     async def _reach_steady_state(self) -> None:
-        """Wait for the steady state, and then for a moment that depends on no timer."""
+        """Wait for the steady state, and then, if nodes start apart, for some time more."""
         await self._wait_for_steady_state()
         if self._starts_apart:
-            # The steady state comes at a moment that depends on the members' timers. If the plan
-            # began then, its times would always fall into the same phase of these timers. A real
-            # operator does not know the phase, so the plan begins some time later.
+            # The cluster becomes steady when the last member has committed, so at that moment the
+            # members' timers always stand at the same point. If the plan began then, a fault "after
+            # 2 s" would always come at the same point of a heartbeat interval. Real faults do not,
+            # so the plan begins some time later.
             await self._pause_until(self._runtime.now_us() + self._runtime.out_of_step_us())
-            await self._wait_for_steady_state()  # the steady state may be lost during the pause
+            await self._wait_for_steady_state()  # a member may have left during the pause
         self._note_steady_state()
 
     def _note_steady_state(self) -> None:
-        """Note the time from which the times of the plan count."""
+        """Note the present time as the steady state. All times of the plan count from it."""
         self._enter_stage("steady")
         self._steady_at_us = self._runtime.now_us()
         for fault in self._plan:
@@ -269,7 +294,10 @@ class ExperimentRun:
             raise GiveUp(f"no steady state within {timeout}{because}: {summarize(missing)}")
 
     async def _inject_faults(self) -> None:
-        """Carry out the plan and the starts of late members; then let the run go on for a while."""
+        """Inject and heal the plan's faults and start the late members, each at its time.
+
+        Then let the cluster go on for the time `after_faults` of the experiment.
+        """
         self._enter_stage("faults")
         began_us = self._runtime.now_us()
         moments: list[Moment] = [*schedule_of(self._plan, arrivals_of(self._experiment))]
@@ -282,9 +310,11 @@ class ExperimentRun:
         await self._pause_until(self._runtime.now_us() + after_us)
 
     async def _act(self, moment: Moment, moments: list[Moment], *, began_us: int) -> None:
-        """Carry out `moment`; insert the moments that follow from it into `moments`.
+        """Carry out `moment`, and insert the moments that follow from it into `moments`.
 
-        Units: moments count from `began_us` of the run's clock.
+        For example, a rollout is injected at one moment, and each of its further steps is a
+        moment of its own, which is inserted when the step before has been taken. The times of
+        moments count from `began_us`.
         Raises: ToolFailed if the runtime could not do it.
         """
         match moment:
@@ -320,17 +350,18 @@ class ExperimentRun:
         await self._injector.heal_everything(self._plan)
 
     async def _wait_for_liveness(self) -> bool:
-        """Wait until every group is stable and every member has committed, up to the timeout.
+        """Wait until every group is stable again and every member has committed.
 
-        Returns: True if all groups came so far. If not, the checker Liveness decides whether this
-        is a violation.
+        Return False if this takes longer than `liveness_timeout`. That alone is no violation: the
+        checker Liveness decides about it, because it knows the permitted exceptions.
         """
         await self._check_and_query()
         self._healed_at_us = self._runtime.now_us()
         timeout_us = microseconds(self._experiment.run.liveness_timeout)
         self._enter_stage("liveness", timeout_us=timeout_us)
-        # The check `liveness` counts only commits whose rows come after the row of this stage. So
-        # the counters are read only when every node's clock has passed the time of that row.
+        # The checker Liveness counts only commits whose rows are later than the row that
+        # `_enter_stage` has just written. On several machines the clocks differ a little, so a
+        # commit that is made now may get an earlier time than that row. After this pause none can.
         if self._runtime.clock_error_us:
             await self._runtime.sleep(self._runtime.clock_error_us)
         await self._note_commits_at_healing()
@@ -341,7 +372,7 @@ class ExperimentRun:
         return not missing
 
     async def _note_commits_at_healing(self) -> None:
-        """Note each member's acknowledged commits, of which liveness demands one more."""
+        """Note how many commits of each member are acknowledged. Liveness demands one more."""
         status = await self._query_status()
         self._commits_at_healing = {
             name: member.commits_acknowledged for name, member in status.members.items()
@@ -353,10 +384,11 @@ class ExperimentRun:
         }
 
     def _missing_for_liveness(self, status: ClusterStatus) -> list[str]:
-        """Return what is missing for liveness, with the facts of this run as arguments."""
+        """Return what is missing for liveness in `status`, as sentences."""
         for name, member in status.members.items():
             if name in self._silent_at_healing:
-                # The node's commits at healing are unknown, so it must commit once more than now.
+                # This node did not answer at the healing, and is heard now for the first time. So
+                # its commits are counted from now on.
                 self._commits_at_healing.setdefault(name, member.commits_acknowledged)
         return missing_for_liveness(
             self._experiment,
@@ -369,11 +401,14 @@ class ExperimentRun:
         )
 
     def _absent_nodes(self) -> tuple[NodeName, ...]:
-        """Return the members of the experiment that no group waits for."""
+        """Return the members that are gone for good, so that the run must not wait for them."""
         return self._injector.lost_nodes
 
     def _trace_waiting_requests(self) -> None:
-        """Trace every unanswered request of a member, so that a finding can name it."""
+        """Write a row for each request that a member still waits for.
+
+        If a group is stuck, such a request is usually the reason, and the finding can name it.
+        """
         for name, member in (self._status or ClusterStatus()).members.items():
             for request in member.waiting:
                 self._runtime.trace(
@@ -388,7 +423,7 @@ class ExperimentRun:
                 )
 
     async def _wait_for_recovery(self) -> None:
-        """Wait until no promise is pending, but no longer than `recovery_timeout`."""
+        """Wait until no checker waits for anything, but no longer than `recovery_timeout`."""
         timeout_us = microseconds(self._experiment.run.recovery_timeout)
         if timeout_us == 0:
             return
@@ -398,7 +433,11 @@ class ExperimentRun:
             self._log(f"not waited for any longer: {summarize(missing)}")
 
     def _unsettled(self) -> list[str]:
-        """Return the conditions that promises wait for, as far as the trace has been checked."""
+        """Return what the checkers still wait for, as sentences.
+
+        If no checker reads the trace during the run, return one sentence that says so. The run then
+        waits the full time, because it cannot know that it may end earlier.
+        """
         now_us = self._runtime.now_us()
         if self._read_trace is None:
             return self._suite.unsettled(now_us)
@@ -415,7 +454,10 @@ class ExperimentRun:
     async def _wait(
         self, missing_in: Callable[[ClusterStatus], list[str]], timeout_us: int
     ) -> list[str]:
-        """Query the cluster until nothing is missing; return what is missing at the timeout."""
+        """Query the cluster again and again until `missing_in` returns nothing.
+
+        Return an empty list, or at the timeout what is still missing.
+        """
         deadline_us = self._runtime.now_us() + timeout_us
         while True:
             missing = missing_in(await self._check_and_query())
@@ -438,8 +480,8 @@ class ExperimentRun:
     async def _check_and_query(self) -> ClusterStatus:
         """Report new findings, apply limits, and return the state of the cluster."""
         reason = self._reason_to_give_up()
-        # The status is queried even if the run ends now, because the results take their totals from
-        # it.
+        # The status is queried even if the run ends now, because the totals in the results come
+        # from the last status.
         status = await self._query_status()
         if reason:
             raise GiveUp(reason)
@@ -452,11 +494,12 @@ class ExperimentRun:
         return self._status
 
     def _status_is_needed(self) -> bool:
-        """Return True if the present check of the run must query the cluster's status.
+        """Return True if this regular check must query the cluster's status.
 
-        The counters of a member restart at 0 with its next incarnation, so they must be read before
-        an incarnation ends. Before a fault that ends a node, the status is queried anyway. Other
-        nodes end by themselves: those that are STOPPING. While there is one, the status is needed.
+        The live view and the live checks need it. The totals of the run also need it while a node
+        is STOPPING: a member counts its records and commits from 0 when its process starts again,
+        so its counters must be read before the process ends. (Faults that end a process need no
+        such care, because the status is always queried before a fault.)
         """
         return (
             self._progress is not None
@@ -467,9 +510,9 @@ class ExperimentRun:
         )
 
     def _reason_to_give_up(self) -> str:
-        """Report the findings since the last check; return why the run must end now, or "".
+        """Report the new findings; return why the run must end now, or "" if it may go on.
 
-        Raises: ToolFailed after a failure of the tool.
+        Raises: ToolFailed if the lab itself has failed.
         """
         ends_run = self._journal_machine_events()
         if ends_run:
@@ -496,13 +539,15 @@ class ExperimentRun:
         self._findings.append(finding)
 
     def _journal_machine_events(self) -> str:
-        """Enter machines that do not answer into journal and log; return why the run ends, or "".
+        """Enter the machines that were silent for some time into the journal, as if by a fault.
 
-        A machine that came back counts as disturbed from its last answer before the silence to its
-        first answer after it. The report's timeline shows this time as a band.
+        So the report's timeline shows the silence of a machine as a band, from its last answer
+        before the silence to its first answer after it.
+
+        Return why the run must end because of a machine, or "" if it may go on.
         """
         for index, event in enumerate(self._runtime.machine_events):
-            # An event changes when it ends, and is then entered again.
+            # The runtime replaces an event when it ends. The new event is entered, too.
             if self._journaled_machine_events.get(index) == event:
                 continue
             self._journaled_machine_events[index] = event
@@ -520,8 +565,8 @@ class ExperimentRun:
             entry.nodes = event.nodes
             entry.node = event.nodes[0] if event.nodes else None
             entry.note = event.sentence
-            # The run cannot heal a machine, so the entry must never count as in force. Without an
-            # end it is momentary, and with an end it is healed.
+            # The run would try to heal a fault that is in force at the end, but it cannot heal a
+            # machine. So the entry is momentary while the silence goes on, and healed afterwards.
             entry.momentary = event.until_us is None
             # Members may be on the machine, so a rebalance is no finding.
             entry.members_survive = False
@@ -536,13 +581,14 @@ class ExperimentRun:
         )
 
     def _blame_machines(self) -> None:
-        """If a machine was away, turn failures of the lab into reasons for the verdict UNKNOWN.
+        """If a machine was away, do not count the run's failures as errors of the lab.
 
-        A call to a lost machine fails. Such a failure is no error of the lab or of Kafka.
+        Every call to a machine that is away fails, and this is an error neither of the lab nor of
+        Kafka. So the failures become reasons for the verdict UNKNOWN.
         """
         events = self._runtime.machine_events
-        # `gone` has machines that are lost, or still silent. A machine that came back is blamed
-        # only if the lab has failed.
+        # `gone` has the machines that are lost or still silent. A machine that came back did not
+        # end the run, so it is blamed only if there is a failure to explain.
         gone = [event for event in events if event.is_lost or event.until_us is None]
         if not gone and not (events and self._tool_failures):
             return
@@ -565,9 +611,10 @@ class ExperimentRun:
     def _report_findings(self) -> None:
         """Write the findings since the last check into the trace and the log.
 
-        A finding is written later than it is found, because a checker finds it while another row is
-        being written. A finding of `live_checks` is only logged, because a row VIOLATION in the
-        trace counts for the verdict.
+        A checker finds a violation while a row of the trace is being written, and no other row can
+        be written at that moment. So the row of the finding comes at the next regular check. A
+        finding of the live checks is only logged, because every VIOLATION row of the trace counts
+        for the verdict.
         """
         for finding in self._findings[self._findings_reported :]:
             if self._live_checks is not None:
@@ -586,7 +633,7 @@ class ExperimentRun:
         self._findings_reported = len(self._findings)
 
     def _enter_stage(self, stage: str, **detail: int) -> None:
-        """Begin a stage, and write it into the trace, with `detail`, and into the log."""
+        """Begin a stage; write it into the log, and with `detail` into the trace."""
         self._stage = stage
         self._runtime.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": stage, **detail}))
         self._log(f"stage {stage}")
@@ -615,13 +662,11 @@ class ExperimentRun:
     def _clean_up(self, *, interrupted: bool) -> bool:
         """Heal all faults in force, and stop the cluster.
 
-        Returns: True if a Ctrl-C came before this call (`interrupted`) or during it.
-
-        An interrupted run takes its totals from its last status query. If the last query may be too
-        old for this, this method makes another one.
+        Return True if a Ctrl-C came before this call (`interrupted`) or during it.
         """
-        # While `_status_is_needed` is True, each regular check queries the status, so the last
-        # query is new enough.
+        # The results take their totals from the last status. While `_status_is_needed` is True,
+        # each regular check queries the status, so the last one is new enough. Otherwise it is
+        # queried once more.
         if interrupted and not self._status_is_needed():
             # Neither a second Ctrl-C nor a cluster that cannot answer may prevent the healing.
             with suppress(Exception, KeyboardInterrupt):
@@ -646,7 +691,7 @@ class ExperimentRun:
         return interrupted
 
     def _finish_checks(self) -> tuple[CheckReport, ...]:
-        """Return the reports of all checkers; none if the checking itself has failed."""
+        """Let the checkers finish, and return their reports; () if a checker has crashed."""
         try:
             if self._read_trace is not None:
                 self._suite.observe_all(self._read_trace())
@@ -669,7 +714,8 @@ class ExperimentRun:
             unknown_because=("interrupted",) if interrupted else tuple(self._unknown),
         )
 
-        # Only a completed run has a verdict other than UNKNOWN.
+        # A run that was interrupted or has failed proves nothing, so its verdict is UNKNOWN
+        # (below).
         if interrupted:
             outcome = RunOutcome.INTERRUPTED
             reasons = (*reasons, *self._tool_failures)
@@ -705,7 +751,7 @@ class ExperimentRun:
         return results
 
     def _judged_entries(self) -> tuple[JournalEntry, ...]:
-        """Return the faults that must have hit for a verdict other than UNKNOWN."""
+        """Return the faults that must have hit their targets; if one missed, nothing is proved."""
         return self._journal.entries
 
     def _log(self, message: str) -> None:
@@ -721,7 +767,7 @@ def _time_of(moment: Moment) -> int:
     return moment.at_us
 
 
-# Outcome of a run -> status in its manifest.
+# The manifest of a run calls each outcome by another name.
 _STATUS = {
     RunOutcome.COMPLETED: RunStatus.COMPLETED,
     RunOutcome.INTERRUPTED: RunStatus.INTERRUPTED,

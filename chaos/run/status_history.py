@@ -1,7 +1,9 @@
-"""Facts from earlier status queries that later ones lack.
+"""StatusHistory: remembers what earlier status queries have shown and later ones do not.
 
-A status is the cluster's answer to one query. It lacks the partitions while no controller answers,
-and the counts of past incarnations (earlier lives of a member's process).
+A status lacks two things that a run needs:
+
+- While no controller answers, it has no partitions, so nobody knows who leads them.
+- When a member's process is killed and started again, its counters begin at 0 again.
 """
 
 from collections.abc import Mapping
@@ -12,7 +14,7 @@ from protocol.ids import NodeName, TopicPartition
 
 
 class StatusHistory:
-    """Observes every status; keeps the last known partitions, and totals of past incarnations."""
+    """Observes every status; keeps the last known partitions, and totals over all restarts."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, PartitionStatus] = {}
@@ -51,7 +53,8 @@ class StatusHistory:
         """Add the counts of members whose counters have restarted from 0."""
         for name, member in members.items():
             before = self._members.get(name)
-            # A status does not show the incarnation. A counter that went back shows a new one.
+            # A status does not say whether the process was restarted. It was if a counter is
+            # smaller than before; then the counts that it had reached are added to the totals.
             if before is not None and (
                 member.records_consumed < before.records_consumed
                 or member.commits_acknowledged < before.commits_acknowledged

@@ -1,7 +1,6 @@
-"""The final verification of a run: all committed offsets are read once more.
+"""The last stage of a run: an administrator's client reads all committed offsets once more.
 
-The administrator's client reads them through the cluster's own network. Each answer becomes a row
-of the trace, which the checkers judge.
+Each answer becomes a row of the trace. So the checkers see whether an acknowledged commit was lost.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,9 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> list[str]:
-    """Fetch every group's offsets, so that the trace has them; return the failures as sentences.
+    """Fetch the offsets of every group, so that the trace has them.
+
+    Return a sentence for each group whose offsets could not be read.
 
     All partitions of the group's topics are requested by name. If the request were for "all
     committed offsets", the answer would not contain a partition whose commit was lost, and no
@@ -41,9 +42,9 @@ async def _read(
 ) -> TraceEvent | None:
     """Fetch the offsets of `partitions`; return the row of the failure, if there is one.
 
-    A request for all partitions fails while any of them has offsets in an open transaction. If
-    members begin a transaction immediately after the last one, every attempt may fail. So after a
-    failure each partition is requested alone, and only a failure of such a request counts.
+    While one of the partitions has offsets in an open transaction, a request for all of them fails.
+    If the members begin each transaction right after the last one, this may happen every time. So
+    after a failure each partition is requested alone, and only such a failure counts.
     """
     try:
         await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)
