@@ -1,8 +1,8 @@
-"""The text of an experiment file, made from an experiment: the inverse of `loader`.
+"""Writes an experiment as the text of an experiment file: the inverse of `loader`.
 
-A search draws experiments and shrinks them (makes them smaller). This module writes such an
-experiment as a file that a person can read, change and run.
-Data flow: Experiment -> plain values without defaults -> YAML, section by section.
+The experiments of a search exist only in memory. This module writes one as a file that a person can
+read, change and run: without values that equal their defaults, and with an empty line between its
+sections.
 """
 
 from typing import Any

@@ -1,10 +1,9 @@
 """The JSON Schema of experiment files, for editors that complete keys and underline errors.
 
-The schema is made only from the structs (`structs`, `protocol.config`, the faults' arguments). The
-docstrings of their fields become the descriptions. The schema accepts every file that `loader`
-accepts. It cannot express errors that depend on several places of a file, such as an undefined
-group. Only `loader` finds such errors. In JSON Schema, `$defs` holds named definitions, `$ref`
-refers to one of them, and `anyOf` lists alternatives.
+The schema is made from the structs (`structs`, `protocol.config`, the faults' arguments), and the
+docstrings of their fields become the descriptions. It accepts every file that `loader` accepts, but
+also some that `loader` refuses: a schema cannot express errors that depend on several places of a
+file, such as a group that is not defined.
 """
 
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ _PARTS_OF_TARGETS = {
     "<target>": r"[A-Za-z-]+\s*(\([^()]*\))?",
     "<client id>": r"[^()]+",
 }
-"""Placeholder in a target's syntax -> regular expression of its values."""
+"""Regular expressions for the placeholders in the syntax of targets, such as `broker(<id>)`."""
 
 
 def experiment_schema() -> Schema:

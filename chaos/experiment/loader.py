@@ -1,11 +1,14 @@
 """Loader: finds experiment files, reads them, and reports all problems of a file together.
 
-Data flow: name or path -> YAML with lines (`yaml_document`) -> `--var` (`overrides`) -> structs
-(`schema_errors`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here.
+`load_experiment` goes through these steps:
 
-A shape error is a key or a value that the structs do not allow. A semantic error is about values
-that contradict each other. An override is a value of the command line (`--var key=value`). An Item
-is a value of the file that knows its line.
+1. Read the YAML. Each value keeps its line (an Item), so that messages can name it
+   (`yaml_document`).
+2. Apply the overrides of the command line, `--var key=value` (`overrides`).
+3. Check the shape: known keys, right types (`schema_errors`).
+4. Check the meaning: no values that contradict each other (`rules`).
+
+Nothing is started here.
 """
 
 import sys
@@ -101,9 +104,10 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
 
 
 def _semantic_errors_despite_shape(root: Item, file: str) -> list[Problem]:
-    """Return the semantic errors of a document that do not depend on its wrong shape.
+    """Return the errors of step 4 for a document that has failed step 3.
 
-    So a user sees all errors together, and need not correct the shape first to see the others.
+    So a user sees all errors together, and need not correct the shape first to see the others. For
+    this the wrong places are repaired, and only errors that do not depend on them are returned.
     """
     repaired = repair(root.plain(), Experiment)
     if repaired is None:
@@ -195,10 +199,10 @@ def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
 
 
 def inherit_settings(root: Item) -> None:
-    """Give late members with settings of their own the remaining settings of their group.
+    """Give late members the settings of their group that they do not set themselves.
 
-    This must be done on the document, before it becomes structs: a struct does not know whether a
-    value was written or is the default.
+    Late members join their group during the run, and may have another `config`. This must be done
+    on the document, because a struct does not know whether a value was written or is the default.
     """
     groups = root.child("groups")
     for group in groups.children():

@@ -1,7 +1,7 @@
-"""Notes on defaults of an experiment that a reader of its figures must know.
+"""Notes: what a reader of a run's figures must know about the defaults of its experiment.
 
-A note is about a file that is correct. `rules` has the errors and warnings about a file. In the
-note below, lag means records that no member has processed yet.
+The file of such an experiment is correct; errors and warnings about files are in `rules`. At
+present there is one note, about members that do no work.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
-"""Problems of experiment files: the place in the file, the error, the expected and actual value.
+"""Problem: an error or warning about an experiment file, which becomes one line for the user.
 
-A near miss is the known word that was probably meant by a wrong one.
+For example: "crash.yaml:12: faults[0].target: unknown target `brokr`; expected one of `broker`, ...;
+did you mean `broker`?"
 """
 
 from collections.abc import Iterable

@@ -1,12 +1,12 @@
-"""Errors in the shape of a document: all places that its structs do not allow.
+"""Finds all errors in the shape of a document: unknown keys, and values of a wrong type.
 
-msgspec decides whether a document is valid, but stops at the first error. So if a document is
-invalid, jsonschema finds all errors and their paths. It uses the JSON Schema that msgspec makes of
-the structs. Each error becomes a `Problem` with words of this project.
+A user should see all errors of a file together, but msgspec stops at the first one. So if msgspec
+refuses a document, jsonschema is asked for all errors. It uses the JSON Schema that msgspec makes
+of the structs. Each of its errors becomes a `Problem` in words of this project, with the line in
+the file.
 
-In JSON Schema an `anyOf` lists alternative schemas, and an `enum` lists allowed values. A choice is
-one of these schemas or values. An Item is a value of the file with its line. A near miss is the
-word that was probably meant by a wrong one.
+In a JSON Schema an `anyOf` lists alternative schemas, and an `enum` lists allowed values. In this
+module a choice is one of these schemas or values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,10 +1,12 @@
-"""The walk over an experiment's structs: their fields, their values, and paths to values.
+"""What can be known about an experiment's structs: their fields, defaults, docs and paths.
 
-`StructField` has the key of a field in the file, its type, default and meaning. All code that lists
-settings uses it: the JSON Schema, errors, `dump`, the reference pages, the shrinker (which makes an
-experiment smaller), the report. In the lower half of this module, `kind`, `bare` and `expected` are
-type annotations, and an Item is a value of the file with its line. A near miss is the word or path
-that was probably meant by a wrong one.
+Much code must go over all settings of an experiment: the JSON Schema, the reference pages, `dump`,
+the shrinker, the report. It uses `fields_of`, which gives for each field its key in the file, its
+type, its default, and its meaning (the docstring below the field).
+
+The second half of this module finds the place that a user means by a path such as
+`groups.orders.config.session.timeout.ms` (`resolve_path`). There `kind`, `bare` and `expected` are
+type annotations, and an Item is a value of the file with its line.
 """
 
 import ast
@@ -25,7 +27,10 @@ from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.yaml_document import Item
 
 Place = tuple[str | int, ...]
-"""The path to a value in an experiment: names of fields in Python, keys of mappings, indexes."""
+"""The path to a value in an experiment, such as ("faults", 0, "args", "topic").
+
+It consists of names of fields in Python, keys of mappings, and indexes of tuples.
+"""
 _INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
 """An index of a list at the beginning of a path: `[0]` or `0`, before another step or the end."""
 _AFTER_WORD = re.compile(r"[.\[]")
@@ -87,9 +92,9 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
 
 
 def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
-    """Yield the structs that annotations name, but not the structs in the fields of these structs.
+    """Yield the structs that type annotations contain: X for `dict[str, X] | None`.
 
-    A struct that occurs twice is yielded twice.
+    The structs in the fields of X are not yielded.
     """
     for annotation in annotations:
         if _is_struct(annotation):
@@ -131,10 +136,13 @@ def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
 
 
 def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
-    """Return the steps from `root` to the place that `dotted` names, which may not exist yet.
+    """Return the steps to the place that `dotted` names.
 
-    If `dotted` is only the end of a valid path (`brokers` of `cluster.brokers`), the near miss of
-    the Problem is the whole path.
+    For example, `cluster.brokers` -> ["cluster", "brokers"].
+
+    The document `root` may not have the place yet, but the type `expected` must have it. Otherwise
+    the result is a Problem. If the user wrote only the end of a path (`brokers`), the Problem asks
+    whether he meant the whole path (`cluster.brokers`).
     """
     steps = _walk_path(dotted, root, expected)
     if not isinstance(steps, Problem) or steps.path != dotted:

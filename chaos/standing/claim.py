@@ -1,8 +1,10 @@
-"""ClaimedName: a standing cluster's registration, control server and mailbox together.
+"""ClaimedName: makes a standing cluster reachable for commands under its name.
 
-A standing cluster is a run without a planned end. Its claim is a file in the registry of running
-clusters: it has the cluster's name, and the port and the secret token with which commands reach it.
-The control server takes requests of commands, and the mailbox passes them to the run.
+`coordlab up --name lab` starts a cluster, and later `coordlab inject --name lab ...` must reach it
+from another process. For this the cluster does two things:
+
+- It writes a file with its name, its port and a secret token into the registry (the claim).
+- It listens at this port (`ControlServer`), and passes the requests to the run (`Mailbox`).
 """
 
 import os
@@ -49,7 +51,7 @@ class ClaimedName:
             raise
 
     def publish(self, *, run_directory: Path, bootstrap: tuple[str, ...] = ()) -> None:
-        """Write the run's directory and listeners into the registry. Raises: OSError."""
+        """Add the run's directory and the brokers' addresses to the claim. Raises: OSError."""
         self._cluster = msgspec.structs.replace(
             self._cluster, run_directory=str(run_directory.resolve()), bootstrap=bootstrap
         )

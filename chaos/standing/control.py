@@ -1,10 +1,12 @@
 """The sockets between a standing cluster and the commands that send it requests.
 
-The cluster listens on a free port of the loopback address. Its server has threads of its own, so
-that it answers even while the run's event loop is busy. A connection carries one request and one
-answer, each in one frame: four bytes of length, then JSON. The token is a secret of the cluster's
-owner. A request without it gets no answer, so that other users of the machine cannot give orders. A
-PresenceRequest only asks whether the cluster is there.
+A command such as `coordlab status` calls `ask_at`, which connects to the cluster, sends one request
+and waits for the answer. Each of the two is one frame: four bytes with the length, and then JSON.
+
+The cluster listens on a free port of the loopback address, which every user of the machine can
+reach. So each request has a secret token, which only the cluster's owner can read, and a request
+with a wrong token gets no answer. The server has threads of its own, so that it answers even while
+the run's event loop is busy.
 
 The content is JSON and not a pickle, because decoding a pickle can execute code. The sockets are
 TCP and not Unix sockets, because Python has no Unix sockets on Windows.
@@ -32,9 +34,9 @@ from chaos.standing.messages import (
 
 LOOPBACK = "127.0.0.1"
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Limit of a frame. The status of the largest possible cluster is smaller."""
+"""Longer frames are refused. The status of the largest possible cluster is shorter."""
 FRAME_TIMEOUT_S = 10.0
-"""Timeout of a connect, of each read of a request, and of the wait for answers in `close`."""
+"""Longest time for a connect, for each read of a request, and for the last answers in `close`."""
 _CLOSE_POLL_S = 0.05
 """Interval in which the server's thread checks whether `close` was called."""
 _LENGTH = struct.Struct(">I")
@@ -42,7 +44,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class Unreachable(Exception):
-    """No cluster with this token listens at the port, so the cluster is dead."""
+    """Nothing listens at the port, or something that does not know the token: it is dead."""
 
 
 class SilentCluster(Exception):
@@ -76,9 +78,9 @@ class ControlServer:
 class _Server(socketserver.ThreadingTCPServer):
     """Listens, and knows the threads that have not answered yet."""
 
-    # By default the base class waits for its threads, at close and at the end of the process, and
-    # has no timeout. But an answer may never come, for example if a heal hangs. So these two
-    # settings switch the waits off, and `ControlServer.close` waits with a timeout.
+    # By default the base class waits for all its threads without a timeout, when it is closed and
+    # at the end of the process. But a thread may wait forever for its answer, for example if a heal
+    # hangs. So these two settings switch the waits off. `ControlServer.close` waits with a timeout.
     daemon_threads = True
     block_on_close = False
 
@@ -130,8 +132,8 @@ class _Connection(socketserver.BaseRequestHandler):
         # reveals nothing about the right one. Of texts it takes only ASCII, so bytes are compared.
         if not hmac.compare_digest(envelope.token.encode(), self.server.token.encode()):
             return
-        # A PresenceRequest is answered here, before the version is compared and without the run. So
-        # a command does not take a cluster of another version, or a busy one, for a dead one.
+        # A PresenceRequest only asks whether the cluster is alive. It is answered here at once,
+        # because a busy cluster, or one of another version, must not be taken for a dead one.
         if isinstance(envelope.request, PresenceRequest):
             answer: Answer = PresenceAnswer()
         elif envelope.version != CONTROL_VERSION:

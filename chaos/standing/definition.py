@@ -6,8 +6,8 @@ The experiment comes from an experiment file, from flags of the command line, or
 3. The overrides (`--var`) replace values, as in `coordlab run`.
 4. The changed document is checked. So a mistake in a flag gets the same message as in a file.
 
-The document is a tree of Items. An Item is a value of the YAML file with its line, for messages; a
-value that came from a flag has no line. `root` is the Item of the whole document.
+The document is a tree of Items: a value of the YAML file together with its line, which messages
+name. A value from a flag has no line.
 """
 
 from collections.abc import Sequence
@@ -44,11 +44,11 @@ COMMAND_LINE = "command line"
 class Flags:
     """The flags that define a cluster.
 
-    - `brokers`: number of brokers; None: the number in the file, or the default without a file.
-    - `topics`: each `NAME[:PARTITIONS[:REPLICATION]]`.
-    - `groups`: each `NAME:TOPIC[,TOPIC][:MEMBERS]`.
-    - `producers`: each `TOPIC[:RECORDS_PER_SECOND]`.
-    - `overrides`: each `KEY=VALUE` with a key of the experiment file (`--var`).
+    - `brokers`: number of brokers. None: as in the file, or the default if there is no file.
+    - `topics`: each `NAME[:PARTITIONS[:REPLICATION]]`, such as "orders:6:3" or only "orders".
+    - `groups`: each `NAME:TOPIC[,TOPIC][:MEMBERS]`, such as "billing:orders,payments:4".
+    - `producers`: each `TOPIC[:RECORDS_PER_SECOND]`, such as "orders:50".
+    - `overrides`: each `KEY=VALUE` with a key of the experiment file, such as "cluster.brokers=5".
     """
 
     brokers: int | None = None
@@ -77,15 +77,15 @@ def define(
     """Return the experiment of `file`, or one with defaults, changed by `flags`.
 
     name: replaces the name of the experiment.
-    plays: True keeps the faults of the file as a plan (`--play`). Otherwise they are removed, and
-        only `inject` causes faults.
+    plays: True for `--play`: the faults of the file are played as in a run. Otherwise they are
+        removed, and only the command `inject` causes faults.
     Raises: ExperimentError with all problems.
     """
     try:
         return _define(file, flags, name=name, plays=plays)
     except ExperimentError as error:
-        # For a wrong override the loader names `--var` instead of a file. Other flags define the
-        # cluster, too, so here the message says "command line".
+        # The loader knows only one flag, `--var`, and names it for every value without a line. Here
+        # such a value may come from another flag, so the message says "command line" instead.
         raise ExperimentError(map(_of_command_line, error.problems)) from error
 
 
@@ -109,8 +109,8 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
     problems = placed(errors(experiment), root, shown_as)
     if problems:
         raise ExperimentError(problems)
-    # The warning at the path `faults` is "no faults". A standing cluster needs no faults in its
-    # file.
+    # A warning at the path `faults` says that the experiment has no faults. A standing cluster does
+    # not need any, because its user causes them.
     useful_warnings = (problem for problem in warnings(experiment) if problem.path != "faults")
     return StandingDefinition(
         experiment=experiment, path=path, warnings=tuple(placed(useful_warnings, root, shown_as))
@@ -149,7 +149,7 @@ def _blank(flags: Flags) -> Item:
 def _enter(root: Item, flags: Flags) -> list[Problem]:
     """Write the flags into a document; return the problems of flags that cannot be read.
 
-    Topics that only a group or a producer names are defined, too, with the default partitions.
+    With `--group billing:orders` but without `--topic orders`, the topic `orders` is defined, too.
     """
     problems: list[Problem] = []
     if flags.brokers is not None:
@@ -224,17 +224,17 @@ def _put(item: Item, key: str, value: object) -> None:
 
 
 def _put_item(item: Item, key: str, value: Item) -> None:
-    # If the file has another value in place of a mapping, this value stays, so that the check of
-    # the document reports it.
+    # If the file has a wrong value here, such as a number instead of a mapping, nothing is done.
+    # The check of the document will report it.
     if isinstance(item.value, dict):
         item.value[key] = value
         item.key_lines[key] = None
 
 
 def _numbers(words: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the words as whole numbers, or None if a word is not a number of a sane size.
+    """Return the words as whole numbers; None if one of them is no number, or has too many digits.
 
-    Longer numbers are refused here, because the integers of an experiment have 64 bits.
+    ("6", "3") -> (6, 3), and ("six",) -> None.
     """
     if not all(
         word.isascii() and word.isdecimal() and len(word) <= _NUMBER_DIGITS_MAX for word in words

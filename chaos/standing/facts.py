@@ -1,12 +1,7 @@
-"""The answer to the command `status`: state of the cluster, its faults, and the findings so far.
+"""Makes the answer to the command `status`, which a user asks of a standing cluster.
 
-A standing cluster runs until a command ends it, and answers other commands until then.
-`ClusterStatus` has the latest answers of its nodes. The keys of its field `brokers_alive` are all
-brokers; the value is False for a broker that does not live.
-
-A StatusAnswer consists of facts, such as BrokerFacts. A finding is a violation that a checker
-reports. A broker is fenced while the controller counts it as dead. The ISR of a partition is its
-in-sync replicas.
+The answer (a StatusAnswer) is sent to the command as JSON, which prints it. It has the state of
+brokers, partitions and groups, the faults, and the violations that were found so far.
 """
 
 from collections.abc import Sequence
@@ -35,12 +30,13 @@ def status_answer(
     waiting_for: Sequence[str],
     with_partitions: bool,
 ) -> StatusAnswer:
-    """Return the answer, which has two parts: the run's identity, and the cluster's state.
+    """Return the answer: which run this is, and the state of its cluster.
 
-    `blank` is an answer with the identity only: the name, run directory, runtime, process, stage,
-    time and addresses. The state comes from the other arguments.
+    - `blank`: an answer in which only the fields about the run itself are filled in, such as its
+      name and directory. The fields about the cluster come from the other arguments.
+    - `with_partitions`: True if the answer is to list every partition.
     """
-    # Topic -> number of its partitions. The first partition has the number 0.
+    # The number of partitions of each topic. If the highest is `orders-5`, there are six of them.
     sizes: dict[str, int] = {}
     for partition in status.partitions:
         sizes[partition.topic] = max(sizes.get(partition.topic, 0), partition.partition + 1)
@@ -63,7 +59,7 @@ def status_answer(
         not_up={
             str(node): str(state)
             for node, state in status.nodes.items()
-            # Brokers are left out, because the field `brokers` has the state of each broker.
+            # The field `brokers` above has the brokers already.
             if state is not NodeState.UP and not _is_broker(node, status)
         },
         faults=tuple(faults),
@@ -83,8 +79,12 @@ def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
 
 
 def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[GroupAtBroker, ...]:
-    """Return every group at each broker that has it in memory, in order of the groups' names."""
-    # Only the lab's own consumers tell their member ids, not clients from outside.
+    """Return the groups of the cluster, sorted by name.
+
+    After a failover two brokers may have the same group in memory. Then it is returned twice.
+    """
+    # Which consumer has a member id is known only of the lab's own consumers, because clients from
+    # outside do not answer status queries.
     nodes = {member.member_id: str(name) for name, member in status.members.items()}
     return tuple(
         _group(group_id, group, nodes, is_of_the_file=group_id in experiment.groups)

@@ -1,9 +1,9 @@
-"""GuestGroups: the groups that clients from outside have joined, according to the trace.
+"""GuestGroups: finds out from the trace which groups clients from outside have joined.
 
-The trace has the rows that the run's nodes have written. A coordinator writes a row about each
-member that it adds. A consumer of the lab (one that the run itself started) also writes rows with
-its own member id. A client from outside writes no rows. So if a coordinator has added a member id,
-and no consumer of the lab has written a row with it, it belongs to a client from outside.
+A user may connect his own Kafka client to a standing cluster. Such a guest writes no rows into the
+trace, but the consumers that the lab itself has started do. So a guest is found in this way: a
+coordinator has written a row that it added a member, and no consumer of the lab has ever written a
+row with this member id.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -12,8 +12,9 @@ from protocol.trace import TraceKind, TraceRow
 class GuestGroups:
     """Collects member ids from all rows of a trace.
 
-    If a consumer of the lab dies before it knows its member id, the id counts by mistake as that of
-    a client from outside. The group is then judged less strictly, so this causes no false finding.
+    One mistake is possible. If a consumer of the lab dies before it learns its member id, it writes
+    no row with the id, and is taken for a guest. This causes no false finding, because the checkers
+    judge a group with guests less strictly.
     """
 
     def __init__(self) -> None:

@@ -1,11 +1,14 @@
 """Mailbox: passes requests from the sockets' threads to the run's loop, and answers back.
 
-`ask` may be called from any thread, and from a signal handler. A signal handler interrupts the main
-thread. If the main thread held a lock at that moment, the handler would wait for the lock forever.
-So `ask` takes no lock. The run takes one request after the other with `next`, in its own loop.
+A thread that has a request calls `ask`, and waits for the future that it returns. The run takes one
+request after the other with `next`, in its own loop, and answers it.
 
-A closed mailbox refuses every request except a DownRequest. It is closed until `open`, and again
-after `close`. A DownRequest ends the run; its answer is the run's conclusion.
+`ask` takes no lock, because a signal handler (of Ctrl-C) calls it, too. A handler interrupts the
+main thread at any moment. If the main thread held the lock just then, the handler would wait for it
+forever.
+
+A mailbox is closed before `open` and after `close`. While it is closed, it refuses every request
+except a DownRequest. A DownRequest ends the run, and `conclude` answers it when the run has ended.
 """
 
 import asyncio
@@ -77,7 +80,8 @@ class Mailbox:
         # A race between this thread and `next` in the loop's thread:
         # 1. This thread appends the request, and then reads `_wake`.
         # 2. `next` sets `_wake`, and then checks `_waiting`.
-        # In each interleaving `next` sees the request, or this thread sees that `next` waits.
+        # In whichever order these four steps happen, `next` sees the request, or this thread sees
+        # that `next` waits and wakes it up. Perhaps both, which does no harm.
         self._waiting.append(asked)
         if self._closed_because is not None:
             self._refuse_waiting()
@@ -110,7 +114,7 @@ class Mailbox:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         pausing = asyncio.ensure_future(pause)
-        # The race with `ask`: `_wake` must be set before `_waiting` is checked.
+        # `_wake` must be set before `_waiting` is checked (see the race in `ask`).
         self._wake = (loop, woken)
         try:
             if not self._waiting:
@@ -129,8 +133,8 @@ class Mailbox:
     def _refuse_waiting(self) -> None:
         """Refuse the requests that wait, and answer DownRequests if there is a conclusion.
 
-        Two threads may do this at the same time. After this thread has checked that a deque is not
-        empty, the other thread may empty it. `popleft` then raises IndexError.
+        Two threads may do this at the same time: this thread sees that a deque is not empty, the
+        other one takes the last entry, and `popleft` raises IndexError here.
         """
         while self._waiting:
             try:

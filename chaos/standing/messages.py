@@ -1,11 +1,10 @@
-"""Requests to a standing cluster, and its answers: JSON frames with the cluster's token.
+"""The requests that commands send to a standing cluster, and its answers.
 
-A standing cluster is a run without a planned end. It takes orders from commands until a
-DownRequest. The token is a secret of the cluster's owner. A JournalEntry is the record of one
-fault. A fault is in force from its injection until it is healed (undone).
+For example, `coordlab inject crash "broker(1)"` sends an InjectRequest, and gets an InjectAnswer or
+an OrderRefusal. Requests and answers are sent as JSON (`control`).
 
-This module imports only the results' schema. So a command that sends a request need not import the
-rest of the lab, and starts quickly.
+This module imports only the schema of the results. So a command that only sends a request need not
+import the rest of the lab, and starts quickly.
 """
 
 from enum import StrEnum
@@ -21,11 +20,11 @@ from results_schema.results import (
 )
 
 CONTROL_VERSION = 1
-"""Version of requests and answers. An incompatible change to these structs must increase it."""
+"""A cluster refuses requests of another version. An incompatible change here must increase it."""
 
 
 class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence"):
-    """Asks whether the cluster is there."""
+    """Asks whether the cluster is alive; nothing else."""
 
 
 class InjectRequest(
@@ -46,9 +45,12 @@ class InjectRequest(
 
 
 class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
-    """Orders that one fault is healed, or every fault in force (`everything`).
+    """Orders that a fault is healed.
 
-    If `fault_id` is None and `everything` is False, the request means the only fault in force.
+    - `fault_id`: the fault to heal, such as `crash-0`.
+    - `everything`: True without a `fault_id`: all faults in force are healed.
+
+    Without both, the request means the only fault in force. If there are several, it is refused.
     """
 
     fault_id: str | None = None
@@ -137,9 +139,7 @@ class BrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
 class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One partition, as the controller knows it.
 
-    - `leader`: -1 if the partition has no leader.
-    - `leader_epoch`: the number of the leadership; each election increases it.
-    - `isr`: the in-sync replicas.
+    `leader` is the id of a broker, or -1 if the partition has no leader.
     """
 
     topic: str
@@ -162,14 +162,13 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at one broker that acts as its coordinator.
+    """A group, as one broker has it in memory.
 
-    For a while, two brokers may act as the coordinator of a group.
+    After a failover two brokers may have the same group for a while.
 
     - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
-    - `generation`: the number of the group's rebalance.
-    - `is_of_the_file`: True if the experiment file defines the group. Only these groups must be
-      live (stable, with commits) at the end of the run.
+    - `is_of_the_file`: True if the experiment file defines the group. At the end of the run only
+      these groups must be stable and commit; other groups come from clients from outside.
     """
 
     group: str
@@ -189,10 +188,10 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer
     - `bootstrap`: the addresses ("host:port") of the brokers for Kafka clients.
     - `topics`: the number of partitions of each topic.
     - `partitions`: empty unless the request asks for partitions.
-    - `not_up`: states of the controllers and clients that do not run.
-    - `faults`: all entries of the journal.
-    - `findings`: sentences of the checkers so far.
-    - `waiting_for`: conditions of the steady state that do not hold yet.
+    - `not_up`: the controllers and clients that do not run, with their states.
+    - `faults`: all faults of the run so far.
+    - `findings`: the violations that were found so far, as sentences.
+    - `waiting_for`: what is missing for the steady state, as sentences.
     """
 
     name: str

@@ -1,12 +1,10 @@
-"""Turns an InjectRequest (an order) into a planned fault, by the rules of experiment files.
+"""Turns the order of a user (`coordlab inject`) into a fault that can be injected.
 
-A standing cluster (a run without a planned end) may have more topics and groups than its experiment
-file, because clients from outside create them. So the file is first extended by the topics and
-groups that the cluster has at that moment (`with_current_topics_and_groups`). The order is checked
-against the extended file.
-
-A target is a role with an argument, such as `leader-of(orders-3)`. A problem is an error or warning
-of the experiment file's rules, with the path of the field that is wrong.
+An order is checked by the same rules as a fault in an experiment file. For example, the rules
+refuse the target `leader-of(orders-3)` if there is no topic `orders`. But users of a standing
+cluster may create topics and groups that the file does not have. So the experiment is first
+extended by all topics and groups that the cluster has now (`with_current_topics_and_groups`), and
+the order is checked against this.
 """
 
 from collections.abc import Iterable
@@ -58,7 +56,7 @@ def with_current_topics_and_groups(experiment: Experiment, status: ClusterStatus
     no members, because its members are clients from outside, which the experiment does not start.
     """
     internal = {*internal_topics(experiment), CLUSTER_METADATA}
-    sizes: dict[str, tuple[int, int]] = {}  # topic -> number of partitions, of replicas
+    sizes: dict[str, tuple[int, int]] = {}  # topic -> (number of partitions, of replicas)
     for partition, known in status.partitions.items():
         if partition.topic not in internal:
             partitions, factor = sizes.get(partition.topic, (0, 1))
@@ -96,12 +94,12 @@ def order_fault(
     fault = msgspec.convert(document.plain(), FaultDefinition)
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
-        # The order may name groups or topics that do not exist yet. So it is checked once more, as
-        # if these existed. If this check finds no error, the order is only too early.
+        # Perhaps the order is only too early: it names a group or a topic that does not exist yet.
+        # So it is checked once more, as if all that it names existed. If there is no error now, the
+        # order is refused with NOTHING_NOW, and the user may try it again later.
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
-        # A single remaining error shows that the order is wrong at any time, so `any` need not look
-        # for further ones.
+        # One remaining error is enough to show that the order is wrong at any time (UNKNOWN).
         if any(True for _ in fault_errors(imagined, fault, FILE)):
             kind = RefusalKind.UNKNOWN
         return _refusal(kind, problems)
@@ -150,7 +148,8 @@ def _with_named_topics_and_groups(experiment: Experiment, fault: FaultDefinition
     groups: list[str] = []
     topics = dict(experiment.topics)
     for target in (fault.target or "", *ends_of(fault.from_), *ends_of(fault.to)):
-        # A target of another form has no role, and so names neither a group nor a topic.
+        # `split_target("member(billing, 0)")` is ("member", "billing, 0"). It is None for a text
+        # that is no target, which names neither a group nor a topic.
         role, argument = split_target(target) or ("", "")
         if role == MachineOf.name:  # its argument is a target: `machine-of(member(g, 0))`
             role, argument = split_target(argument) or ("", "")
@@ -174,7 +173,7 @@ def _refusal(kind: RefusalKind, problems: Iterable[Problem]) -> OrderRefusal:
 
 
 def _words(problem: Problem) -> str:
-    """Return a problem as a sentence that names a field of the order, not a place in a file."""
+    """Return a problem as a sentence about the order: "inject: target: ...", without a line."""
     path = problem.path.removeprefix(FILE).removeprefix(".")
     words = str(replace(problem, file=FILE, line=None, path=path))
     # The sentences of the rules say "of the file". The checked experiment also has the topics and

@@ -25,7 +25,8 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
             f"{brokers} brokers need the ports from {first} on; expected a first port of at most "
             f"{_PORT_MAX - brokers + 1}"
         )
-    # If the first port is 0, the system chooses free ports, and only the host needs a check.
+    # Port 0 means that the system chooses a free port for each broker. Then only the host can be
+    # wrong, which a single attempt shows.
     for port in range(first, first + brokers) if first else (0,):
         try:
             family, kind, _, _, address = socket.getaddrinfo(

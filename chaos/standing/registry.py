@@ -1,12 +1,14 @@
 """The registry of the clusters that are up: one file for each, in a folder below the runs.
 
-`<runs>/.up/<name>.json` claims a name for a standing cluster (a run without a planned end). The
-file has the port at which the cluster takes orders, and the secret token that an order needs. Only
-the file's owner can read it. A cluster removes its file when it goes down. The file of a killed
-cluster remains. The next command finds that nothing listens at the port. It reports this, and
-removes the file and other things that the cluster has left.
+`coordlab up` starts a cluster that stays until `coordlab down`. It writes the file
+`<runs>/.up/<name>.json` (its claim of the name), from which other commands learn the port at which
+it takes orders, and the secret token that an order needs. Only the file's owner can read it.
 
-In this module `runs` is the folder of all runs, and a claim is the file of a name.
+A cluster removes its claim when it goes down. If it is killed, the claim remains. The next command
+then finds that nothing listens at the port, says so, and removes the claim and what else the
+cluster has left behind.
+
+In this module `runs` is the folder of all runs.
 """
 
 import os
@@ -24,18 +26,20 @@ FOLDER = ".up"
 DEFAULT_NAME = "lab"
 _OWNER_ONLY = 0o600  # mode of the files: other users must not read the token
 _CLAIM_ATTEMPTS = 100
-"""Limit of the attempts to claim a name.
+"""How often it is tried to claim a name before giving up.
 
-If an attempt meets the claim of a dead cluster, it removes the claim, and another attempt follows.
+An attempt that meets the claim of a dead cluster only removes this claim; then another one follows.
 """
 _PRESENCE_TIMEOUT_S = 5.0
 """Longest wait for the answer to a PresenceRequest. A cluster that takes longer counts as alive."""
 
 
 class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """The registry's record of a cluster, which may have died since.
+    """The content of a claim. The cluster may have died since.
 
-    Orders go to `port` of the loopback address, with `token`.
+    - `pid`: its process.
+    - `port`, `token`: orders go to this port of the loopback address, with this token.
+    - `bootstrap`: the addresses of its brokers for Kafka clients.
     """
 
     name: str
@@ -100,7 +104,7 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
                 died += _remove_if_dead(runs, cluster.name)
             else:
                 return tuple(died)
-        # Each attempt met another claim, which was released in the meantime or was dead.
+        # In every attempt another cluster had the name, and all of them were dead or gone then.
         raise NameTaken(f"the name `{cluster.name}` is claimed again and again in {folder}")
     finally:
         unfinished.unlink(missing_ok=True)
@@ -137,10 +141,10 @@ def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadClus
 
 
 def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[DeadCluster, ...]]:
-    """Return the cluster that a command means, and the dead clusters; remove their claims.
+    """Return the cluster that a command means, and the dead clusters, whose claims are removed.
 
-    If `name` is None, the command means the only cluster that is up, or, if several are up, the one
-    with the default name.
+    If the user gave no name (`name` is None), the command means the only cluster that is up. If
+    several are up, it means the one with the default name.
     Raises: NoCluster. Its message begins with the dead clusters.
     """
     up, died = clusters_up(runs)
@@ -175,11 +179,14 @@ def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
 def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
     """Remove the claim of a dead cluster; yield it, unless another process was first.
 
-    A race: two processes may find the same dead claim. The first removes it and claims the name
-    anew. If the second then removed the file, it would remove a valid claim. The steps against it:
-    1. Move the file aside, in which only one process can succeed.
-    2. Compare the file's token with the dead cluster's.
-    3. If they differ, put the file back, unless the name has been claimed meanwhile.
+    Two processes may find the same dead claim at the same time:
+
+    1. Process A removes the dead claim, and claims the name for its own cluster.
+    2. Process B removes the file, too. But now it is the valid claim of A.
+
+    So a process first moves the file aside, which only one of them can do, and looks at the token
+    in it. If this is not the token of the dead cluster, the process puts the file back, unless the
+    name was claimed again in the meantime.
     """
     path = _path(runs, cluster.name)
     aside = path.with_name(f".{path.name}-{os.getpid()}")

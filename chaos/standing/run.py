@@ -1,21 +1,18 @@
-"""StandingRun: a run without a planned end, which carries out orders of other processes.
+"""StandingRun: the run behind `coordlab up`, which stays until `coordlab down`.
 
-An order is a request from a command such as `inject`, `heal` or `down`. Stages, journal (the list
-of faults), trace (the recorded events), checkers and verdict are those of every run
-(ExperimentRun). Three things differ:
+While it stays, commands from other processes send it orders: `inject` a fault, `heal` it, tell the
+`status`. Apart from that it is a run like all others (ExperimentRun). Three things differ:
 
 1. The run accepts orders as soon as the brokers serve. Groups may become stable later, or never.
-2. A fault comes from an order, or from the plan if the run has one. The plan's time begins with
-   the first steady state: every group is stable, and every partition has all its replicas in sync.
-3. The run ends after a `down`, after its duration or after a Ctrl-C. The end is that of every run:
-   all faults are healed, the run waits until the groups of the experiment are live again, and the
-   trace is judged.
+2. Faults come from orders. If the run also has a plan (`--play`), the plan begins at the first
+   steady state.
+3. The run ends after a `down`, after its duration or after a Ctrl-C. Then all faults are healed,
+   the run waits until the groups of the experiment are live again, and the trace is judged.
 
-Clients from outside, or guests, are Kafka clients that the run did not start. Consumers of the lab
-are those that the run itself has started. Groups and topics of clients from outside do not belong
-to the experiment. Their members write no trace rows, and no check waits for these groups. Only the
-checks of brokers and coordinators judge them. If a client from outside joins a group of the
-experiment, that group is judged in the same way, because the rows of this member are missing.
+Users may connect Kafka clients of their own, which are called guests. Guests write no rows into the
+trace, so nobody can see what they did with their partitions. For this reason a group with a guest
+is judged only by what brokers and coordinators have written, and the checks of members leave it
+out. This is also so for a group of the experiment that a guest has joined.
 """
 
 from bisect import insort
@@ -58,7 +55,7 @@ from results_schema.manifest import Plan, PlannedFault
 from results_schema.results import CheckReport, Finding
 
 SERVING = "serving"
-"""The stage in which a standing run accepts orders."""
+"""Name of the stage in which a standing run accepts orders."""
 START_POLL_US = 10_000
 """Interval of the status queries during the start. It is short because a person waits."""
 
@@ -89,14 +86,16 @@ class StandingRun(ExperimentRun):
     ) -> None:
         """Prepare a run, as ExperimentRun does.
 
-        - `orders`: the source of requests.
-        - `identity`: the fields of each StatusAnswer that name the run.
-        - `duration_us`: time for which the run accepts orders, on the run's clock; None: no limit.
-        - `on_serving`: called once, with the time of the run's clock, when the brokers serve.
-        - `while_serving`: a context manager that is entered at the same moment, in the run's loop,
-          and left when the healing begins.
-        - `judge_again`: called when the whole trace is on disk. It returns a suite that has judged
-          the trace anew, or None if the verdict of `suite` stands.
+        - `orders`: where the requests of commands come from.
+        - `identity`: a StatusAnswer with the fields that are the same in every answer of this run,
+          such as its name and directory.
+        - `duration_us`: how long the run accepts orders; None: until a `down`.
+        - `on_serving`: called once, when the brokers serve, with the time of the run's clock.
+        - `while_serving`: a context manager that is entered at the same moment, and left when the
+          healing begins.
+        - `judge_again`: called at the end, when the whole trace is on disk. If guests have joined
+          groups of the experiment, `suite` has judged these groups too strictly, and this function
+          returns other checkers that have read the trace again. Otherwise it returns None.
         """
         super().__init__(
             experiment,
@@ -129,13 +128,13 @@ class StandingRun(ExperimentRun):
         self._ordered_ids: dict[str, None] = {}
         """Ids of the faults that come from orders."""
         self._unjudged: dict[str, None] = {}
-        """Groups that have, or had, a client from outside as a member; members are not judged."""
+        """Groups that have, or had, a guest. What their members do is not judged."""
         self._unknown_ids: dict[str, None] = {}
-        """Member ids of the last status query that no consumer of the lab had."""
+        """Member ids in the last status that belong to no consumer of the lab."""
         self._own_ids: dict[str, None] = {}
-        """Member ids that consumers of the lab have, or had."""
+        """Member ids that the consumers of the lab have now, or had before a restart."""
         self._waiting: dict[str, tuple[PendingRequest, tuple[str, ...]]] = {}
-        """Fault id -> the request that is answered when the fault is over, and its warnings."""
+        """Requests that are answered when their fault is over, with their warnings; by fault id."""
 
     # -- from the start to the end of the orders --
 
@@ -181,7 +180,8 @@ class StandingRun(ExperimentRun):
             # The status lacks a broker that the controller does not know yet.
             if status.brokers_fenced.get(BrokerId(broker), True)
         ]
-        # The partitions of a missing broker have no leader. Only the cause is shown.
+        # If a broker is missing, its partitions have no leader for that reason. So these partitions
+        # are shown only if all brokers are there.
         return fenced or missing_partitions(self._experiment, status, full_isr=False)
 
     async def _serve(self) -> None:
@@ -194,8 +194,8 @@ class StandingRun(ExperimentRun):
             if ends_us is not None and now_us >= ends_us:
                 self._log("the duration is over")
                 return
-            # Wait for an order until the next check, the next moment of the schedule or the end.
-            # `_moments[:1]` has the next moment of the schedule, if there is one.
+            # Wait for an order, but not longer than until the next regular check, the next moment
+            # of the schedule (`_moments[:1]` has one or none) or the end.
             wake_times_us = [now_us + POLL_US, *(moment.at_us for moment in self._moments[:1])]
             if ends_us is not None:
                 wake_times_us.append(ends_us)
@@ -216,21 +216,23 @@ class StandingRun(ExperimentRun):
             self._missing = missing_for_steady_state(self._experiment, status, guests=True)
             if not self._missing:
                 self._note_steady_state()
-                # The plan's times count from now; `_moments` has times of the run's clock.
+                # The times of the plan count from now, but those in `_moments` from the start of
+                # the run's clock.
                 began_us = self._runtime.now_us()
                 for moment in schedule_of(self._plan_of_the_file, arrivals_of(self._experiment)):
                     self._schedule(replace(moment, at_us=began_us + moment.at_us))
         self._show(self._missing)
 
     def _note_guests(self, status: ClusterStatus) -> None:
-        """Note the groups in which a client from outside is a member.
+        """Note the groups that have a guest as a member.
 
-        A group of the experiment counts only when two queries in a row show the same unknown member
-        id. One query is not enough: the coordinator may have added a consumer of the lab, and the
-        answer with the new id may still be on its way to the consumer.
+        A guest has a member id that no consumer of the lab has. But this may also be so for a
+        moment with a consumer of the lab: the coordinator has added it already, and the answer with
+        its new id is still on the way. So a group of the experiment counts only if two queries one
+        after the other show the same unknown id.
         """
-        # The ids of a consumer's former lives stay in `_own_ids`. A restarted consumer has a new
-        # id, but its group keeps the old one until the session timeout.
+        # Former ids of a consumer stay in `_own_ids`: after a restart the consumer has a new id,
+        # but its group keeps the old one until the session timeout.
         self._own_ids |= dict.fromkeys(member.member_id for member in status.members.values())
         unknown_before, self._unknown_ids = self._unknown_ids, {}
         for group_id, coordinators in status.groups.items():
@@ -246,10 +248,10 @@ class StandingRun(ExperimentRun):
                     self._unjudged[group_id] = None
 
     def _take_finding(self, finding: Finding) -> None:
-        """Record a finding, unless its group has members from outside.
+        """Record a finding, unless its group has a guest.
 
-        Checks of members need the rows of all members, but clients from outside write no rows. At
-        the end `judge_again` judges such a group only by the rows of brokers and coordinators.
+        The checks of members would need the rows of all members, and a guest writes none. At the
+        end `judge_again` judges such a group only by the rows of brokers and coordinators.
         """
         if finding.group not in self._unjudged:
             super()._take_finding(finding)
@@ -322,8 +324,8 @@ class StandingRun(ExperimentRun):
 
         planned = ordered.planned
         self._injector.take_experiment(experiment)
-        # The fault is aimed before it is added to the plan and the journal, so that these contain
-        # no order that hits nothing.
+        # An order that hits nothing must not come into the plan and the journal. So it is aimed
+        # first to see whether it does.
         aim = self._injector.aim(planned, status)
         if isinstance(aim, Miss):
             pending.answer(_nothing_hit(planned, aim.reason))
@@ -354,10 +356,10 @@ class StandingRun(ExperimentRun):
             pending.answer(InjectAnswer(fault=entry, warnings=ordered.warnings))
 
     def _first_free_number(self, fault: str) -> int:
-        """Return the number after the highest in the plan's ids, such as 3 after `crash-2`.
+        """Return the number for the next id of this kind of fault.
 
-        A fault that the plan repeats has ids such as `crash-2.1`, whose part from the dot on is
-        ignored.
+        If the plan has `crash-0` and `crash-2`, the next crash gets 3. If the plan repeats a fault,
+        it has ids such as `crash-2.1`, which count like `crash-2`.
         """
         used = [
             int(number)
@@ -428,7 +430,7 @@ class StandingRun(ExperimentRun):
         return OrderRefusal(kind=RefusalKind.NOTHING_NOW, problems=(problem,))
 
     def _answer_waiting(self) -> None:
-        """Answer the orders with `waits` whose fault is over."""
+        """Answer the requests that wait for the end of their fault, if the fault is over."""
         # `list` copies the entries, because the loop removes some of them.
         for fault_id, (pending, warnings) in list(self._waiting.items()):
             entry = self._journal.entry(fault_id)
@@ -445,7 +447,10 @@ class StandingRun(ExperimentRun):
             self._answer_waiting()
 
     def _absent_nodes(self) -> tuple[NodeName, ...]:
-        """Return the members that are lost, and late members that have not started."""
+        """Return the members that the end of the run must not wait for.
+
+        These are the lost ones, and members of the file that have not started yet.
+        """
         return (*super()._absent_nodes(), *self._not_arrived)
 
     def _judged_entries(self) -> tuple[JournalEntry, ...]:

@@ -1,11 +1,9 @@
-"""Plays one standing run and writes its directory: trace, journal, results, manifest.
+"""`stand`: runs a standing cluster to its end, and writes the run's directory.
+
+This is the main part of the command `up`. It puts the run (StandingRun), the checkers and the
+writers of the directory together.
 
 Data flow: (Experiment, orders) -> run directory -> Results. The caller chooses the runtime.
-
-A standing run has no planned end: it carries out orders of commands until an order ends it. A trace
-has one row for each event of the run; observers get the rows one by one. A CheckSuite has all
-checkers of a run: they observe the rows and give the verdict. The driver is the process in which
-this module runs. Clients from outside are Kafka clients that the run did not start.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -36,8 +34,8 @@ RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
 class Stood:
     """A standing run that has ended.
 
-    Clients from outside trace no rows. `unseen_groups` are the groups that such clients have
-    joined, so that the checks of members do not judge them.
+    `unseen_groups`: the groups that Kafka clients from outside have joined. These clients write no
+    rows into the trace, so the checks of members have left the groups out, and the user is told.
     """
 
     results: Results
@@ -76,14 +74,14 @@ def stand(
     def judge_again() -> CheckSuite | None:
         """Judge the trace anew if clients from outside have joined groups of the experiment.
 
-        The first suite judged these groups while it did not know of the clients. For example, it
-        took partitions of an unseen member for partitions without an owner.
+        The first suite did not know of these clients, and may have judged the groups wrongly. For
+        example, it took the partitions of such a client for partitions without an owner.
         """
         mixed = [group for group in guests.groups() if group in experiment.groups]
         if not mixed:
             return None
         suite = suite_without(mixed)
-        # `runtime` is assigned below, but exists here, because this function is called after the
+        # `runtime` is assigned further below. It exists when this function is called, after the
         # run.
         suite.allow_clock_error(runtime.clock_error_us)
         files = sorted((directory.path / TRACE_FOLDER).glob("*.frames"))
@@ -91,9 +89,10 @@ def stand(
         return suite
 
     suite = suite_without(())
-    # In real time the nodes write their rows to files. The driver merges and observes the rows only
-    # after the nodes have stopped (`rows_come_last`). During the run `tail` reads the files for the
-    # live checks. These need checkers of their own, because a suite may see each row only once.
+    # The nodes write their rows to files. The rows are merged and checked for the verdict only
+    # after the nodes have stopped (`rows_come_last`). In the meantime `tail` reads the growing
+    # files for the live checks. These have checkers of their own, because a suite may see each row
+    # only once.
     trace = RunTrace(directory, rows_come_last=True)
     runtime = make_runtime((suite.observe, guests.observe, trace))
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=WATERMARK_LAG_US)

@@ -1,12 +1,20 @@
-"""The choices of a seed: places in an experiment's document, and the values to choose from.
+"""Choices: what a seed draws from a space file, and where the drawn values are written.
 
-A space is a file from which each seed draws an experiment. It has a base experiment, which is read
-as a document: a tree of Items, which are values with their line numbers. The sections `counts`,
-`settings` and `together` of the space have choices. A choice has one or more dotted paths into the
-document, and options, of which a seed draws one. A path has at most one `*` (the star), which
-stands for every key or element at its step. The place of each path in the document is found once,
-when the space is read. So a draw only has to write values.
-Data flow: SpaceDefinition -> `Choice`s -> changed document.
+A space file may contain this:
+
+    settings:
+      cluster.brokers: [3, 5]
+      groups.*.config.session.timeout.ms: [10000, 45000]
+
+The first line is a choice with two options. A seed draws 3 or 5, and writes it into the document of
+the base experiment, at the place `cluster.brokers`. In the second line the star stands for every
+group, and the seed draws an option for each of them. There are three sections of choices:
+
+- `settings`, as above.
+- `counts`: how many items of a list or mapping are kept, such as `groups: [1, 2]`.
+- `together`: options that set several places at once.
+
+The places of all paths are found once, when the space is read. So a draw only has to write values.
 """
 
 from collections.abc import Iterator
@@ -28,10 +36,11 @@ Steps = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A path of the space, resolved to steps through a document.
+    """A path of the space, and the steps through the document that it means.
 
-    `star` is the index in `steps` of the step that stands for every key or element; None if the
-    path has no `*`.
+    `star`: the index of the star among the steps; None if the path has none. For the path
+    `groups.*.members` the steps are ("groups", "orders", "members"), and `star` is 1. The name of
+    the first group stands in place of the star.
     """
 
     path: str
@@ -39,7 +48,7 @@ class Spot:
     star: int | None = None
 
     def places(self, root: Item) -> Iterator[Steps]:
-        """Yield the places of the spot in `root`: one, or one for each key of the star."""
+        """Yield the place of the spot in `root`; with a star, a place for each key or element."""
         if self.star is None:
             yield self.steps
             return
@@ -51,7 +60,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """Value of an option of `counts`: keep only the first `count` elements or keys."""
+    """The value of an option of `counts`: only the first `count` items are kept."""
 
     count: int
 
@@ -60,9 +69,11 @@ class FirstOf:
 class Choice:
     """One choice of a seed. If its spots have a star, the seed chooses once for each key there.
 
-    - `options`: each is a tuple with one value for each spot, in the order of the spots. If a value
-      is None, the experiment does not get the last key of the spot's path.
-    - `where`: the place of an option in the space's file, with `{}` for the option's index.
+    - `where`: the choice's place in the space's file, for messages. `{}` stands for the index of an
+      option: "settings.cluster.brokers[{}]".
+    - `spots`: the places that get a value. Only a choice of `together` has several.
+    - `options`: each is a tuple with one value for each spot. The options of `cluster.brokers`
+      above are ((3,), (5,)). If a value is None, the experiment is left without this key.
     """
 
     where: str
@@ -114,7 +125,10 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
 
 
 def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None = None) -> None:
-    """Write option `index` into the document: at every place, or only where the star is `key`."""
+    """Write the option with this index into the document.
+
+    With a star, it is written at every place, or only at that of `key` if a key is given.
+    """
     for spot, value in zip(choice.spots, choice.options[index], strict=True):
         # A tuple, because `places` iterates over keys of the document, which `_put` changes.
         for steps in tuple(spot.places(root)):
@@ -152,9 +166,13 @@ def copy_of(item: Item) -> Item:
 def _choice_of_sets(
     name: str, sets: tuple[dict[str, object], ...], base: Item, problems: list[Problem]
 ) -> Choice | None:
-    """Return the choice of one entry of `together`, whose sets of values are its options.
+    """Return the choice of one entry of `together`.
 
-    If the entry has a problem, add it to `problems`; the returned choice, if any, is not used then.
+    Such an entry is a list of mappings. Each of them is an option, which sets all its paths:
+
+        quick: [{a.b: 1, a.c: 2}, {a.b: 5, a.c: 9}]
+
+    If the entry is wrong, its problem is added to `problems`, and the result is of no use.
     """
     here = f"together.{name}"
     paths = list(dict.fromkeys(path for values in sets for path in values))
@@ -166,8 +184,8 @@ def _choice_of_sets(
             return None
         spots.append(spot)
 
-    # A seed draws a set for each key of the star, and all paths of the set get this key. So the
-    # paths must be equal up to their star.
+    # With a star, a seed draws an option for each key, and writes it at this key in all paths. So
+    # the star must have the same place in all of them.
     star_places = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
     if len(star_places) > 1:
         problems.append(
@@ -194,10 +212,9 @@ def _choice_of_sets(
 
 
 def _spot(path: str, base: Item, here: str) -> Spot | Problem:
-    """Find a path of the space in the experiment's document.
+    """Find a path of the space in the experiment's document; return its steps, or a problem.
 
-    `resolve_path` returns the steps of a path, or a problem whose place is a path of the
-    experiment. This function replaces the place by `here`, the place in the space's file.
+    `here` is the path's place in the space's file, which a problem names.
     """
     head, star, tail = path.partition(f".{STAR}")
     if not star:

@@ -1,10 +1,11 @@
-"""`draw`: makes the experiment of a seed, with an explicit plan of faults.
+"""`draw`: makes the experiment of a seed.
 
-A space is a file with a base experiment (its document), and choices. A choice is a place in the
-document, with options from which a seed draws one. The place may have a star, which stands for
-every key of a mapping. Then the seed draws once for each key.
-Data flow: (Space, seed) -> document -> Experiment. The experiment passes the same checks as one
-that is read from a file.
+1. The document of the space's base experiment is copied.
+2. The seed draws an option of each choice of the space, which is written into the copy
+   (`draw.choices`).
+3. The seed draws a plan of faults.
+
+The result is an experiment like one from a file, and must pass the same checks.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from chaos.exploration.space import Space
 from cluster.host.randomness import stream
 
 OptionKey = tuple[str, str | int | None]
-"""The `where` of a choice, and a key of its star (None without a star)."""
+"""Names one draw: the `where` of a choice, and the key for which its star stands (or None)."""
 
 
 def draw(space: Space, seed: int) -> Experiment:
@@ -32,7 +33,7 @@ def draw(space: Space, seed: int) -> Experiment:
     Raises: ExperimentError if the experiment is invalid. This is rare: `load_space` has checked
     every option and every pair of options, so only a combination of three or more can be invalid.
     """
-    # `taken` has, for each drawn value, the place in the space's file from which it comes.
+    # `taken` says where each drawn value comes from, so that a problem can name the space's file.
     experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(
         experiment, faults=draw_faults(space.faults, experiment, seed)
@@ -62,13 +63,12 @@ def draw_cluster(
 ) -> tuple[Experiment, dict[str, str]]:
     """Return the experiment of a seed without its faults, and the origin of each drawn value.
 
-    The experiment is not checked. The origins map paths of the experiment to places in the space's
-    file.
+    The origins are places in the space's file: {"cluster.brokers": "settings.cluster.brokers[1]"}.
+    The experiment is not checked.
 
-    - `options`: for some choices and keys, the index of the option that is used instead of a drawn
-      one.
-    - `name_seed`: the number at the end of the experiment's name. If it is None, the number is
-      `seed`.
+    - `options`: draws whose result is fixed. Instead of a drawn option, the option with this index
+      is used.
+    - `name_seed`: the number at the end of the experiment's name; None: `seed`.
     """
     document = copy_of(space.base)
     taken = _choose(space, document, seed, options)

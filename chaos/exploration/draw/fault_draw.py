@@ -1,9 +1,10 @@
-"""Random streams, time slot and targets of one drawn fault.
+"""FaultDraw: draws what a fault needs, such as its target and its duration.
 
-A random stream is a random number generator that is seeded with the seed and some words. Each
-purpose of each fault has a stream of its own. So an additional draw for one purpose does not change
-the values drawn for another. A target is written as in an experiment file: a role, such as
-`leader-of`, and its argument in brackets.
+Each thing is drawn from a random generator of its own, which is seeded with the seed, the number of
+the fault and a word for the purpose ("target", "length"). So if the code draws one more thing for
+one purpose, the values of all other purposes stay as they were.
+
+A target is written as in an experiment file: `leader-of(orders-3)`.
 """
 
 from collections.abc import Sequence
@@ -44,15 +45,17 @@ _ROLES = {
     "machine": 2,
     "machine-of": 3,
 }
-"""Weight of each role among the targets that a fault accepts."""
+"""How often each role is drawn as a target, compared with the other roles that a fault accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultDraw:
-    """The draw number `index` of a seed. It gives one fault, or all faults of a pattern.
+    """The draws of one fault, or of all faults of one pattern, in a seed.
 
-    Units: `at_ms` counts from the steady state (every group is stable); `after_ms` in the methods
-    counts from `at_ms`. Every call with the same purpose draws the same value.
+    - `index`: the number of this fault or pattern in the seed.
+    - `at_ms`: its time after the steady state. In the methods, `after_ms` counts from this time.
+
+    Every call with the same purpose draws the same value: `group()` always returns the same group.
     """
 
     experiment: Experiment
@@ -207,7 +210,8 @@ class FaultDraw:
     def gap_ms(self, purpose: str, longest_ms: int) -> int:
         """Draw a gap from 1 ms to `longest_ms`; each power of two is equally likely."""
         rng = self.rng(purpose)
-        # First a power of two is drawn, then a value from it up to the next power.
+        # First a power of two is drawn, such as 16, then a value from it up to the next one: 16 to
+        # 31.
         exponent = rng.randrange(max(1, longest_ms).bit_length())
         return min(longest_ms, rng.randrange(1 << exponent, 2 << exponent))
 

@@ -1,8 +1,8 @@
-"""Losses: nodes that die and never restart.
+"""Draws which nodes die in a run and never restart.
 
-A loss must not make a run fail by itself. So each group keeps at least one of the members that
-start with the cluster. A seed loses a broker only if every partition has more replicas than must be
-in sync.
+Such a loss must not make a run fail by itself. So each group keeps at least one of the members that
+start with the cluster. A broker is lost only if every partition has a replica to spare: more
+replicas than its `min.insync.replicas`.
 """
 
 from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
@@ -44,7 +44,7 @@ def draw_losses(
 def may_lose_a_broker(experiment: Experiment) -> bool:
     """Return True if every partition keeps enough in-sync replicas after the loss of a broker."""
     config = experiment.cluster.config
-    # For each topic: its number of replicas minus its min.insync.replicas.
+    # For each topic: how many of its replicas it can do without.
     spare = []
     for name, (_, replicas) in internal_topics(experiment).items():
         is_transaction_state = name == TRANSACTION_STATE

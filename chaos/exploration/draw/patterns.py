@@ -1,12 +1,12 @@
 """Patterns: combinations of faults that would come together only rarely if drawn one by one.
 
-A new pattern is one function and one entry in `PATTERNS`. `draw.rng(purpose)` is the random stream
-of one purpose; `draw.length_ms`, `draw.coordinator` and others draw from such streams. Names end in
-their unit; `after_ms` counts from the beginning of the pattern.
+For example, `move_during_rebalance` kills a member, and moves the coordinator of its group during
+the rebalance that follows. Each function below draws the faults of one pattern, and `PATTERNS`
+lists them; a new pattern needs one of each.
 
-A coordinator is the broker that leads a group's partition of `__consumer_offsets`; it moves when
-the leadership moves. A static member has a `group.instance.id`, with which it keeps its place in
-the group through a restart. A coordinator removes a member that is silent for its session timeout.
+What a function needs it draws from `draw`, a FaultDraw: a coordinator, a member, a length of time.
+`draw.rng(purpose)` is a random generator for one purpose. In all times `after_ms` counts from the
+beginning of the pattern.
 """
 
 from collections.abc import Callable
@@ -59,8 +59,8 @@ def _isolated_coordinator(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_controller(draw: FaultDraw) -> Faults:
-    # "hears" is an old name of this choice. It is kept, because a stream with another name would
-    # change the plans of all seeds.
+    # "hears" seeds the random generator of this draw. It no longer fits, but with another word the
+    # plans of all seeds would change.
     cuts_to_coordinator = draw.chance("hears", 0.5)
     ends = (
         ("controller", draw.coordinator())
@@ -71,7 +71,7 @@ def _coordinator_without_controller(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_clients(draw: FaultDraw) -> Faults:
-    # The move comes after half of a second drawn length, so mostly before the cut ends.
+    # The move is drawn as half of another length, so that it mostly comes before the cut ends.
     return (
         draw.link_fault("cut", draw.coordinator(), "clients", lasts_ms=draw.length_ms()),
         draw.fault("leadership_move", draw.coordinator(), after_ms=draw.length_ms("move") // 2),
@@ -93,7 +93,7 @@ def _rolling_restart(draw: FaultDraw) -> Faults:
 
 
 def _swizzle_clog(draw: FaultDraw) -> Faults:
-    """Clog brokers (hold all their messages) one by one, and unclog them in another order."""
+    """Clog brokers one by one (all their messages wait), and unclog them in another order."""
     rng = draw.rng("swizzle")
     nodes = [f"broker({broker})" for broker in draw.broker_ids]
     nodes = rng.sample(nodes, rng.randint(1, len(nodes)))
@@ -125,7 +125,7 @@ def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
 
 
 def _next_coordinator_too(draw: FaultDraw) -> Faults:
-    """Hit the coordinator, and hit its successor at about the earliest time of its election."""
+    """Hit the coordinator, and then its successor, about as soon as one can be elected."""
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
@@ -153,7 +153,8 @@ def _move_during_rebalance(draw: FaultDraw) -> Faults:
     if member is None:
         return (draw.fault("leadership_move", draw.coordinator()),)
     down_ms = draw.length_ms()
-    # The group rebalances when the member restarts, or when its session ends, whichever is first.
+    # The group rebalances when the dead member restarts, or when its session ends if that is
+    # earlier.
     after_ms = down_ms + rng.choice((5, 30, 150, 1_000))
     if rng.random() < 0.5:
         after_ms = draw.around_ms("session.timeout.ms", rng.choice((0.95, 1.0, 1.05)))
@@ -209,9 +210,9 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
 def _expired_group(draw: FaultDraw) -> Faults:
     """Keep all members down until the group's offsets have expired, and a little longer.
 
-    The retention time begins when the sessions of all members have ended. A new coordinator that
-    loads the group may delay this. If offsets are kept for more than a minute, they do not expire
-    within the run. Then `_orders_for_an_empty_group` draws the faults.
+    The retention time begins when the sessions of all members have ended. If the experiment keeps
+    offsets for more than a minute, they do not expire within a run. Then the faults of
+    `_orders_for_an_empty_group` are drawn instead.
     """
     config = draw.experiment.cluster.config
     group = draw.group()
@@ -231,12 +232,16 @@ def _expired_group(draw: FaultDraw) -> Faults:
 def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     """Pause a member during a rebalance, and resume it before its own session ends.
 
-    The pause is a little longer than `max.poll.interval.ms`, the time for which a rebalance waits
-    for members. The crash of another member causes the rebalance. If the crashed member is static,
-    the rebalance begins when its session ends, otherwise when it restarts.
+    The faults are two:
 
-    Groups with a third member are preferred, because their rebalance completes during the pause.
-    Among these, static groups are preferred, and among those, groups that commit in transactions.
+    1. A member crashes. This causes a rebalance: if the member is static, when its session ends,
+       otherwise when it restarts.
+    2. Another member is paused a little longer than `max.poll.interval.ms`. That is how long the
+       rebalance waits for it.
+
+    In a group with a third member this rebalance can complete during the pause, so such groups are
+    preferred. Among them static groups are preferred, and among those groups that commit in
+    transactions.
     """
     rng = draw.rng("sleeper")
     groups = draw.experiment.groups
@@ -251,9 +256,9 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     sleeps_ms = draw.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
     asleep_ms, down_ms = 0, rng.choice((50, 300))
     if groups[group].config.group_instance_id is not None:
-        # The session of the crashed member began with its last heartbeat, at most one heartbeat
-        # interval before the crash. So the session ends between `session_ms - heartbeat_ms` and
-        # `session_ms` after the crash.
+        # The session of the crashed member counts from its last heartbeat, which came at most one
+        # heartbeat interval before the crash. So the session ends between
+        # `session_ms - heartbeat_ms` and `session_ms` after the crash.
         session_ms = draw.around_ms("session.timeout.ms", 1.0, group)
         heartbeat_ms = draw.around_ms("heartbeat.interval.ms", 1.0, group)
         # The pause begins at the earliest end of the session, so it must last longer by this range.

@@ -33,7 +33,10 @@ TIMEOUTS: dict[str, tuple[_Owner, str]] = {
     "zookeeper.session.timeout.ms": (ZooKeeperConsumerConfig, "zookeeper_session_timeout_ms"),
     "rebalance.backoff.ms": (ZooKeeperConsumerConfig, "backoff_ms"),
 }
-"""Kafka's name of a timeout -> the class of settings that has it, and the name of its field."""
+"""The class of settings and the field of each timeout, by Kafka's name of it.
+
+For example, "session.timeout.ms" -> (ConsumerConfig, "session_timeout_ms").
+"""
 
 
 def timeout_ms(name: str, experiment: Experiment, group_id: str) -> int:

@@ -1,9 +1,9 @@
 """The corpus: for each mark and each pair of marks, the smallest plans that reached it.
 
-A plan is the list of faults of a run. A mark is a rare situation that a run may reach; a pair is
-two marks in one run. A guided search mutates plans that reached rare marks or pairs. Such a plan is
-the parent of the mutated one. A lineage is the seeds that made a plan: the first drew it, each
-later one mutated it.
+A guided search mutates plans that have reached rare situations (marks), or rare combinations of two
+situations in one run (pairs). The corpus keeps these plans, and chooses one of them for each seed
+that is to mutate a plan. It stores not the plan itself, but its lineage: the seeds from which the
+plan can be made again.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,14 @@ from chaos.exploration.guided.lineage import MAX_GENERATIONS, Lineage
 from cluster.host.randomness import stream
 
 PLANS_EACH = 3
-"""Number of plans kept for each mark or pair.
-
-The number is larger than 1, because the mutated plans of one parent may reach nothing new.
-"""
+"""Number of plans that are kept for each mark or pair. With several, a bad one does no harm."""
 RARE_MARK_SHARE = 0.1
 """Parents are chosen for marks that at most this share of the runs reached."""
 RAREST_MARKS = 10
-"""Number of marks for which parents are chosen: the rarest of those below RARE_MARK_SHARE.
+"""Parents are chosen for so many marks at most: the rarest of those below RARE_MARK_SHARE.
 
-In some spaces no mark is very rare, so RARE_MARK_SHARE is large. In other spaces many marks are
-below this share, so the number of marks is limited, too.
+There are two limits, because spaces differ. In some no mark is very rare, so RARE_MARK_SHARE is
+large. In others very many marks are below that share, so their number is limited, too.
 """
 RAREST_PAIRS = 100
 """Number of pairs of marks for which parents are chosen: the rarest by `Coverage.rare_pairs`."""

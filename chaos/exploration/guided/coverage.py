@@ -1,8 +1,8 @@
 """Coverage: the numbers of runs that reached each mark, and each pair of marks.
 
-A mark is the name of a situation that a run reached (`marks`). A pair is two situations in the same
-run, at any distance in time. A pair can be rare although both of its marks are common. A mutated
-run is one whose plan of faults was made by a change of an earlier run's plan.
+A mark is the name of a situation, such as "two_owners". A pair is two marks that the same run has
+reached, at any times. A pair can be rare although both of its marks are common. Runs whose plan was
+made by changing an earlier plan (mutated runs) are also counted separately, to see what they win.
 """
 
 from collections import Counter
@@ -53,9 +53,10 @@ class Coverage:
     def rare_pairs(self) -> list[Pair]:
         """Return the rare pairs of two marks that are not rare themselves, rarest first.
 
-        The order is by a quotient: the pair's count, divided by the count that would be expected if
-        its marks were independent. So a pair that is rare only because its marks are not frequent
-        comes last.
+        A pair of two seldom marks is seldom, too, and this is no surprise. So the order is not by
+        the count alone, but by the count divided by what would be expected if the two marks had
+        nothing to do with each other. Of 1,000 runs let mark A have 100, mark B 200, and both
+        together 2: 20 would be expected, so the quotient is 0.1.
         """
         most = rare_at_most(self.runs)
         rare = [

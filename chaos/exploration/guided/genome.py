@@ -1,8 +1,8 @@
-"""A genome: the options, faults and network seed that define one experiment of a space.
+"""Genome: all that defines one run of a search, in a form that can be changed.
 
-A space is an experiment with choices: settings that vary, each with its options. A seed draws an
-option for each choice, and the faults. A mutation changes a genome, and the changed genome may
-define an invalid experiment.
+A seed alone defines a run: it draws the options of all settings, the faults, and the latencies of
+the network. A mutation must be able to change one of these and keep the others. So a genome has
+them apart. The experiment of a changed genome may be invalid.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,9 +19,11 @@ from chaos.exploration.space import Space
 class Genome:
     """Definition of an experiment and of the seed of its run.
 
-    - `seed`: draws the option of each choice of the space that is not in `options`.
-    - `options`: choice -> index of its option.
-    - `network_seed`: the seed of the run, which determines the latencies of its network.
+    - `seed`: draws the settings of the experiment (the options of the space's choices).
+    - `options`: settings that a mutation has changed; each is the index of an option.
+    - `faults`: the plan.
+    - `network_seed`: the seed with which the run is played; it determines the latencies of
+      messages.
     """
 
     seed: int

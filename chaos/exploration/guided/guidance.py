@@ -1,12 +1,9 @@
-"""Guidance: the choice of the seeds to mutate, and of their parents.
+"""Guidance: decides which seeds of a search mutate an earlier plan, and which plan (the parent).
 
-A mutated seed changes the plan (the faults) of an earlier run, its parent. The parent reached a
-rare situation. A lineage is the seeds that made a plan: the first drew it, each later one mutated
-it. The corpus keeps the plans that are worth a mutation.
-
-Seeds are divided into blocks. The parents for block N come from the blocks up to N - 2. So workers
-can begin block N while others still play block N - 1. The choice depends only on whole blocks, not
-on the order in which runs end.
+The choice depends on the results of earlier runs, because a parent has reached something rare. But
+it must not depend on which worker was faster, or a search could not be repeated. So seeds are
+divided into blocks of 100, and the parents for block N are chosen from the whole blocks up to
+N - 2. Not N - 1, so that some workers can begin block N while others still play block N - 1.
 """
 
 from chaos.exploration.guided.corpus import Corpus, RunSeen
@@ -29,7 +26,7 @@ LAG = 2
 class Guidance:
     """Chooses the seeds to mutate in one exploration, which begins with `first_seed`.
 
-    `share` is the share of mutated runs, 0 to 1, as soon as there are plans to mutate.
+    `share`: the share of seeds that mutate a plan, 0 to 1, as soon as there are plans to mutate.
     """
 
     def __init__(self, share: float, first_seed: int = 0, *, block: int = BLOCK) -> None:

@@ -1,10 +1,10 @@
-"""One mutation of a genome: a few small changes of its faults, rarely of a setting.
+"""`mutate`: makes a new plan of faults from an earlier one by a few small changes.
 
-A genome is a plan (the list of faults), the options of settings that replace drawn options, and
-the seed of the network. A mark is a rare situation that a run reached. A mutant is a changed
-genome. It keeps most of the plan of its parent. So its run probably reaches the parent's rare marks
-again, and perhaps new marks after that. All draws come from the mutant's own seed.
-Data flow: (Space, Genome, seed) -> Genome.
+For example, it moves one fault by two seconds and adds another. The result (the mutant) keeps most
+of the plan of its parent. So its run probably reaches the rare situations of the parent again, and
+perhaps new ones after that. Seldom a setting of the experiment is changed, too.
+
+All draws come from the mutant's own seed.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ from chaos.faults.processes import NodeLoss
 from cluster.host.randomness import stream
 
 ATTEMPTS = 8
-"""Number of mutations to try until one is valid.
+"""If a mutation gives an invalid experiment, another one is tried, up to so many.
 
-If none is, the parent is played with another network seed.
+If all are invalid, the parent is played with another network seed.
 """
 STEPS = (1, 1, 2, 3, 5)
-"""Numbers of changes in one mutation, of which a mutant draws one."""
+"""A mutant draws one of these as its number of changes; 1 is listed twice, so drawn more often."""
 SAME_NETWORK = 0.5
 """Share of mutants with the network seed of the parent.
 
@@ -39,12 +39,16 @@ MOST_SHIFTED_MS = 5_000
 MOST_APART_MS = 3_000
 """Longest gap between a moved or added fault, and the fault near which it was put."""
 _FIRST_ADDED = 1_000
-"""Index of the first FaultDraw of a mutation; the draws of a drawn plan have smaller indexes."""
+"""Index of the first FaultDraw of a mutation. The indexes of a drawn plan are smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """Inputs of one change. `number` is unique among the steps of all attempts of one mutant."""
+    """What one change of a genome needs.
+
+    `number` is different in all steps of all attempts of one mutant, so that each draws other
+    values.
+    """
 
     space: Space
     experiment: Experiment
@@ -63,7 +67,7 @@ class _Step:
         )
 
     def gap_ms(self, longest_ms: int) -> int:
-        """Draw a gap of any order of magnitude; a negative gap means before, a positive after."""
+        """Draw a gap, from 1 ms to `longest_ms` or the same with a minus sign (earlier)."""
         gap_ms = self.fault_draw(0).gap_ms("mutation", longest_ms)
         return gap_ms if self.rng.random() < 0.5 else -gap_ms
 

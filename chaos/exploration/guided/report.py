@@ -1,13 +1,8 @@
 """Figures of the guided part of a search, for results.json and the summary.
 
-- Mark: the name of a situation in a run that a search should reach. A mark is rare if few of the
-  runs so far reached it (`coverage.RARE_SHARE`).
-- Pair: two marks in one run. A pair can be rare although neither of its marks is.
-- A search draws the plan of a seed, or mutates the plan of an earlier run with a rare mark or pair.
-- Lineage: the seeds that made a run's plan. The first drew a plan, each later one mutated it, and
-  the last is the run's own seed.
-- Corpus: the plans that may be mutated, and the number of runs that reached each mark (its
-  `coverage`).
+They answer one question: is it worth it to mutate earlier plans instead of drawing new ones? So
+they compare which rare situations (marks), and which rare pairs of them, the two kinds of runs have
+reached.
 """
 
 from itertools import combinations

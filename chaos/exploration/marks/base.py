@@ -1,7 +1,8 @@
-"""Coverage marks: a mark is a rare situation, with a condition that detects it in a trace row.
+"""Mark: a rare situation, and how it is seen in the trace of a run.
 
-A search for violations reports which marks its runs reached, because it proves little about
-situations that no run reached.
+For example, the mark `two_owners` is reached when two living members own a partition at once. A
+search that finds no violation proves little about situations that no run ever reached. So it
+reports which marks its runs have reached.
 """
 
 from collections.abc import Callable
@@ -11,14 +12,15 @@ from chaos.exploration.marks.seen_cluster import SeenCluster
 from protocol.trace import TraceKind, TraceRow
 
 Condition = Callable[[SeenCluster, TraceRow], bool]
-"""Returns True if a row shows the situation, given the cluster as seen before the row."""
+"""Gets the state of the cluster before a row, and the row. Returns True if the mark is reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """One situation.
 
-    `meaning` is a sentence for people; `condition` is only checked for rows of `kinds`.
+    - `meaning`: a sentence for people.
+    - `kinds`: only rows of these kinds can show the situation, so only these are checked.
     """
 
     name: str
@@ -34,7 +36,7 @@ class MarkList:
         self.marks: list[Mark] = []
 
     def add(self, name: str, meaning: str, *kinds: TraceKind) -> Callable[[Condition], Condition]:
-        """Return a decorator that adds its function, a condition on rows of `kinds`, as a mark."""
+        """Return a decorator, which adds a mark with the decorated function as its condition."""
 
         def register(condition: Condition) -> Condition:
             self.marks.append(Mark(name=name, meaning=meaning, kinds=kinds, condition=condition))

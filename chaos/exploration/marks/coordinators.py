@@ -1,24 +1,18 @@
 """Coverage marks of coordinators: moves, loads, unloads, and two coordinators at once.
 
-A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-as the mark's condition. The function is called `_`, because nothing else calls it. A condition gets
-a row of one of these kinds, and the state of the cluster as the trace has shown it before the row.
-It returns True if the row shows the situation. A function that decides by the row alone begins with
-`del seen`.
+A mark is a rare situation of a run (see `base`). Each function below is the condition of one mark:
 
-- An offsets partition is a partition of `__consumer_offsets`. Its leader is the coordinator of the
-  groups stored there. A coordinator loads the groups into memory when it becomes leader. It unloads
-  (drops) them when another broker becomes leader.
-- The leader epoch is the number of a partition's leadership; each election increases it.
-- A deposed leader, or zombie, does not know yet that another leader was elected.
-- An append writes a record to the offsets partition. It is in flight until it is acknowledged or
-  has failed. The high watermark is the offset below which records are committed.
-- In a rebalance, members first wait for the end of the join phase (the group's state is
-  PreparingRebalance), then for their assignment in the sync phase (CompletingRebalance). A
-  generation is the number of a rebalance.
+    @mark("loaded_empty", "a coordinator loaded a group ...", TraceKind.GROUP_LOADED)
+    def _(seen: SeenCluster, row: TraceRow) -> bool:
 
-The keys of `seen.in_flight` and `seen.believes` are pairs (node, offsets partition). If a row has
-no node or partition, the key has "" in its place.
+It is called for each GROUP_LOADED row of a run, and returns True if the row shows the situation.
+`seen` is the state of the cluster as the rows before have shown it. The function has no name,
+because nobody else calls it. If it needs only the row, it begins with `del seen`.
+
+All partitions here are partitions of `__consumer_offsets`, whose leader is the coordinator of the
+groups in it. A broker that becomes leader loads these groups into memory, and unloads them when
+another broker becomes leader. A zombie is a broker that has been replaced as leader, and does not
+know it yet.
 """
 
 from itertools import pairwise
@@ -36,7 +30,7 @@ from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 LONG_WAIT_US = 1_000_000
-"""A load counts as late if it has waited at least this time for earlier tasks of its broker."""
+"""A load counts as long delayed if other tasks of the broker have kept it waiting so long."""
 SOON_AFTER_A_LOAD_US = 1_000_000
 """Within this time, most members have not noticed yet that their coordinator has changed."""
 
@@ -56,8 +50,8 @@ mark = COORDINATORS.add
 
 # -- leadership moves -----------------------------------------------------------------------------
 # In a LEADER_ELECTED row, `peer` is the new leader, or "" if there is none. `seen.election` returns
-# the row of the partition's previous election. The first election of a partition has no previous
-# one, and moves no leadership.
+# the row of the election before it. That is None at the first election of a partition, which moves
+# no leadership.
 
 
 @mark(
@@ -110,9 +104,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(row.partition or "")
     if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
         return False
-    # `seen` keeps three elections (MAX_KEPT_ELECTIONS), and this row is the fourth. Four elections
-    # are three moves if each elects another leader than the one before. The second election is the
-    # first move, so the time counts from it.
+    # `seen` has kept three elections (MAX_KEPT_ELECTIONS), and this row is the fourth: A, B, C, D.
+    # If each has another leader than the one before, these are three moves, from A to B, to C and
+    # to D. The first move came with the election of B, so the time counts from there.
     leaders = [*(election.peer for election in elections), row.peer]
     all_moved = all(leader != next_leader for leader, next_leader in pairwise(leaders))
     first_move = elections[1]
@@ -125,8 +119,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LEADER_ELECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # elections[-1], the last one before this row, elected another broker than this row. But
-    # elections[-2] elected the same broker as this row.
+    # The last three elections are A, B, and A again with this row.
     elections = seen.elections.get(row.partition or "")
     return (
         elections is not None
@@ -242,7 +235,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.GROUP_LOADED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `generations` maps each group to its generations, whose keys are their numbers.
+    # The keys of `generations[group]` are the numbers of all generations that were begun.
     return max(seen.generations.get(row.group or "", ()), default=0) > (row.generation or 0)
 
 
@@ -317,8 +310,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.APPEND_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `attempts` has the appends that began at a deposed leader. `correlation_id` identifies an
-    # append of a process. SUCCEEDED has the values of `error` that mean success.
+    # `attempts` has the appends that zombies have begun. Each has an id that is unique within the
+    # process of the broker (`correlation_id`).
     attempt = (row.node, row.incarnation, row.correlation_id or 0)
     return row.error not in SUCCEEDED and attempt in seen.attempts
 
@@ -329,7 +322,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `believes` has the leader epoch in which the broker believes that it leads.
+    # `believes` has the leader epoch in which the broker itself believes that it leads.
     partition = seen.partition_of(row.group)
     return seen.is_deposed(row.node, partition, seen.believes.get((row.node, partition)))
 

@@ -1,14 +1,12 @@
 """Coverage marks of members: missed rebalances, errors after a pause, two owners.
 
-A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
-which needs no name, as the mark's condition. The condition gets a row of one of these kinds, and
-the state of the cluster as seen before the row. In `seen`, `nodes` maps member ids to consumers,
-and `killed` and `paused` have nodes. The driver (the process that conducts the run) writes the rows
-about a killed or paused node, and `row.peer` is the node.
+A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
+of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
 
-A coordinator removes a member that is silent for its session timeout: the member expires. A
-generation is the number of a group's rebalance; its leader is the member that computes the
-assignment. A static member has a configured `group.instance.id`.
+A member is known by its member id, and its process by the name of its node, such as
+`consumer-orders-1`. `seen.nodes` has the node of each member id. In the rows NODE_KILLED and
+NODE_PAUSED, `row.peer` is the node. A member expires if its coordinator removes it because it was
+silent for its session timeout.
 """
 
 from chaos.exploration.marks.base import Condition, MarkList
@@ -140,8 +138,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(seen.partition_of(row.group))
     if elections is None:
         return False
-    # `elections` has the newest elections, at most three. Two None come first, so that the pattern
-    # `*older, before, newest` also matches if there are fewer than two elections.
+    # `elections` has the newest elections, at most three. The pattern below needs at least two, so
+    # two None are put before them.
     *older, before, newest = [None, None, *(election.peer for election in elections)]
     return row.peer in older and row.peer not in (before, newest)
 

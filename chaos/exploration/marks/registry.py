@@ -1,8 +1,8 @@
 """All coverage marks, and their detection in one run.
 
-A mark is a rare situation of a run, with a condition that detects it in the trace (the run's rows,
-one for each event). A search without findings proves little about marks that it never reached. A
-condition depends on the next row, and on the state that `seen_cluster` keeps of all rows before it.
+A mark is a rare situation of a run, such as `two_owners`: two living members own a partition at
+once. For each mark there is a condition. It gets a row of the trace, and the state of the cluster
+that `seen_cluster` has collected from the rows before it.
 
 The marks are in `coordinators`, `servers`, `members`, `administrators`, `transactions`,
 `operations` and `zookeeper`. Marks that a row shows by the value of one or two columns are in
@@ -40,14 +40,14 @@ MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 """Meaning of each mark, by name."""
 ZOOKEEPER_MARKS = tuple(mark.name for mark in ON_ZOOKEEPER.marks)
 _OPTIONAL_SETS = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(ZOOKEEPER_MARKS))
-"""Marks of operations, and marks of groups on ZooKeeper; most spaces have neither."""
+"""Sets of marks that most spaces cannot reach: those of rollouts, and those of ZooKeeper."""
 
 
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
     """Return the marks that a search can reach, with their meanings.
 
-    The marks of an optional set are expected only if at least one of them is in `reached`. A
-    reached mark shows that the space has operations, or groups on ZooKeeper.
+    A search of a space without ZooKeeper cannot reach the marks of ZooKeeper, and should not report
+    them as missing. So the marks of an optional set are expected only if one of them was reached.
     """
     # All names of each optional set that has no reached mark.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}
@@ -57,9 +57,10 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
 class CoverageMarks:
     """Detects the situations of `MARKS` in one run.
 
-    The run's checkers collect facts from the rows, called evidence, which the marks read, too. If
-    `evidence` is given, it is that of the checkers. The checkers must then update it with each row,
-    after the marks have checked the row. If it is None, this class keeps evidence of its own.
+    The marks need facts that the checkers of the run collect anyway, such as the present owners of
+    each partition (the evidence). If `evidence` is given, it is that of the checkers. They must
+    then add each row to it after the marks have checked the row. If it is None, this class collects
+    the facts itself.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:

@@ -1,14 +1,13 @@
-"""The state of the cluster according to a run's rows, for the coverage marks.
+"""SeenCluster: the state of the cluster as the rows of a trace have shown it so far.
 
-A mark is a rare situation of a run. Its condition is checked with a row before the row is added to
-this state. Facts that checkers use, too, are in the checkers' evidence. Four attributes here refer
-to parts of the evidence: `coordinators`, `presence`, `owners`, `zookeeper_tree`. Only partitions of
-`__consumer_offsets` (offsets partitions) are followed. This module judges nothing.
+The coverage marks need it: most rare situations do not show in one row alone. For example, "a
+member expired while it was paused" needs the row about the expiry, and the knowledge which nodes
+are paused. A condition is checked with a row first; then the row is added to this state.
 
-The leader of an offsets partition is the coordinator of the groups stored there. A deposed leader
-does not know yet that another leader was elected. The leader epoch is the number of a leadership.
-The ISR is the in-sync replicas of a partition. The high watermark is the offset below which every
-in-sync replica has the records.
+Some facts are collected by the checkers anyway, in their evidence. Four attributes refer to parts
+of it: `coordinators`, `presence`, `owners` and `zookeeper_tree`.
+
+Only the partitions of `__consumer_offsets` are followed, here called offsets partitions.
 """
 
 from collections import deque
@@ -108,8 +107,8 @@ def detail_of(row: TraceRow) -> _Detail:
 class SeenCluster:
     """The state of the cluster so far, in one run.
 
-    The conditions of marks only read the attributes. A place, which is the key of several
-    attributes, is a pair (node, offsets partition).
+    The conditions of marks only read the attributes. In the comments below, a place is a pair
+    (node, offsets partition): what one broker knows of one partition.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence) -> None:
@@ -142,7 +141,8 @@ class SeenCluster:
         self.loading: dict[tuple[str, str], TraceRow] = {}
         # Place -> id of an append without a result -> the row with which the append began.
         self.in_flight: dict[tuple[str, str], dict[int, TraceRow]] = {}
-        # The keys (node, incarnation, id) are the appends that began at a deposed leader.
+        # The appends that a broker began although another leader had been elected already. The keys
+        # are (node, incarnation, id of the append).
         self.attempts: dict[tuple[str, int, int], None] = {}
         # Place -> base offsets of failed appends.
         self.unacknowledged: dict[tuple[str, str], deque[int]] = {}
@@ -212,10 +212,7 @@ class SeenCluster:
         return any(group in groups for groups in self.operations.values())
 
     def session_us(self, partition: str | None) -> int:
-        """Return the longest session timeout of the groups in an offsets partition.
-
-        The result is 0 if the partition stores no group.
-        """
+        """Return the longest session timeout of the groups in a partition; 0 without a group."""
         groups = self.groups_in.get(partition or "", ())
         return max((self.context.groups[each].session_timeout_us for each in groups), default=0)
 
@@ -225,10 +222,10 @@ class SeenCluster:
         return elections[-1] if elections else None
 
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
-        """Return True if the newest election is later than `epoch` and did not elect `node`.
+        """Return True if `node` led in the leader epoch `epoch`, and has been replaced since.
 
-        `epoch` is the leader epoch in which `node` led; None if it never led, and then the result
-        is False. An election that gave the partition no leader counts as an election, too.
+        It also counts as replaced if the newest election gave the partition no leader at all. If
+        `epoch` is None, the node has never led, and the result is False.
         """
         newest = self.election(partition)
         return (

@@ -1,11 +1,12 @@
 """Coverage marks of transactions: the coordinators that end them, and their waiting offsets.
 
-A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
-which needs no name, as the mark's condition. The condition gets a row of one of these kinds, and
-the state of the cluster as seen before the row. `seen.transactions` maps (group, producer id) of an
-open transaction to the group coordinator that took its offsets last. A transaction coordinator
-first decides the outcome of a transaction (commit or abort). Then it writes markers, the records
-that end the transaction in each of its partitions.
+A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
+of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
+
+Two sorts of coordinators take part in a transaction with offsets. The transaction coordinator first
+decides whether the transaction is committed or aborted, and then writes markers to all its
+partitions. The group coordinator takes the offsets, and keeps them until it gets the marker.
+`seen.transactions` has the group coordinator that took the offsets of each open transaction.
 """
 
 from chaos.exploration.marks.base import MarkList

@@ -1,10 +1,10 @@
-"""Edits of an experiment for shrinking: pure functions that return a changed experiment.
+"""Edits of an experiment for shrinking: functions that return a changed experiment.
 
-Shrinking looks for smaller and smaller experiments that still fail. A candidate is an experiment
-that it tries. This module also has the rules that keep a smaller experiment valid. For example, a
-reference to a removed node, group or topic is removed, too. The module checks the warnings of a
-candidate, and computes the size of an experiment. The module must not depend on runs (`shrink`)
-or on the order of edits (`passes`).
+The edits keep the smaller experiment valid. For example, if a broker is removed, faults with this
+broker as target are removed, too. `is_sound` decides whether a smaller experiment may be tried at
+all, and `sizes_of` says how large it is.
+
+This module must not depend on runs (`shrink`), or on the order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -94,9 +94,9 @@ def with_wait(experiment: Experiment, bound: str) -> Experiment:
 def is_sound(candidate: Experiment, original: Experiment) -> bool:
     """Return True if `candidate` is valid and has no warning that `original` lacks.
 
-    With some settings (one replica, acks=1), Kafka itself may lose acknowledged data. The failure
-    of such an experiment would show no bug. The loader warns of these settings. So a candidate must
-    not have a kind of warning about the cluster and its clients that the original lacks.
+    With some settings, such as one replica or acks=1, Kafka itself may lose acknowledged data. If
+    such a smaller experiment fails, this shows no bug. The loader warns of these settings, so a
+    smaller experiment must not have a warning that the original did not have.
     """
     return (
         _has_shape(candidate)
@@ -119,8 +119,8 @@ def _has_shape(experiment: Experiment) -> bool:
 
 def _warning_kinds(experiment: Experiment) -> set[str]:
     """Return the kinds of warnings about the cluster and its clients."""
-    # A kind is the beginning of a message: up to its first value (in backticks) or reason (after a
-    # colon).
+    # Two messages are of the same kind if they begin in the same way. A message is cut before its
+    # first value (in backticks) or its reason (after a colon).
     return {
         problem.message.split("`", maxsplit=1)[0].split(":", maxsplit=1)[0]
         for problem in warnings(experiment)
@@ -222,8 +222,7 @@ def _present(
         if fault.target is not None and check_target(fault.target, experiment) is not None:
             continue  # the target does not exist
         from_, to = _ends(fault.from_, experiment), _ends(fault.to, experiment)
-        # An end without any remaining target is None now, and was not None before. Then the fault
-        # is dropped.
+        # If an end had targets and none of them is left, the fault is dropped.
         if (from_ is None) != (fault.from_ is None) or (to is None) != (fault.to is None):
             continue
         yield replace(fault, from_=from_, to=to)

@@ -1,11 +1,18 @@
 """The passes of shrinking, and their order.
 
-A pass is a generator. It yields a candidate (a smaller experiment). The shrinker plays the
-candidate, and sends True to the pass if the candidate still fails. The pass then continues from
-that smaller experiment. An edit is a function that makes a candidate from an experiment and a
-value. `fewer` tries to leave out items of a list, `least` looks for the smallest value that still
-fails, and `least_with_room` adds a reserve to this value. Large steps come first, because each
-candidate costs one run, whether it lacks half of the plan (the list of faults) or a single fault.
+A pass is a generator that makes an experiment smaller in one way, for example with fewer brokers.
+It yields a smaller experiment (a candidate). The shrinker plays it, and sends True if it still
+fails; then the pass continues from there:
+
+    candidate = with_fault(current, index, gentler)
+    if (yield candidate):
+        current = candidate
+
+Most passes are built from three generators of `steps`: `fewer` leaves out items of a list, `least`
+looks for the smallest number that still fails, and `least_with_room` adds a reserve to it.
+
+Large steps come first, because each candidate costs one run, whether half of the plan is left out
+or a single fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,11 +55,11 @@ from chaos.targets.registry import split_target
 T = TypeVar("T")
 
 FIRST_AT_US = 1_000_000
-"""Earliest beginning of a plan, so that the run shows the undisturbed steady state for a second."""
+"""No plan begins earlier, so that a run shows the undisturbed cluster for a second."""
 MANY_FAULTS = 24
 """In a plan with more faults, large parts are left out first."""
 PARTS = 8
-"""A plan of more than MANY_FAULTS is divided into this many parts; a part is left out at once."""
+"""A plan of more than MANY_FAULTS is divided into so many parts, which are left out one by one."""
 ROUND_US = (1_000_000, 500_000, 100_000)
 """Steps to which times are rounded, coarsest first."""
 

@@ -1,19 +1,20 @@
-"""The shrinker: from a failing schedule to the smallest one found that fails in the same way.
+"""Shrinker: makes an experiment that shows a violation as small as possible.
 
-A schedule is an experiment with its plan of faults, and a network seed, which determines latencies
-and so the outcome of races. A candidate is a smaller experiment. A pass is a generator of
-candidates of one kind. Candidates of the passes in STRUCTURE leave out a part. Candidates of the
-passes that `wording` returns have simpler values.
+A search may find a violation in a run with five brokers and twenty faults. For a person it is
+easier to understand with two brokers and one fault. So the shrinker tries smaller and smaller
+experiments (candidates), plays each of them, and keeps those that still fail.
 
-A finding is a violation that a checker reports. A candidate fails "in the same way" if it has a
-finding of the same checker with the same claim (the finding's sentence without names and numbers).
-The finding's story (the kinds of its rows) may differ, and the trace always differs. A smaller plan
-may fail only with another network seed. Then the shrinker continues with that seed.
+1. The passes of STRUCTURE leave out parts: faults, groups, members, brokers.
+2. The passes of `wording` make the rest simpler: rounder times, default settings, weaker faults.
+3. Both are repeated until nothing smaller fails.
+
+A candidate must fail in the same way: the same checker must make the same claim, apart from names
+and numbers. Whether it fails may also depend on the network seed, which determines the latencies of
+messages and so the outcome of races. If a candidate fails only with another network seed, the
+shrinker continues with that seed.
 
 The shrinker has no clock of its own and draws no random numbers. So equal input gives equal
 results, unless time runs out.
-Data flow: (Experiment, seed, Signature) -> a pass yields a candidate -> `play` runs it -> the pass
-gets the result (it fails, or not) -> ... -> Shrunk.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,37 +29,31 @@ from chaos.exploration.shrink.passes import FAULTS, STRUCTURE, ShrinkPass, cut_o
 from chaos.exploration.signature import Signature
 
 NETWORK_SEEDS = 12
-"""Number of other network seeds with which a candidate of STRUCTURE is tried.
-
-A plan without one of its parts may fail in a race only with another seed.
-"""
+"""If a candidate of STRUCTURE does not fail, so many other network seeds are tried."""
 FEW_SEEDS = 4
-"""Number of other network seeds with which each plan with one fault less is tried.
-
-These plans are tried once, at the end of the passes of STRUCTURE in the first round.
-"""
+"""The same number for the first round, where only its last pass uses it (see `_run_rounds`)."""
 SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
-"""Delays of the whole plan. If a plan fails with a delay, its simplified form must fail with it.
+"""A plan is also tried with all its faults later by one of these times, to see how robust it is.
 
-A delay shifts the plan against the heartbeats. In virtual time (the run's own simulated clock) all
-heartbeats have the same phase in each run when the steady state is reached. On a real cluster the
-phase differs from run to run, so a plan must not depend on it. Each delay has a network seed of its
-own.
+In virtual time the members of every run send their heartbeats at the same moments, counted from the
+steady state. On a real cluster these moments differ from run to run. So a plan is of little use if
+it fails only when its fault comes just before a heartbeat. If a plan fails with some of the delays,
+its simplified form must fail with the same delays. Each delay has a network seed of its own.
 """
 SHORTER_WAITS = ("20s", "40s")
 """Liveness timeouts to try instead of the experiment's own, if that is longer.
 
-The liveness timeout is the time that a run waits for its groups after all faults were healed. If a
-group never recovers, this wait is most of the run's cost. The result is confirmed with the full
-timeout.
+A run waits so long for its groups to recover after the healing. If a group never recovers, nearly
+all time of the run is spent on this wait, so a shorter one saves much. At the end the result is
+confirmed with the full timeout.
 """
 MAX_RUNS = 600
-"""Default of the number of runs after which the shrinking ends."""
+"""Without another limit, the shrinking ends after so many runs."""
 MAX_ROUNDS = 6
 """Number of rounds, each with all passes, after which the shrinking ends."""
 
 Play = Callable[[Experiment, int, Signature], PlayedRun]
-"""Runs an experiment with a seed. The run may end at the first finding with this claim."""
+"""Runs an experiment with a network seed. The run may end at the first finding of this kind."""
 
 
 class ShrinkEnd(StrEnum):
@@ -71,10 +66,13 @@ class ShrinkEnd(StrEnum):
 
 
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A shrunk schedule.
+    """The result of shrinking.
 
-    `experiment` with network seed `seed` fails with `finding`, whose claim is that of `signature`.
-    `runs` counts all runs of the shrinking.
+    - `experiment`, `seed`: the smaller experiment, and the network seed with which it fails.
+    - `signature`: the kind of violation that was looked for.
+    - `finding`: the violation in the run of `experiment`.
+    - `before`, `after`: the sizes of the original and of `experiment`.
+    - `runs`: how many runs this took.
     """
 
     experiment: Experiment
@@ -88,7 +86,7 @@ class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Robustness(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of other network seeds with which a plan fails, out of those `tried`."""
+    """With how many other network seeds a plan fails (`fails`), of those that were tried."""
 
     fails: int
     tried: int
@@ -223,11 +221,11 @@ class Shrinker:
     # -- the search --
 
     def _run_rounds(self) -> None:
-        """Leave out parts, then simplify, until a round changes nothing.
+        """Leave out parts, then simplify, and repeat this until a round changes nothing.
 
-        The first round tries each candidate only with the present seed. It has many candidates, and
-        most bugs do not depend on a race, so more seeds would cost more than they find. Only at its
-        end, the plans without one of the remaining faults are tried with a few more seeds.
+        The first round has very many candidates, and most bugs do not depend on a race. So it tries
+        each candidate only with the present network seed. Only its last pass, which leaves out
+        single faults, tries a few other seeds as well.
         """
         simplifications = wording(self._base)
         for number in range(MAX_ROUNDS):
@@ -242,7 +240,7 @@ class Shrinker:
             self._find_required_failures()
             for simplification in simplifications:
                 self._run_pass(simplification, seeds=1)
-            # The next round leaves out parts. Such a plan may fail less often, but is smaller.
+            # A smaller plan may fail less often. So the next round begins without requirements.
             self._required_failures = ()
 
     def _find_required_failures(self) -> None:
@@ -281,7 +279,7 @@ class Shrinker:
         """
         bound_us = microseconds(self._original.run.liveness_timeout)
         waits = [wait for wait in SHORTER_WAITS if microseconds(wait) < bound_us]
-        # The horizon is the time from the steady state to the healing.
+        # `horizon_us` is the time from the steady state to the healing.
         healed_us = (played.steady_us or 0) + self._before.horizon_us
         if not waits or played.virtual_us - healed_us <= microseconds(waits[0]):
             return  # the run did not wait longer than the shorter timeout
@@ -405,6 +403,6 @@ def _delayed(experiment: Experiment, shift_us: int) -> Experiment:
 
 def _other_seeds(seed: int, count: int) -> Iterator[int]:
     """Yield the `count` smallest seeds other than `seed`."""
-    # If `seed` itself is among the first numbers, the range needs one number more. The comparison
-    # counts as 1 if it is true.
+    # If `seed` itself is among the first `count` numbers, it is left out, and one number more is
+    # needed. A comparison that is True counts as 1.
     return (other for other in range(count + (seed <= count)) if other != seed)

@@ -1,11 +1,8 @@
-"""The file of a shrunk schedule, for people, and to run in virtual time or on Ray.
+"""Makes the file of a shrunk experiment: for people to read, and to run in virtual time or on Ray.
 
-A schedule is an experiment with its plan of faults, and a network seed, from which the delays of
-messages are drawn. Shrinking has made the schedule as small as possible while it still shows its
-violation. Robustness is the share of other network seeds with which the schedule shows the
-violation, too. A finding is a violation with its evidence: rows of the trace (the run's recorded
-events). The finding's story has a sentence for each of these rows. Its signature has the check and
-the claim, without names and numbers.
+At the top of the file a comment tells what the experiment shows: the violation, how much smaller
+the experiment has become, with how many other network seeds it also fails, and the rows of the
+trace that prove the violation, one sentence for each.
 
 Data flow: Shrunk -> one complete run -> its finding as a story -> text of an experiment file.
 """
@@ -52,8 +49,8 @@ def shrunk_file(
     - `path`: where the file will be stored, for the commands in it.
     """
     findings: list[Finding] = []
-    # The runs of the shrinker ended at the violation. The file's stamp needs the digest (a hash
-    # over the trace) of a complete run.
+    # The runs of the shrinker ended at the violation. The file has a hash over the trace of a
+    # complete run, so one is played here.
     played = play(shrunk.experiment, shrunk.seed, on_finding=findings.append)
     same_claim = [
         finding for finding in findings if signature_of(finding).claims_as(shrunk.signature)

@@ -1,8 +1,12 @@
 """Building blocks of shrink passes: leave out some of several items, find the least value.
 
-A building block is a generator that yields candidates (smaller experiments). Its caller plays each
-candidate, and sends True if the candidate still fails. At its end the block returns the smallest
-failing experiment. An `Edit` makes a candidate: it changes one place of an experiment.
+Each block is a generator. It yields smaller experiments (candidates), and the caller sends back
+True for each one that still fails. At its end the block returns the smallest experiment that fails:
+
+    current = yield from least(current, range(1, 5), with_brokers)
+
+tries to get along with fewer than five brokers. The last argument is an `Edit`: it makes the
+experiment with a given number of brokers.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -36,8 +40,8 @@ def fewer(
     current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]], *, at_once: int = 1
 ) -> Reduction:
     """Try to leave out all `items`, then halves, quarters ... down to `at_once` items at a time."""
-    # Invariant: `current` has the items `needed`, and fails. Items from `start` on are not tried
-    # yet in this round.
+    # `current` always fails, and has the items in `needed`. In each round, the items before `start`
+    # have been tried.
     needed = tuple(items)
     size = len(needed)
     while size >= at_once:
@@ -63,8 +67,8 @@ def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduct
     first. Then a binary search follows, because an experiment that fails with one value mostly
     fails with larger values, too.
     """
-    # With the values before index `low` the experiment does not fail. With the value at `high` it
-    # fails. If `high` is `len(values)`, it stands for the present value.
+    # The experiment does not fail with the values before index `low`, and fails with the value at
+    # index `high`. At first `high` is behind the last value, which stands for the present one.
     low, high = 0, len(values)
     best, position = current, 0
     while low < high:
@@ -78,11 +82,13 @@ def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduct
 
 
 def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduction:
-    """Find the shortest time that still fails; return 1.5 times that time, if that fails, too.
+    """Find the shortest time that still fails, and return about 1.5 times that time.
 
-    The reserve is for a real cluster, where a time that just suffices in virtual time would often
-    be too short. `time_us` is the present time. A shorter time is tried only if the time with its
-    reserve is below `time_us`. Otherwise a second shrinking would change the time again.
+    A time that is just enough in virtual time would often be too short on a real cluster. If the
+    experiment does not fail with the reserve, the shortest time itself is returned.
+
+    `time_us` is the present time. A time is tried only if it is below the present one even with its
+    reserve. Otherwise shrinking an experiment a second time would change the time again.
     """
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)
