@@ -1,7 +1,8 @@
 """Replays of real Kafka's recordings against this cluster in virtual time, and their comparison.
 
-A transcript is one recorded scenario: requests, Kafka's answers, and actions on the cluster. "Ours"
-means the brokers of this project, in contrast to real Kafka's.
+A transcript is a scenario that was recorded with a real Kafka cluster: requests, Kafka's answers,
+and actions such as the death of a broker. The same requests are sent to the brokers of this project
+("ours"), and their answers should be the same.
 
 Reading order: `transcript` (files), `recorded_cluster` and `client_machine` (brokers and clients of
 a scenario), `actions` (steps that are no request), `replayer` (plays one transcript against our

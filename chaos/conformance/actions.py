@@ -1,9 +1,9 @@
 """Actions of a transcript: steps that are no request, such as a broker's death.
 
-A transcript is a recording of requests to a Kafka cluster, and of actions on it. It is replayed on
-a cluster of this project. A probe is a request of the replay that no recorded client sent. The
-leader of an offsets partition (a partition of `__consumer_offsets`) coordinates the groups stored
-there; it must first load them into memory. Transactional ids have coordinators, too.
+When a transcript is replayed, an action must have the same effect on our cluster as it had on
+Kafka's. After a broker has died, for example, the next request must find a new coordinator that has
+loaded its groups. So an action is over only when its effect is there. To find this out, additional
+requests (probes) are sent, which no client of the recording had sent.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,11 +1,12 @@
 """Comparison of our brokers' answers with Kafka's, step by step.
 
-A transcript is a recording of requests to Kafka, with Kafka's answers; a step is one request or
-action of it. "Ours" means the brokers of this project. Answers are compared field by field:
+The requests of a recording (a transcript) were sent to our brokers, and our answers should be equal
+to those that Kafka had given. They are compared field by field, with three exceptions:
 
-1. A generated id differs in each run, so the recording has a symbol in its place. Our id is equal
-   if it is bound to this symbol (`Bindings`).
-2. Lists whose order Kafka does not define are compared as multisets (equal items, in any order).
+1. A generated id, such as a member id, is another one in each run. So the recording has a symbol in
+   its place. The first of our ids at the place of a symbol is bound to it (`Bindings`). From then
+   on, the same symbol must always stand for the same id.
+2. If Kafka does not define the order of a list, our items may come in another order.
 3. Times must agree within a tolerance. If two answers of Kafka are farther apart than the
    tolerance, ours must come in the same order.
 

@@ -1,9 +1,9 @@
 """Conformity of our cluster with Kafka: the share of equal steps in the transcripts of a folder.
 
-"Our" cluster is this project's. A transcript is a recording of requests to a real Kafka cluster,
-with the cluster's answers. A step of a transcript is a request, or an action such as a broker's
-death. A step is equal if the module `comparison` finds no difference between our answer and
-Kafka's. A generation is the number of a group's rebalance.
+A transcript is a recording of requests to a real Kafka cluster, with its answers. Each request is a
+step, and so is each action, such as the death of a broker. The requests are sent to our cluster,
+and a step is equal if our answer does not differ from Kafka's (`comparison`). The result is, for
+example, "OffsetCommit: 118 of 120 steps are equal".
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Problem: an error or warning about an experiment file, which becomes one line for the user.
 
-For example: "crash.yaml:12: faults[0].target: unknown target `brokr`; expected one of `broker`, ...;
-did you mean `broker`?"
+For example: "crash.yaml:12: faults[0].target: unknown target `brokr`; expected one of `broker`,
+...; did you mean `broker`?"
 """
 
 from collections.abc import Iterable

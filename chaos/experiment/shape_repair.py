@@ -1,9 +1,10 @@
 """Repair of a document with a wrong shape, so that the semantic rules can judge the rest of it.
 
-A user should see all errors of a file together. But the semantic rules (settings that must fit each
-other) need structs, and a document with a wrong shape cannot become structs. So in a copy of the
-document, arbitrary valid values replace the bad values. Problems at the place of such a value are
-not reported, because they would be about the replacement.
+A user should see all errors of a file together: that `members` is a word instead of a number, and
+that another group reads a topic which is not defined. But a document with a wrong value cannot
+become structs, and the rules about topics need structs. So in a copy of the document each wrong
+value is replaced by any valid one. Problems at such a place are not reported, because they would be
+about the replacement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from chaos.experiment.problems import Problem
 from chaos.experiment.schema_errors import ShapeError, shape_errors
 
 _MAX_REPAIRS = 50
-"""Limit of the replaced values, because each needs several checks of the whole document."""
+"""No more values are replaced than this, because each needs several checks of the document."""
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
 """Replacements for a bad value, of each type. The first that is valid at the place is used."""
 _TIMES = frozenset({"at", "duration", "every", "repeat"})

@@ -5,10 +5,7 @@ the YAML, finds line numbers, and suggests corrections; `faults` has the behavio
 Kafka's settings keep Kafka's names, defaults and bounds, because their structs come from
 `protocol.config`.
 
-The steady state is reached when all groups are Stable (no rebalance is in progress). The times of
-the plan count from then on. A group's design is a coordinator, or ZooKeeper. A place is a node that
-can be a member; a group may have more places than members. An offsets partition is a partition of
-`__consumer_offsets`, which stores the groups' commits.
+All times of the plan of faults count from the steady state, in which all groups are Stable.
 """
 
 import re

@@ -1,9 +1,7 @@
-"""A YAML file as plain values that know their lines.
+"""Reads a YAML file into Items: values that know their lines, so that messages can name them.
 
-This module parses the file; it knows nothing of experiments. PyYAML turns the text into nodes
-(mappings, sequences, scalars); this module turns the nodes into Items. An alias is a name that
-stands for an earlier value of the file. Two things that PyYAML accepts are errors here: duplicate
-keys, and aliases that contain themselves.
+This module knows nothing of experiments. Two things that PyYAML accepts are errors here: a key that
+occurs twice in a mapping, and an alias that contains itself (`&a [*a]`).
 """
 
 from collections.abc import Iterator

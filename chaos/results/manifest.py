@@ -1,8 +1,7 @@
-"""Content of a run's manifest: the experiment, the command that replays it, versions, commit.
+"""The content of a run's manifest: the experiment, the command to repeat it, versions, commit.
 
-The manifest is the file that describes a run, so that the run can be read, and played again. The
-digest of a run is a hash over all rows of its trace. Hot modules are the ones that take most of a
-run's time.
+The manifest is the file in a run's directory that says what was run, so that the run can be read
+later, and played again.
 """
 
 import platform
@@ -48,9 +47,9 @@ def run_command_line(
     trace: bool = True,
     ray_address: str = "local",
 ) -> str:
-    """Return the command that repeats the run; in virtual time the digest is the same.
+    """Return the command that repeats the run, without options that have their default values.
 
-    Options with their default values are left out.
+    In virtual time the repeated run has exactly the same trace.
     """
     words = ["python", "-m", "coordlab", "run", experiment, "--runtime", runtime]
     words += ["--seed", str(seed)]
@@ -70,7 +69,8 @@ def run_command_line(
 def installed_versions() -> dict[str, str]:
     """Return the versions of Python and of a run's packages, and the state of the hot modules.
 
-    Hot modules may be compiled by mypyc. This changes the speed of a run, but not its digest.
+    The modules in which a run spends most of its time (the hot modules) may be compiled by mypyc.
+    This changes the speed of a run, but not its trace.
     """
     is_compiled = compiled_state() is CompiledState.COMPILED
     versions = {

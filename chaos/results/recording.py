@@ -1,9 +1,14 @@
-"""Writes of a run's files, also on a full or failing disk.
+"""RunDisk: writes a run's files, even if the disk becomes full during the run.
 
-If the disk of a run is full, the run heals its faults, stops, and has no verdict. But its trace,
-results and manifest must still be completed, so that they can be read. Therefore a run reserves
-space on its disk at its beginning. When a write fails, the reserve is freed and the write is tried
-again. There is only one reserve: if a later write fails, its content is lost.
+If the disk is full, the run heals its faults, stops, and has no verdict. But its trace, results and
+manifest must still be completed, so that a user can read what happened. So a run reserves some
+space when it begins, as a file of 4 MB:
+
+1. A write fails.
+2. The reserve is deleted, and the write is tried again.
+3. The run ends at its next regular check, and writes its last files into the freed space.
+
+There is only one reserve. If another write fails later, its content is lost.
 """
 
 import io
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 RESERVE_BYTES = 4 * 1024 * 1024
-"""Size of the reserve. It suffices for the last row group of a trace, its footer and JSON files."""
+"""Size of the reserve: enough for the end of the trace's Parquet file, and for the JSON files."""
 _RESERVE = ".reserve"
 
 

@@ -1,14 +1,11 @@
-"""The stamp in an experiment file with which a run can be repeated and compared.
+"""ReplayStamp: the section `replay:` of an experiment file, which says what a run of it gave.
 
-The stamp is the section `replay:` of an experiment file. `chaos.experiment.dump` writes it for a
-run that was played. The command `replay` repeats the run and compares the result with the stamp.
+A search writes such a file for each violation that it has found. The command `replay` plays the
+file again, and compares the run with the stamp. In virtual time both must be equal, because the
+seed, the experiment and the code determine the whole run.
 
-A run in virtual time has a simulated clock, so the seed, the experiment and the code determine the
-run. A trace is a run's recorded rows of events. A finding is a broken promise of Kafka's that a
-check found in a run.
-
-A digest is a hash: equal digests mean equal content. The stamp has a digest of the run's trace, one
-of the experiment, and one of the code that determines a run. This module computes the last one.
+The stamp has a hash (a digest) of the run's trace, one of the experiment, and one of the code that
+determines a run. `code_version` in this module computes the last one.
 """
 
 import importlib.util

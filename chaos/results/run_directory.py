@@ -1,13 +1,20 @@
 """A run's directory: created, filled during the run, and read afterwards.
 
-`runs/<experiment>/<timestamp>/` contains manifest.json (what the run is), journal.json (the run's
-faults), results.json, log.txt, events/*.parquet (the trace: one row for each event) and, after the
-analysis, tables/ and report.html. Names contain no colons, because Hadoop refuses them. Beside the
-runs is a link `latest`. Readers of many runs skip the link, so that no run counts twice.
+The directory `runs/<experiment>/<timestamp>/` contains these files:
+
+    manifest.json       what was run
+    journal.json        the faults of the run
+    results.json        the verdict and what the checkers found
+    log.txt             what the run did, line by line
+    events/*.parquet    the trace: one row for each event
+    tables/             made by the analysis
+    report.html         made by the analysis
+
+Beside the runs of an experiment is a link `latest` to the newest one. Names contain no colons,
+because Hadoop refuses them.
 
 A reader must never see a partial file. So the JSON files are replaced atomically, and the trace
-gets its final name only when it is complete. The log is the one file that grows in place. The
-driver is the process that conducts a run.
+gets its final name only when it is complete. Only the log grows in place.
 """
 
 import os

@@ -1,17 +1,14 @@
-"""Differences of two traces: exact, row by row, or by their stories, without times.
+"""Finds the place where two runs begin to differ (their parting), for the command `diff`.
 
-A trace is the recorded rows of a run, one for each event. A parting is the place where two traces
-begin to differ. Two runs with the same seed (the number that determines all random choices) should
-have equal traces. If the traces differ nevertheless, all rows before the parting are equal. So the
-first different row shows the cause of the difference.
+Two runs with the same seed should have equal traces. If they differ nevertheless, the traces are
+compared row by row (`parting`). The first row that differs shows the cause.
 
-Runs with two seeds differ in every latency, so their stories are compared instead. The story of a
-node is the sequence of its steps. A step is a decisive event (election, load, rebalance ...)
-without its time, offsets and member ids.
+Two runs with different seeds differ in the time of every row, so this would show nothing. Instead
+their stories are compared (`story_parting`). The story of a node is the sequence of its decisive
+events, such as an election, a load or a rebalance, without times, offsets and member ids. A story
+begins at the steady state, because the start of a cluster always differs.
 
-A row has the node that wrote it, and that node's incarnation: the number of its restarts. Changes
-of a run's stage are rows, too. Stories begin with the stage "steady", because any two seeds differ
-in the cluster's start. `one` and `other` are always the two traces.
+`one` and `other` are always the two traces.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -161,9 +158,11 @@ def story_parting(
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
     """Return True if the first different row says nothing about a cause.
 
-    Any two seeds differ in these three ways: the same event comes at another time; the row is from
-    before the steady state; a stage of the run begins in only one of the runs, because that run's
-    plan ended earlier.
+    Any two seeds differ in these three ways:
+
+    - The same event comes at another time.
+    - Something differs before the steady state.
+    - A stage of the run begins earlier in one of the runs, because its plan ended earlier.
     """
     first = (*parts.one[:1], *parts.other[:1])
     return (

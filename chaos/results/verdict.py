@@ -1,11 +1,13 @@
-"""The verdict of a run, from its checks and its journal.
+"""The verdict of a run: PASS, VIOLATED or UNKNOWN, and the reasons for it.
 
-A check reads the trace (the run's recorded rows) and reports an outcome, its findings (violations
-with their evidence), and a note. The journal has one entry for each fault of the plan.
+It follows from the reports of the checks, and from the journal: if a fault of the plan has hit
+nothing, the run does not prove what it should prove.
 
-If a real machine is lost by accident, a run may still have a verdict. Two kinds of checks become
-inconclusive: a check that depends on rows which were lost with the machine, and a check that found
-violations only after the loss, because the loss may have caused them. All other checks count.
+If a real machine is lost by accident during a run, the run may still have a verdict. Then two kinds
+of checks become inconclusive:
+
+- those that need rows which were lost with the machine;
+- those that found violations only after the loss, because the loss itself may be the cause.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,10 +31,12 @@ def reach_verdict(
     """Return the verdict and its reasons.
 
     A violation is a proof, whatever else happened in the run. Without a violation the verdict is
-    PASS only if nothing weakens it: each reason makes it UNKNOWN, such as a fault that hit nothing.
-    `unknown_because` are reasons that the run itself has, such as an interruption. If there are
-    any, they also explain why faults were not injected and why checks are inconclusive. Such faults
-    and checks then add no reason of their own.
+    PASS, unless there is a reason to doubt it, such as a fault that hit nothing; then it is
+    UNKNOWN.
+
+    `unknown_because` has reasons of the run itself, such as an interruption. An interruption also
+    explains why faults were never injected, and why checks are inconclusive. So if there is such a
+    reason, these faults and checks are not listed as further reasons.
     """
     reasons = list(unknown_because)
     for entry in entries:

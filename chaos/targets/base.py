@@ -1,13 +1,12 @@
-"""The interface of a role: its check against the experiment file, and its nodes at a moment.
+"""TargetKind: the interface of all kinds of targets, such as `coordinator-of(<group>)`.
 
-A target has a role and an argument, for example `coordinator-of(readers)`. During a run the role
-may go from one node to another, so it is resolved to nodes only when its fault is injected. A
-target is checked before the run; the check needs only the experiment. The members of a group on
-ZooKeeper (`coordination: zookeeper`) compute their assignment themselves, so such a group has no
-coordinator.
+A target names the nodes that a fault is to hit. It consists of a role and an argument. A kind of
+target answers two questions:
 
-A near miss is the word or target that was probably meant instead of a wrong one, for "did you mean
-...?". A `Miss` is something else: a correct target that hits no node at the moment.
+- Before a run: can this target exist in the experiment at all? `coordinator-of(reders)` cannot if
+  the only group is `readers`. The answer is an `Unknown`, with the target that was probably meant.
+- When the fault is injected: which nodes have the role now? A coordinator may move during a run, so
+  this is decided only then. The answer is a `Hit`, or a `Miss` if no node has the role just now.
 """
 
 import random

@@ -1,8 +1,7 @@
 """Targets of machines: all nodes of one machine, found by its number or by a node on it.
 
-An experiment may place its nodes on machines; a fault can then end all nodes of a machine together.
-The machine layout has the nodes of each machine. It is None if the experiment has no machines. A
-role is resolved to nodes (a Hit), or to the reason why there are none (a Miss).
+An experiment may place its nodes on machines (`cluster.machines`). A fault can then hit all nodes
+of a machine together, as when a real machine dies.
 """
 
 from collections.abc import Callable

@@ -1,14 +1,12 @@
 """Patterns whose faults coincide: restarts, lost responses, lags, two faults of one role.
 
-A pattern draws several faults together. Its argument `draw` has the random streams of one draw, and
-the time at which the pattern begins; `after_ms` counts from this time. `draw.target((role,))` is a
-target with that role, or None if the experiment has no such node. A role is, for example,
-`coordinator-of` or `follower-of`. The broker that coordinates a group has the role
-`coordinator-of`. A broker that copies the leader of a partition has the role `follower-of`. The ISR
-is the set of in-sync replicas of a partition.
+A pattern draws several faults together. Faults that are drawn one by one seldom come close to each
+other: only once in thousands of runs does a second fault hit a broker a few milliseconds after the
+first. Here the gap between two faults may be anything from a round trip to a timeout.
 
-Faults that are drawn one by one come so close to each other only once in thousands of runs. Here
-the gap between two faults has any order of magnitude, from a round trip to a timeout.
+The argument `draw` of each function draws targets and times (see `patterns`); `after_ms` counts
+from the beginning of the pattern. `draw.target((role,))` is a target with this role, such as
+`follower-of(orders-3)`, or None if the experiment has no such node.
 """
 
 from chaos.experiment.structs import FaultDefinition
@@ -33,8 +31,8 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     rng = draw.rng("restarts")
     role = rng.choice(_RESTARTED)
     target = draw.target((role,)) or draw.coordinator()  # the experiment may lack the role
-    # The text of a target begins with its role. Only a role with a disk can lose it, and only such
-    # a role is also killed by a power loss.
+    # A target such as `member(orders, 0)` begins with its role. A node without a disk can neither
+    # lose it nor be hit by a power loss.
     keeps_disk = target.startswith(_DISKLESS) or rng.random() < 0.7
     kind = "crash" if target.startswith(_DISKLESS) else rng.choice(("crash", "power_loss"))
     faults, after_ms = [], 0
@@ -145,9 +143,11 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Delay a coordinator's follower by about the limit of the ISR, and make one more change.
 
     A follower that lags for longer than `replica.lag.time.max.ms` leaves the ISR. During the lag
-    one of these changes comes: another follower is cut off; the coordinator dies, moves once, or
-    moves to and fro; the controller's response to AlterPartition (the leader's request to change
-    the ISR) is lost.
+    one of these changes comes:
+
+    - Another follower is cut off.
+    - The coordinator dies, moves once, or moves to and fro.
+    - Responses to AlterPartition, with which a leader changes the ISR, are lost.
     """
     rng = draw.rng("lag")
     delay_ms = draw.around_ms("replica.lag.time.max.ms", rng.choice((0.1, 0.3, 0.6, 1.1)))

@@ -1,14 +1,14 @@
-"""The faults of one seed: beginning, kind, target and duration of each.
+"""`draw_faults`: draws the plan of a seed.
 
-A seed makes one draw after the other, until the window (the time in which faults may begin) is
-full. Each draw gives a single fault or a pattern, which is a combination of faults (`patterns`). A
-FaultDraw is one such draw: its number, its time, and its random streams. Each purpose of each draw
-has a random stream of its own (`fault_draw`). So a smaller window, or another duration of one
-fault, does not change the other faults.
+1. From the kinds of faults that the space allows, the seed keeps some by chance.
+2. It draws one fault after the other, each some time after the one before, until the window (the
+   period in which faults may begin) is over. Instead of a single fault it may draw a pattern, which
+   is a combination of several (`patterns`).
+3. For each fault it draws what the kind needs: a target such as `broker(0)`, a duration, arguments.
+   A fault of links, such as a cut, has two ends instead of a target.
 
-A target, such as `broker(0)`, names the nodes that a fault hits. A fault of links (connections
-between nodes) has two ends, each of them a target. Every fault that is drawn here is valid in an
-experiment file.
+Each thing is drawn from a random generator of its own (`fault_draw`), so another duration of one
+fault does not change the others. Every drawn fault is valid in an experiment file.
 """
 
 from collections.abc import Sequence
@@ -46,13 +46,13 @@ from protocol.api import Api
 
 _Word = TypeVar("_Word")
 MAX_FAULTS = 200
-"""Limit of the faults of a seed, for spaces with a long window and short gaps."""
+"""A seed draws no more faults than this, even in a space with a long window and short gaps."""
 ONE_WAY = 0.3
 """Share of the link faults that affect one direction only."""
 SOME_PURPOSES = 0.2
 """Share of the link faults that affect only connections with one or two purposes."""
 SOME_APIS = 0.15
-"""Share of the other link faults (without purposes) that affect only one or two APIs."""
+"""Share of the link faults not limited to purposes that affect only one or two APIs."""
 BETWEEN_ZOOKEEPERS = 0.25
 """Share of the link faults between two ZooKeeper servers, if there is an ensemble."""
 TO_ZOOKEEPER = 0.4
@@ -64,8 +64,8 @@ _NEW_PARTITIONS = (None, None, 0, 1, 2, 5, 9)
 # The delays of the fault `slow`, and its jitters (limits of an additional random delay).
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
-# Each constant below is about the links between two kinds of nodes. It has the purposes of their
-# connections, and the APIs of their requests. A link fault may be limited to some purposes or APIs.
+# A link fault may be limited to some connections (by purpose) or to some requests (by API). Each
+# constant below has the purposes and the APIs that exist between two kinds of nodes.
 _CONTROLLER_LINKS = (
     (
         connection_purposes.BROKER_HEARTBEAT,
@@ -140,9 +140,9 @@ def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition,
 def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
     """Return the faults and patterns that this seed keeps, with their weights.
 
-    A seed keeps only a part of the space's kinds, so that it draws each of these often. Each name
-    has its own random stream, so that a new name in the space does not change which other names are
-    kept. If by chance no name is kept, one name is drawn.
+    A seed keeps only a part of the space's kinds, so that it draws each of these often. Whether a
+    name is kept does not depend on the other names, so a new name in the space changes nothing for
+    them. If by chance no name is kept, one is drawn.
     """
     weights = {**space.kinds, **space.patterns}
     kept = {
@@ -184,8 +184,8 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
 def _topic_creation(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Draw the creation of a topic; no fault if a group would read the new topic.
 
-    Half of the topics are topics without clients of the experiment, if it has any. They exist until
-    a fault deletes them.
+    In half of the draws it is a topic that the experiment defines but nobody uses, if there is one.
+    It exists already, unless another fault has deleted it.
     """
     experiment = draw.experiment
     if any(group.topic_filter == "black_list" for group in experiment.groups.values()):
@@ -308,7 +308,7 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
 def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
     """Draw two ends, one of which is a ZooKeeper server or all ZooKeeper servers.
 
-    Returns None if chance decides for a link between other nodes. The caller then draws this link.
+    Return None by chance in some of the draws. The caller then draws a link between other nodes.
     """
     rng = draw.rng("ensemble")
     # One number from 0 to 1 decides. In the first BETWEEN_ZOOKEEPERS of this range the link is

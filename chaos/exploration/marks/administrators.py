@@ -1,10 +1,7 @@
 """Coverage marks of administrators' orders about groups, and their consequences.
 
-A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
-which needs no name, as the mark's condition. The condition gets a row of one of these kinds, and
-the state of the cluster as seen before the row. The keys of `seen.transactions` are the pairs
-(group, producer id) of open transactions with offsets of the group. A generation is the number of a
-group's rebalance.
+A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
+of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
 """
 
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT

@@ -1,13 +1,8 @@
 """Coverage marks that one row shows by the values of one or two of its columns.
 
-A coverage mark is a rare situation that a run can reach; a search counts the marks that its runs
-reached. A mark's condition gets two arguments: the cluster as seen so far in the trace, and the
-next row. No condition here needs the first argument. The column `error` has an error's name.
-
-Terms in the table below:
-- A static member has a configured `group.instance.id`.
-- The join phase is the first half of a rebalance, in which members send JoinGroup.
-- A broker that loads an offsets partition reads its groups into memory; an unload drops them.
+A mark is a rare situation of a run. Most marks need a function, because one row does not show them.
+For the marks here it is enough that a row of some kind has a certain value in one column, such as a
+MEMBER_REMOVED row with the cause DID_NOT_REJOIN. So they are listed in a table.
 """
 
 from chaos.exploration.marks.base import Condition, MarkList

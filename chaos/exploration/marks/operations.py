@@ -1,11 +1,12 @@
 """Marks of operations: events in a group while a rollout or scaling replaces its members.
 
-A mark is a rare situation of a run. A rollout replaces all members of a group by successors, a
-scaling changes their number. Both are operations, and are injected as faults. Only runs of spaces
-that draw operations reach these marks (`registry.expected_marks`). `@mark(name, meaning, *kinds)`
-registers the function below it, which needs no name, as the mark's condition. The condition gets a
-row of one of these kinds, and the state of the cluster as seen before the row. `seen.operations`
-has the operations that have not ended. A static member has a configured `group.instance.id`.
+An operation is what a user does with a group on purpose: a rollout replaces all its members by
+successors, and a scaling changes their number. Both are injected like faults, but only some spaces
+have them.
+
+A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
+of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
+`seen.operations` has the operations that have not ended.
 """
 
 from chaos.exploration.marks.base import MarkList

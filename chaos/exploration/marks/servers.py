@@ -1,19 +1,16 @@
 """Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders.
 
-A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it,
-which needs no name, as the mark's condition. The condition gets a row of one of these kinds, and
-the state of the cluster as seen before the row. `seen.is_out(node)` is True for a killed, stopped
-or paused node.
+A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
+of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
 
-In the row of a fenced, killed or paused node, `row.peer` is this node. In the row of an election,
-`row.peer` is the new leader, or "" if there is none. `row.offset` is the end of the log in
-BECAME_LEADER, and the new end in LOG_TRUNCATED.
+Many conditions use the columns `peer` and `offset`, whose meaning depends on the kind of row:
 
-The controller fences a broker that it counts as dead. The ISR is the in-sync replicas of a
-partition. The high watermark is the offset below which every in-sync replica has the records; only
-records below it are committed. A follower cuts (truncates) records that its leader does not have.
-An offsets partition, with its offsets log, is one of `__consumer_offsets`, where coordinators store
-groups.
+- BROKER_FENCED, NODE_KILLED, NODE_PAUSED: `peer` is the node that was fenced, killed or paused.
+- LEADER_ELECTED: `peer` is the new leader, or "" if there is none.
+- BECAME_LEADER: `offset` is the end of the new leader's log.
+- LOG_TRUNCATED: `offset` is the new end of the log.
+
+The partitions are those of `__consumer_offsets`, here called offsets partitions, with offsets logs.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -110,7 +107,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return _is_offsets(row) and any(
         broker not in now and not seen.is_out(name) and name not in seen.fenced
         for broker in seen.isr.get(row.partition or "", ())
-        # This text is never empty, so the condition is always true. It only assigns `name`, which
+        # This condition is always true. It is only here to give the node's name to `name`, which
         # the condition above uses.
         if (name := f"{BROKER}{broker}")
     )

@@ -1,15 +1,15 @@
 """Coverage marks of groups on ZooKeeper: the races that docs/kafka/ZOOKEEPER_CONSUMER.md names.
 
-Ids in brackets (ZK-37) are those of the rules in that file. A mark is a rare situation of a run.
-`@mark(name, meaning, *kinds)` registers the function below it as the mark's condition. The
-condition gets a row of one of these kinds, and the state of the cluster as seen before the row.
-State that only these marks need is in `seen.on_zookeeper`.
+Ids in brackets, such as ZK-37, are those of the rules in that file.
 
-The ensemble is the ZooKeeper servers. A client has a session with the ensemble. The session ends if
-the client is silent. An attempt is one try of a consumer to own its share of the partitions: it
-reads the group's members (its view), computes its share, and claims each partition by an owner node
-in ZooKeeper. A watch makes a server send an event when something changes. A zxid is the number of a
-transaction; it is the `offset` of a row.
+A mark is a rare situation of a run. Each function below is the condition of one mark. It gets a row
+of the trace, and the state of the cluster before it (`seen`). `coordinators` explains the form.
+State that only the marks of this module need is in `seen.on_zookeeper`.
+
+The consumers here have no coordinator. Each rebalances for itself, in one or more attempts: it
+reads the members of its group from ZooKeeper (its view), computes its own share of the partitions,
+and claims each of them by creating an owner node. In the rows of ZooKeeper, `offset` is the zxid,
+ZooKeeper's number of a change.
 """
 
 from chaos.checkers.context import detail_of
@@ -20,13 +20,13 @@ from protocol.trace import TraceKind, TraceRow
 ON_ZOOKEEPER = MarkList()
 mark = ON_ZOOKEEPER.add
 LATE_US = 100_000
-"""If a watch fires later than this after the first server applied the change, it is late."""
+"""A watch is late if it fires longer than this after the first server has applied the change."""
 APART_US = 3_000_000
 """Two different views within this time count as views of the same change."""
 AT_ONCE_US = 50_000
 """An event within this time after a reconnection counts as a consequence of the reconnection."""
 SESSIONLESS_US = 1_000_000
-"""If a session ended longer ago than this, processing counts as "without a session"."""
+"""Processing counts as "without a session" only if the session ended longer ago than this."""
 
 
 @mark(
