@@ -1,9 +1,8 @@
 """ClientMachine: the node that stands for all recorded clients, with many connections.
 
-A recording has the requests of clients to a Kafka cluster. The replayer sends them to a cluster of
-this project, through this machine. The machine knows nothing of groups and retries nothing, because
-a recording has every request that the clients sent, retries included. A parked request is one whose
-answer the server holds back.
+When a recording is replayed, its requests are sent to our brokers through this machine, each on the
+connection on which the recorded client had sent it. The machine knows nothing of groups. It repeats
+no request either, because a recording already contains every repetition.
 """
 
 from collections.abc import Callable
@@ -29,9 +28,9 @@ PURPOSE = "transcript"
 """Purpose of the machine's connections. Link rules and traces select connections by purposes."""
 
 Ended = Callable[[AnyResponse | str], None]
-"""Called at the end of a request with its answer, or else with its outcome.
+"""Called at the end of a request with the answer. Without one, it gets a text such as DISCONNECTED.
 
-The outcome is a text such as DISCONNECTED in `comparison`.
+`comparison` has these texts.
 """
 
 
@@ -109,7 +108,7 @@ class ClientMachine:
         return outcome
 
     def disconnect(self, client: str) -> None:
-        """Close every connection of a client; its parked requests get no answer."""
+        """Close every connection of a client. Requests that still wait get no answer."""
         for address, channel in self._channels.items():
             if address.client == client and not channel.connection.is_closed:
                 channel.is_closed_by_client = True

@@ -1,9 +1,8 @@
 """The cluster of a transcript as a ClusterSpec: brokers, settings and topics.
 
-A transcript is a recording of requests to a Kafka cluster, with its answers. The replay sends each
-request to the broker that got it in the recording. So each group and transactional id must have the
-same coordinator here as in the recording. The coordinator is the leader of the partition (of
-`__consumer_offsets` or `__transaction_state`) that stores the group or transactional id.
+The replay of a recording sends each request to the broker that got it in the recording. So each
+group and transactional id must have the same coordinator here as there. A recording does not say
+which broker that was, so it is found out from the requests and answers.
 """
 
 import msgspec
@@ -155,11 +154,13 @@ def _replicas(leader: int, brokers: int) -> tuple[int, ...]:
 def first_coordinator(transcript: Transcript) -> int:
     """Return the broker that coordinates the recorded groups at the start.
 
-    Recordings do not contain the initial replicas of a partition, only later moves. So the broker
-    is derived from the answers before the first action. The first answer of one of two kinds
-    decides: an answer to FindCoordinator, which names the broker, or an answer without
-    NOT_COORDINATOR, which comes from the broker itself. If there is no such answer, the function
-    returns broker 0.
+    A recording does not say this, so it is derived from the answers before the first action. The
+    first answer of one of these kinds decides:
+
+    - An answer to FindCoordinator names the broker.
+    - An answer to another request without the error NOT_COORDINATOR comes from the broker itself.
+
+    If there is no such answer, it is broker 0.
     """
     for step in transcript.steps:
         if isinstance(step, ActionStep):

@@ -1,11 +1,14 @@
 """Replay of one transcript against our cluster in virtual time, each request at its recorded time.
 
-A transcript is a recording of one scenario: requests to a Kafka cluster with their answers, and
-actions on the cluster. In place of each id that Kafka generated it has a symbol. `bindings` has our
-id for each symbol. "Our" means that the brokers of this project gave the id. Each scenario has a
-new cluster, with one broker or three. Virtual time is the run's own simulated clock.
-Data flow: Transcript -> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` compares
-with the recording.
+A transcript is a recording of one scenario with a real Kafka cluster: requests, and actions such as
+the death of a broker. The replay starts a new cluster of this project, sends the same requests at
+the same times, and keeps our answers, which `comparison` then compares with Kafka's.
+
+A request often contains an id that an earlier answer has given, such as a member id. In the
+recording it is a symbol, `<member:1>`. Our brokers give another id, and the replay remembers it for
+the symbol (`bindings`), so that it can be put into the requests that follow.
+
+Data flow: Transcript -> ClusterSpec -> VirtualRuntime -> PlayedSteps.
 """
 
 from dataclasses import dataclass, field

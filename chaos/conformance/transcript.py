@@ -1,9 +1,12 @@
 """Transcripts: files with exchanges recorded from real Kafka, and rules for comparing them.
 
-tests/conformance/transcripts/README.md describes the format. This module reads the files and
-reports all their errors. A transcript has steps: requests with Kafka's answers, and actions on the
-cluster. JSON cannot contain bytes, so the files have `{"hex": ...}` for them; they become bytes
-here. The recorder added the names of error codes for readers; they are dropped here.
+tests/conformance/transcripts/README.md describes the format. This module reads the files, and
+reports all their errors. A transcript is a list of steps: requests with Kafka's answers, and
+actions on the cluster, such as the death of a broker.
+
+Two things are changed when a file is read. Bytes, which JSON cannot contain, are written as
+`{"hex": ...}` in the file, and become bytes. The names of error codes, which the recorder has added
+for human readers, are dropped.
 """
 
 import re

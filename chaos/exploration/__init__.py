@@ -1,10 +1,9 @@
-"""Search of fault schedules: seeds become experiments, runs in virtual time, findings.
+"""The search for violations: it draws thousands of experiments at random, and runs each of them.
 
-A drawn schedule is an ordinary `Experiment` with an explicit plan (list of faults) and a seed (the
-number that determines all random choices). A finding is a violation that a checker reports. The
-schedule that shows it can be replayed, shrunk (made smaller), read by people, and run on Ray
-without a change. To play a schedule means to run it once in virtual time (the run's own simulated
-clock), without files.
+`coordlab explore` takes a space file, which says what may vary. Each seed draws an experiment from
+it, with a plan of faults, and plays it in virtual time. If a checker reports a violation (a
+finding), the experiment is an ordinary file from then on: it can be replayed, shrunk to its
+essence, read by people, and run on Ray.
 
 Reading order: `space_definition`, `space_semantics`, `space`; `draw` (seeds become schedules),
 `play` (one run), `cpu_limit`, `marks`, `effort`, `signature` (equality of findings),

@@ -1,4 +1,4 @@
-"""Standing clusters: runs without a planned end, controlled by commands of other processes.
+"""Standing clusters: `coordlab up` starts one, and `inject`, `heal` and `down` give it orders.
 
 No module here knows the command line. Reading order:
 - `definition`: an experiment from a file, from flags, or from both;

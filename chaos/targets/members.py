@@ -1,10 +1,8 @@
 """Roles of clients: members of a group, by index or as its leader; sets of clients.
 
-A group has `members_total` members, including late ones, which start during the run. It may also
-have spare places, for members that only a fault starts. `places_total` counts members and spare
-places. A check returns `Unknown` (the error for a target that can never exist) also if the group
-exists but has no members. A role is resolved to nodes (a Hit), or to the reason why there are none
-(a Miss).
+`base` explains what a kind of target does. The members of a group have the indices 0, 1, 2 and so
+on. Those that start later in the run come after the others, and last come spare places, in which
+only a fault starts members.
 """
 
 import re

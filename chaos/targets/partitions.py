@@ -1,10 +1,7 @@
 """Partitions in targets: their names (`orders-3`, as Kafka prints them), leaders, followers.
 
-A target has a role and an argument; here the argument is a partition or empty. Before the run, a
-check returns `Unknown`, the error for a target that can never exist in the experiment. Its
-`near_miss` is the target that was probably meant. During the run, a `Miss` has the reason why a
-role hits no node now. The ISR is the set of in-sync replicas of a partition. In a status, the
-leader -1 means that the partition has no leader.
+`base` explains what a kind of target does. The functions here are for all kinds whose argument is a
+partition, such as `leader-of(orders-3)`.
 """
 
 from chaos.experiment.problems import near_miss, one_of

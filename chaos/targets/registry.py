@@ -1,10 +1,8 @@
 """All roles by name; parsing, checking and resolving of targets.
 
-A target is a role with an argument, such as `coordinator-of(readers)`. Before a run it is checked
-against the experiment: the result is None, or `Unknown`, the error for a target that can never
-exist. When its fault is injected, it is resolved to the nodes that have the role then (a Hit), or
-to the reason why there are none (a Miss). A near miss is the target that was probably meant instead
-of a wrong one. A new role is one class and one line in `TARGET_KINDS`.
+A target such as `coordinator-of(readers)` is checked before a run (`check_target`), and resolved to
+nodes when its fault is injected; `base` explains both. A new role is one class and one line in
+`TARGET_KINDS`.
 """
 
 import re

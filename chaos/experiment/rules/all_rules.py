@@ -1,9 +1,11 @@
 """Semantic checks of an experiment: rules that compare several places of the file.
 
+For example, a group must not read a topic that the file does not define: each of the two places is
+right, but they do not fit together.
+
 An error means that the experiment can never run, or has no meaning. A warning means that Kafka
-accepts a setting which is probably a mistake. Errors and warnings are Problems; each has the path
-of its setting in the file. Section 8 of docs/kafka/BEHAVIOUR.md lists the rules of Kafka's
-settings.
+accepts a setting which is probably a mistake. Section 8 of docs/kafka/BEHAVIOUR.md lists the rules
+of Kafka's settings.
 """
 
 from collections.abc import Iterator
@@ -36,11 +38,10 @@ from chaos.experiment.structs import (
 from protocol.ids import TRANSACTION_STATE
 
 MIN_SILENCE_US = 2_000_000
-"""Least value of `machine_silent_after`.
+"""`machine_silent_after` must be at least so long.
 
-The driver (the process that conducts a run) asks each machine for a sign of life once a second.
-Between two answers even a healthy machine is silent for nearly a second. The least value is twice
-that time.
+During a run each machine is asked for a sign of life once a second. So even a healthy machine is
+silent for nearly a second between two answers. Twice that time is the least that makes sense.
 """
 
 
@@ -56,7 +57,7 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
             "topic", producer.topic, experiment.topics, f"producers[{index}].topic"
         )
         yield from producer_errors(producer, f"producers[{index}]")
-    # A preload is an entry of `offsets_log`: commit records of a group before the run.
+    # Each entry of `offsets_log` writes commit records of a group before the run (a preload).
     for index, preload in enumerate(experiment.offsets_log):
         yield from check_known(
             "group", preload.group, experiment.groups, f"offsets_log[{index}].group"

@@ -1,7 +1,6 @@
 """Rules for the settings of one client, a consumer or a producer.
 
 An error means that Kafka's client would not start, a warning that a setting is probably a mistake.
-Members send heartbeats; a member that sends none for its session timeout is evicted from its group.
 Source: docs/kafka/BEHAVIOUR.md, section 8.2; Kafka's KafkaProducer.configureDeliveryTimeout and
 ProducerConfig.
 """

@@ -1,9 +1,8 @@
 """Rules for the settings of brokers and topics; some also depend on the plan's faults.
 
-The plan is the list of faults that a run injects. A Problem is one error or warning, with the path
-of its setting in the experiment file. Helpers stand below the rules that use them. The controller
-fences a broker that it counts as dead. A write with acks=all is acknowledged only if at least
-min.insync.replicas replicas are in sync.
+For example, `min.insync.replicas: 3` with three replicas is allowed, but if the plan kills a
+broker, all commits fail while it is away. So this gets a warning.
+
 Source: docs/kafka/BEHAVIOUR.md, section 8.1; Kafka's KafkaConfig.validateValues for settings that a
 broker refuses.
 """
@@ -140,8 +139,8 @@ def topic_warnings(
 def _min_insync_warnings(experiment: Experiment) -> Iterator[Problem]:
     """Yield a warning if a fault makes min.insync.replicas of `__consumer_offsets` unwise.
 
-    The setting is too high if one absent broker stops all writes. It is too low if an acknowledged
-    commit may be on one replica only.
+    It is too high if all writes stop while one broker is away. It is too low if an acknowledged
+    commit may be on one replica only, and is lost with it.
     """
     config = experiment.cluster.config
     factor, min_insync = config.offsets_topic_replication_factor, config.min_insync_replicas
@@ -197,8 +196,9 @@ def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
 def _fault_until_the_end(experiment: Experiment) -> str | None:
     """Return the name of the plan's latest fault if it silences a broker until the healing.
 
-    Only the latest fault can be too short to be noticed, because it lasts only for `after_faults`.
-    Every earlier fault lasts longer.
+    A fault without a duration lasts until everything is healed, which is `after_faults` after the
+    last fault began. So the latest fault is the shortest, and only it can be too short to be
+    noticed.
     """
     latest = max(experiment.faults, key=lambda fault: microseconds(fault.at), default=None)
     if latest is None or latest.duration is not None or latest.fault not in _SILENCING_FAULTS:
@@ -227,8 +227,8 @@ _REPLICATING_FAULTS = frozenset({"slow"})
 def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
     """Return True if a fault hits a broker, or its links to other servers.
 
-    A fault of links hits such links if one end has a broker and both ends have servers. Links to
-    clients do not count.
+    Its links to clients do not count. So a fault of links counts only if servers are at both ends,
+    and a broker is among them.
     """
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))

@@ -1,10 +1,13 @@
 """Rules for the faults of a plan: their targets, ends, arguments and times.
 
-A fault hits a target, such as `broker(0)`. A fault of links has two ends instead, `from` and `to`,
-each with one or more targets. A target is a role and its argument. A momentary fault has no
-duration, because its effect is done in one moment. A gradual fault, such as a rollout, has no
-duration either, because it lasts until its work is done. A near miss is the word that was probably
-meant by a wrong one. `path` is the fault's place in the file.
+Which keys a fault needs depends on its kind:
+
+- Most kinds have a target, such as `broker(0)`. A fault of links, such as a cut, has two ends
+  instead, `from` and `to`, each with one or more targets.
+- Most kinds may have a duration. A momentary fault, such as a deleted topic, must not have one, and
+  neither must a gradual fault, such as a rollout, which lasts until its work is done.
+
+In the functions `path` is the fault's place in the file, such as `faults[2]`.
 """
 
 from collections.abc import Iterator

@@ -1,11 +1,12 @@
 """Rules for a consumer group: its topics, the settings of its members, their instance ids.
 
-A group has one of two designs: a broker coordinates it, or its members compute their shares from
-ZooKeeper. A member with a `group.instance.id` is static: it keeps its place in the group through a
-restart. An assignor is an algorithm that distributes partitions over members. Late members are
-members that the run starts at a time of its plan. They may have settings of their own. A near miss
-is the value that was probably meant. `path` is the group's place in the file. `{index}`
-(MEMBER_INDEX) in an id stands for the member's index in its group.
+A group has one of two designs, which the key `coordination` chooses: a broker coordinates it, or
+its members compute their shares from ZooKeeper. Each design has settings that the other must not
+have.
+
+Members that start later in the run (late members) may have settings of their own. Those that they
+do not set come from the group. In a `group.instance.id`, the text `{index}` stands for the member's
+index in its group, so that all members can share one setting and still have different ids.
 """
 
 import re
@@ -39,7 +40,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
     yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _coordination_errors(group, path)
 
-    # The time for which a member processes a record is drawn between these two.
+    # `process_us` may have two numbers. The time for each record is drawn between them.
     least_us, most_us = group.process_bounds_us
     if least_us > most_us:
         yield problem(
@@ -263,7 +264,7 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
 
 
 def _places_of_instances(group: GroupDefinition, path: str) -> dict[str, str]:
-    """Return each written `group.instance.id`, with the path of its first occurrence."""
+    """Return the path at which each `group.instance.id` stands in the file for the first time."""
     places: dict[str, str] = {}
     if group.config.group_instance_id is not None:
         places[group.config.group_instance_id] = f"{path}.config.group.instance.id"

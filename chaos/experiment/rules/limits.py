@@ -1,9 +1,8 @@
-"""Limits of settings: tables of rules `A <= B, because ...`, and the check that reads them.
+"""Limits of settings, as tables of rules: "`heartbeat.interval.ms` < `session.timeout.ms`".
 
-A is a setting of Kafka, such as `session.timeout.ms`. B is another setting of the same section, or
-a value. A section is a struct (a msgspec class) of settings, such as those of a broker. The tables
-name settings as Kafka does. A rule that needs more than two settings, or settings of two sections,
-is code in the other modules of this folder.
+Most rules have this simple form: a setting is compared with another setting of the same section
+(such as that of a consumer), or with a value. So they stand in the tables ERRORS and WARNINGS, and
+`broken_limits` checks them. Rules that need more are code in the other modules of this folder.
 """
 
 import operator
@@ -64,7 +63,7 @@ class Limit:
 
 
 Limits = Mapping[type[msgspec.Struct], tuple[Limit, ...]]
-"""Section of settings (a struct of `protocol.config`) -> its limits."""
+"""The limits of each section of settings, by the section's struct in `protocol.config`."""
 
 
 @cache

@@ -1,7 +1,7 @@
 """Common parts of semantic checks: functions that make problems.
 
-A problem made here has the path of a setting in the experiment file, but no file and no line. The
-loader adds these. A near miss is the known word that was probably meant by a wrong one.
+A check knows only the path of a wrong setting, such as `faults[0].target`. So the problems made
+here have no file and no line. The loader adds them (`placed`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -3,12 +3,12 @@
 In a group on ZooKeeper each member computes its own share of the partitions. The ensemble (the
 ZooKeeper servers) keeps a session for each member. The session ends if the member is silent.
 
-A pattern draws several faults together; `after_ms` counts from the pattern's time.
-`draw.rng(purpose)` is a random stream, `draw.around_ms(timeout, factor, group)` a multiple of a
-timeout of the group. A value that occurs twice in a tuple is drawn twice as often. If there is no
-group on ZooKeeper, a pattern has no faults. Most patterns also restart a member of the group at
-about the same time, because most races need a change of the group's members. Ids in brackets
-(ZK-58) are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A pattern draws several faults together (see `patterns`). If there is no group on ZooKeeper, it
+draws none. Most patterns also restart a member of the group at about the same time, because most
+races need a change of the group's members. A value that occurs twice in a tuple is drawn twice as
+often.
+
+Ids in brackets, such as ZK-58, are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from chaos.experiment.structs import FaultDefinition, zookeeper_ids

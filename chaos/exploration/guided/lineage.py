@@ -1,7 +1,7 @@
-"""Lineages: a mutated seed with its ancestors, and the experiment that they define.
+"""Lineages: the seeds that together define the experiment of a mutated run.
 
-A lineage is written as `12-400-4711`: seed 12 drew a plan, seed 400 mutated that plan, and seed
-4711 mutated the plan of seed 400. If a seed drew its own plan, its lineage has only this seed.
+The lineage `12-400-4711` means that seed 12 drew a plan of faults, seed 400 changed that plan, and
+seed 4711 changed the plan of seed 400. If a seed drew its own plan, its lineage has only this seed.
 """
 
 import re
@@ -16,7 +16,7 @@ from chaos.exploration.space import Space
 Lineage = tuple[int, ...]
 """Seeds, oldest first; the last is the run's own."""
 MAX_GENERATIONS = 8
-"""Limit of the mutations in a lineage, because each costs some milliseconds."""
+"""A plan is not mutated more often than this, because each mutation costs some milliseconds."""
 _WRITTEN = re.compile(r"\d+(-\d+)*")
 
 

@@ -1,8 +1,7 @@
 """State of the ZooKeeper ensemble and of its consumers, from a run's rows, for coverage marks.
 
-A mark is a rare situation. The ensemble is the ZooKeeper servers; clients have sessions with it. An
-attempt is one try of a consumer to own its share of the partitions. A zxid is the number of a
-transaction; it is the `offset` of a row. An incarnation is one life of a node's process.
+It belongs to `seen_cluster`, and is used by the marks in `zookeeper`, which also explains views and
+attempts of consumers.
 """
 
 from collections.abc import Callable
@@ -28,7 +27,7 @@ class SeenZooKeeper:
     - `led_epoch`: newest epoch in which there was a leader, None before the first;
     - `states`: server -> True if it serves (it follows or leads).
 
-    When a consumer starts anew, the rows of its earlier incarnation are dropped.
+    When a consumer's process starts again, its earlier rows are dropped.
     """
 
     def __init__(self) -> None:

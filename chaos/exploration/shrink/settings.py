@@ -1,8 +1,8 @@
 """Settings of an experiment that differ from Kafka's defaults, and their reset.
 
-A setting is identified by its place in the experiment, such as `("groups", "readers", "config",
-"session_timeout_ms")`. An experiment with fewer settings is easier to read. So the shrinker resets
-each setting to its default if the experiment still fails after that.
+An experiment with fewer settings is easier to read. So the shrinker resets each setting to its
+default if the experiment still fails after that. A setting is named by its place in the experiment,
+such as `("groups", "readers", "config", "session_timeout_ms")`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
