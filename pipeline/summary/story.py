@@ -1,13 +1,11 @@
-"""Sentences about the outcomes of a run for its groups, for the terminal and the report.
+"""Sentences about what a run did to its groups. The terminal and the report show the same ones.
 
-Pure functions turn the values of the modules `figures`, `outcomes` and `felt` into plain text,
-without markup and line breaks. Moments are times on the run's clock.
+The functions turn the structs of `figures`, `outcomes` and `felt` into plain text, without markup
+and line breaks. Example: "two coordinators of readers (__consumer_offsets-3) from 20.001 s to
+29.113 s: 9.112 s". Times in the text are times on the run's clock.
 
-- MARK follows a disturbed figure. A figure is disturbed if a machine was away by accident (lost or
-  silent without a planned fault) in the time that the figure is about.
-- Felt figures are about effects that users of a group notice, such as records that wait.
-- The broker that leads a group's offsets partition coordinates the group. The leader epoch is the
-  number of this leadership; the true coordinator is the leader of the newest epoch.
+A figure gets MARK behind it, a star, if a machine of the lab was lost or silent by accident while
+it was measured. `disturbance_texts` is the footnote to the star.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,20 +33,18 @@ from protocol.causes import RebalanceCause
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
-"""Shortest wait for an answer of the old coordinator that gets a sentence of its own."""
+"""A member's wait for its old coordinator gets a sentence only if it was at least so long."""
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 """Ordinals in words. A greater ordinal is written with digits: `6th`, `7th`."""
 _NAMES_REMOVED = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
-"""Reasons of rebalances whose headline already names the removed member. No line "removed" follows
-such a headline."""
+"""Reasons of rebalances whose headline names the removed member already, such as "session expiry of
+consumer-a-0". So the line "removed: consumer-a-0" would repeat it."""
 _MAX_ERRORS = 8
-"""Maximum number of different errors of commits that a sentence names. Of other errors, it has only
-the number of commits.
-"""
+"""Maximum number of errors of commits that `errors_text` names. It sums up the others."""
 _PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
-"""Counts of checks that are printed even if they are 0, because a 0 there is a result."""
+"""Counts of checks for which 0 is a result, such as "0 gaps". Other counts are left out at 0."""
 
 
 CHAIN_HEADINGS: dict[Chain, str] = {
@@ -59,7 +55,7 @@ CHAIN_HEADINGS: dict[Chain, str] = {
 """Headings of the figures of a fault, on the terminal and on pages."""
 FELT = "what was felt"
 """First words of the headings of felt figures."""
-# The sentence that replaces a table of felt figures which are all 0.
+# Shown in the place of a table whose figures are all 0.
 NOTHING_FELT = (
     "no partition was without an owner or waited, no record was processed again, and never more "
     "records waited than before the first fault"
@@ -105,7 +101,7 @@ def felt_after(fault: FaultSummary) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A headline and its details; each detail is a line below the headline."""
+    """A headline and the lines below it (particulars)."""
 
     headline: str
     particulars: tuple[str, ...] = ()
@@ -165,10 +161,7 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
 
 
 def kept_text(fault: FaultSummary) -> str | None:
-    """Return how many members kept their id and generation; None if the fault affected no member.
-
-    The generation is the number of the group's last rebalance.
-    """
+    """Return how many members kept id and generation; None if the fault affected no member."""
     if not fault.members:
         return None
     if not fault.rebalances:
@@ -188,9 +181,9 @@ def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Stateme
 
 
 def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
-    """Return the times, the coordinator, the generations and the length of rebalances of one kind.
+    """Return when and where rebalances of one kind took place, what they led to, and their length.
 
-    For example: "2.00 s after the fault, at broker-1: generation 3 to 4; stable after 40 ms".
+    Example: "2.00 s after the fault, at broker-1: generation 3 to 4; stable after 40 ms".
     """
     when = f"{duration_text(rebalances.after_us)} after the fault"
     if rebalances.count > 1:
@@ -257,7 +250,7 @@ def coordinators_statement(both: Coordinators) -> Statement:
 
 
 def _commits(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -> str:
-    """Return the number of commits of one leader epoch, and the moment of the first or last one.
+    """Return the number of commits of one leader epoch: "epoch 3 1,204, the last at 27.002 s".
 
     `first_or_last` is "the first" or "the last"; `at_us` is the moment of that commit.
     """
@@ -266,7 +259,7 @@ def _commits(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -
 
 
 def _answered(tenure: OverlappingTenure) -> str:
-    """Return what a coordinator answered while there were two."""
+    """Return "12 heartbeats answered, 6 commits acknowledged": those while there were two."""
     heartbeats = counted(tenure.heartbeats, "heartbeat")
     return f"{heartbeats} answered, {counted(tenure.commits, 'commit')} acknowledged"
 

@@ -1,14 +1,17 @@
-"""The causes of two owners of a partition, as steps in time order, each with its moment.
+"""How partitions came to have two owners at the same time, told step by step.
 
-An episode is a time in which two sets of members owned the same partitions. Each set got its
-partitions from one coordinator in one leader epoch (the number of its leadership). The first side
-is the set that had the partitions already; the second side is the set that got the same partitions
-later. A tenure is the time in which a broker is the coordinator in one leader epoch. A lane is a
-chart on the page's time axis.
+Typically: a fault cuts some members and their coordinator off from the rest (step 1). The other
+side elects a new coordinator, so that two of them serve the group (2). The new coordinator waits
+until the sessions of the missing members end, and assigns their partitions to others (3). Now the
+partitions have two owners. When the cut is healed (4), the first owners learn that they are no
+members any more (5).
 
-The functions are pure; they read rows of `ownership_overlaps`, `ownership`, `rebalances`,
-`tenure_overlaps`, `faults`, `client_phases` and `messages`. The table `messages` is bounded: if it
-lacks an answer, the step of this answer is left out.
+All overlaps of two owners with the same fault and the same two coordinators are one episode. Its
+`first` members owned the partitions before; its `second` members were assigned them, too.
+
+The functions read rows of the run's tables and return steps with a time and a text (from
+`two_at_once.j2`). Each step names the chart of the page, called a lane, that shows it. The table
+`messages` does not have every message. If an answer is not in it, the step is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,28 +25,26 @@ from pipeline.summary.outcomes import in_number_order
 from protocol.causes import RemovalCause
 
 CoordinatorEpoch = tuple[str | None, int | None]
-"""A broker, and the leader epoch in which it is the coordinator."""
+"""A coordinator, with the leader epoch in which it serves: `("broker-1", 3)`."""
 _GROUPS = "lane-groups"
 _LATEST_TIMER_US = 50_000
-"""How late a timer can fire. A session that begins with a load ends one session timeout after the
-load. A join phase that ends within this time of that moment counts as one that waited for the
-session.
+"""A timer counts as the cause of something that happened at most so long after (or before) the
+moment for which the timer was set.
 """
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 """The error with which a coordinator answers a member that it has removed or never had."""
 _NOT_COORDINATOR = frozenset({"NOT_COORDINATOR"})
-"""Errors with which an old coordinator shows that it knows of its replacement. A member that gave
-its coordinator up for another reason got no such answer.
-"""
+"""The answers by which an old coordinator sends its members away because it was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step on the way to two owners, or back to one owner. `lane` is the lane that shows it."""
+    """One step on the way to two owners, or back to one owner."""
 
     time_us: int
     text: Markup
     lane: str
+    """id of the chart of the page that shows it"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +62,17 @@ class OverlapTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """Two sets of members that owned partitions of a group at the same time.
-
-    `rows` are the rows of `ownership_overlaps` with one group, fault and pair of coordinators.
-    """
+    """The overlaps of owners in one group, after one fault, with the same two coordinators."""
 
     group: str
     fault: str | None
+    """the newest fault before it; None if there was none"""
     first: CoordinatorEpoch
+    """the coordinator that had assigned the partitions to their first owners"""
     second: CoordinatorEpoch
+    """the coordinator that assigned them to the second owners"""
     rows: tuple[Row, ...]
+    """rows of `ownership_overlaps`: one for each partition and pair of owners"""
 
     @property
     def partitions(self) -> int:
@@ -173,7 +175,7 @@ def _coordinator_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step
 
 
 def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Yield one step on the first owners that were paused while they owned partitions, if any."""
+    """Yield a step that names the first owners that were paused while they owned partitions."""
     owned = [interval for row in episode.rows for interval in owned_by(row, tables, "first")]
     with_pause = [interval for interval in owned if interval["paused_us"]]
     if with_pause:
@@ -197,9 +199,8 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         has_expiry = RemovalCause.SESSION_EXPIRY in row["removed_because"]
         setting = "session.timeout.ms"
         timeout = tables.settings.of_group(row["group"], setting) if has_expiry else None
-        # If no session expired, no session decided when the rebalance ended. Then the timeout is
-        # "", which is no number, and `_loaded_us` returns None.
-        loaded_us = _loaded_us(row, timeout or "", tables)
+        # The load matters only if the rebalance waited for sessions that began with it.
+        loaded_us = None if timeout is None else _loaded_us(row, timeout, tables)
         yield _step(row["started_us"], _GROUPS, "began", row, has_expiry)
         yield _step(row["joined_us"], _GROUPS, "assigned", row, episode, timeout, loaded_us)
 
