@@ -1,6 +1,7 @@
 """Benchmarks: each measures a figure and a baseline in the same run, and prints their ratio.
 
-A ratio is nearly the same on another machine, and while other programs run; an absolute figure is
+For example, "the event loop runs 400,000 events a second, a bare loop 600,000: ratio 0.67". The
+ratio is nearly the same on another machine, and while other programs run. An absolute figure is
 not.
 
 Reading order: `measurement` (what each benchmark returns), `profiles`, `players` (processes that

@@ -1,13 +1,13 @@
 """`make cluster`: coordlab on three machines, some of which are killed or cut off.
 
 The three machines are simulated on this one: each is a set of Linux namespaces with a network
-address and a /tmp of its own (scripts/machines). A case runs a command on machine 1 within a time
-limit and checks its result. Some cases kill a machine while the command runs; after such a case,
-all machines are made anew. At the end the machines are removed, even after an error.
+address and a /tmp of its own (scripts/machines). A case starts a command on machine 1, such as
+`coordlab run`, and checks how it ends. In some cases a machine is killed while the command runs;
+then all machines are made anew for the next case. At the end the machines are removed, even after
+an error.
 
-The driver is the process that conducts a run; its journal lists the faults of the run, and
-accidents such as a lost machine. The results of the cases are printed as a table. With `--record`,
-they become a section of docs/SOAK.md.
+The results of the cases are printed as a table. With `--record`, they become a section of
+docs/SOAK.md.
 """
 
 import json
@@ -35,21 +35,22 @@ from results_schema.results import Results
 ROOT = Path(__file__).resolve().parent.parent
 MACHINES = str(ROOT / "scripts" / "machines")
 SUBNET = "10.219.55"
-HEAD = f"{SUBNET}.11"
+HEAD_ADDRESS = f"{SUBNET}.11"
 """Address of machine 1, on which Ray's head, Spark's master and all commands run."""
 PORT = 6379
 """Port of Ray's head."""
 RUNS = "/tmp/coordlab-runs"
-"""Folder of the runs, on machine 1. Each machine has a /tmp of its own: when a machine is killed,
-its trace rows are lost, as on a real machine."""
+"""Folder of the runs, on machine 1.
+
+Each machine has a /tmp of its own. So when a machine is killed, the trace rows that its nodes have
+written there are lost, as on a real machine.
+"""
 SHARED_RUNS = ROOT / "build" / "cluster"
 """Folder of the runs to analyse on Spark. Spark's cluster needs files that every machine sees."""
 SPARK_PORT = 7077
 """Port of Spark's master."""
 SPARK_WORK = "/tmp/spark-work"
-"""Folder on each machine. Spark makes a folder in it for each application that had an executor
-there.
-"""
+"""Folder on each machine. Spark makes a folder in it for each application that has run there."""
 SEARCH_SEEDS = 40
 """Number of seeds that the search plays."""
 NODE_PROCESS = "ray::_(Node|Agent)Actor"
@@ -57,14 +58,13 @@ NODE_PROCESS = "ray::_(Node|Agent)Actor"
 PAGE = ROOT / "docs" / "SOAK.md"
 SECTION = "machines"
 """Heading of the section of PAGE."""
-COUNT = 3
+MACHINE_COUNT = 3
 """Number of machines."""
-START_S = 180.0
+START_LIMIT_S = 180.0
 """Time within which Ray must start on a machine, or a process must appear."""
-CASE_S = 400.0
-"""Time within which a case's command must end. The limit is checked at each line of the command's
-output."""
-GONE_S = 60.0
+CASE_LIMIT_S = 400.0
+"""Time within which a case's command must end; checked at each line that the command prints."""
+PROCESSES_END_LIMIT_S = 60.0
 """Time within which the node processes of an ended run must have ended."""
 SLOW_START = ("--var", "run.steady_state_timeout=120s")
 """Options that lengthen a timeout, because the three machines share the processors of one."""
@@ -81,18 +81,18 @@ class Case:
     name: str
     expects: str
     play: Callable[[], str]
-    kills: bool = False
+    kills_a_machine: bool = False
     """True for a case that kills a machine."""
 
 
-def on(number: int, *command: str) -> list[str]:
+def on_machine(number: int, *command: str) -> list[str]:
     """Return the command line that runs `command` on a machine, counted from 1."""
     # Each machine has a HOME of its own, so the machines cannot share Ray's token file.
     environment = ["env", "RAY_AUTH_MODE=disabled"]
     return [MACHINES, "run", str(number), *environment, *command]
 
 
-def machines(*words: str) -> None:
+def call_machines_script(*words: str) -> None:
     """Call scripts/machines. Raises: CaseFailed with its output."""
     done = subprocess.run([MACHINES, *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -101,7 +101,7 @@ def machines(*words: str) -> None:
 
 def start_ray(number: int) -> None:
     """Start Ray on a machine. Raises: CaseFailed."""
-    role = ["--head", f"--port={PORT}"] if number == 1 else [f"--address={HEAD}:{PORT}"]
+    role = ["--head", f"--port={PORT}"] if number == 1 else [f"--address={HEAD_ADDRESS}:{PORT}"]
     command = [
         str(Path(sys.executable).parent / "ray"),
         "start",
@@ -113,7 +113,11 @@ def start_ray(number: int) -> None:
     ]
     try:
         subprocess.run(
-            on(number, *command), capture_output=True, text=True, check=True, timeout=START_S
+            on_machine(number, *command),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=START_LIMIT_S,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         raise CaseFailed(f"Ray did not start on machine {number}: {error}") from error
@@ -123,9 +127,9 @@ def start_ray(number: int) -> None:
 def three_machines() -> Iterator[None]:
     """Provide three machines with Ray, and remove them afterwards, even after Ctrl-C."""
     os.environ.setdefault("SHARED", shared_folder())  # scripts/machines reads it
-    machines("up", str(COUNT))
+    call_machines_script("up", str(MACHINE_COUNT))
     try:
-        for number in range(1, COUNT + 1):
+        for number in range(1, MACHINE_COUNT + 1):
             start_ray(number)
         yield
     finally:
@@ -149,22 +153,24 @@ def shared_folder() -> str:
 
 def has_process(number: int, pattern: str) -> bool:
     """Return True if a process on a machine matches; False also if the machine is gone."""
-    command = on(number, "pgrep", "-f", pattern)
+    command = on_machine(number, "pgrep", "-f", pattern)
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def await_process(number: int, pattern: str) -> None:
     """Wait until the command line of a process on a machine matches. Raises: CaseFailed."""
-    deadline_s = time.monotonic() + START_S
+    deadline_s = time.monotonic() + START_LIMIT_S
     while not has_process(number, pattern):
         if time.monotonic() > deadline_s:
-            raise CaseFailed(f"machine {number} has no process `{pattern}` after {START_S:.0f} s")
+            raise CaseFailed(
+                f"machine {number} has no process `{pattern}` after {START_LIMIT_S:.0f} s"
+            )
         time.sleep(0.2)
 
 
 def check_all_ended(*numbers: int) -> None:
     """Check that the node processes and agents of a run have ended. Raises: CaseFailed."""
-    deadline_s = time.monotonic() + GONE_S
+    deadline_s = time.monotonic() + PROCESSES_END_LIMIT_S
     # `left` has the numbers of the machines that still have such a process.
     while left := [number for number in numbers if has_process(number, NODE_PROCESS)]:
         if time.monotonic() > deadline_s:
@@ -172,12 +178,12 @@ def check_all_ended(*numbers: int) -> None:
         time.sleep(1)
 
 
-class Started:
-    """A `coordlab` command on machine 1; a case can wait for a line of its output."""
+class RunningCommand:
+    """A `coordlab` command that runs on machine 1. A case can wait for a line of its output."""
 
     def __init__(self, *words: str) -> None:
         self._process = subprocess.Popen(
-            on(1, sys.executable, "-m", "coordlab", *words),
+            on_machine(1, sys.executable, "-m", "coordlab", *words),
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -206,48 +212,48 @@ class Started:
         """Kill the driver itself with SIGKILL."""
         # `_process` is only the command that entered the machine. The driver is another process,
         # which pkill finds on the machine.
-        subprocess.run(on(1, "pkill", "-9", "-f", "coordlab run"), check=False)
+        subprocess.run(on_machine(1, "pkill", "-9", "-f", "coordlab run"), check=False)
         self._process.wait()
 
     def _read(self) -> Iterator[str]:
-        """Yield the lines of the output, and keep them. Raises: CaseFailed after CASE_S seconds."""
+        """Yield the lines of the output, and keep them. Raises: CaseFailed after CASE_LIMIT_S."""
         if self._process.stdout is None:
             return  # for the type checker: `__init__` makes a pipe
         for line in self._process.stdout:
             self.lines.append(line.strip())
             yield line
-            if time.monotonic() - self._began_s > CASE_S:
+            if time.monotonic() - self._began_s > CASE_LIMIT_S:
                 self._process.send_signal(signal.SIGTERM)
-                raise CaseFailed(f"not done after {CASE_S:.0f} s")
+                raise CaseFailed(f"not done after {CASE_LIMIT_S:.0f} s")
 
 
-def start_run(experiment: str) -> Started:
+def start_run(experiment: str) -> RunningCommand:
     """Start a run on the Ray of the three machines."""
-    address = ("--ray-address", f"{HEAD}:{PORT}", "--no-analyze", "--runs", RUNS)
-    return Started("run", experiment, "--seed", "1", *SLOW_START, *address)
+    address = ("--ray-address", f"{HEAD_ADDRESS}:{PORT}", "--no-analyze", "--runs", RUNS)
+    return RunningCommand("run", experiment, "--seed", "1", *SLOW_START, *address)
 
 
-def results_of(command: Started, experiment: str, *codes: int) -> tuple[int, Results]:
+def results_of(command: RunningCommand, experiment: str, *codes: int) -> tuple[int, Results]:
     """Wait for the end of a run; return its exit code and results.
 
     Raises: CaseFailed if the exit code is none of `codes`, or a node process does not end.
     """
     code = command.end()
     path = f"{RUNS}/{experiment}/latest/results.json"
-    read = subprocess.run(on(1, "cat", path), capture_output=True, check=False)
+    read = subprocess.run(on_machine(1, "cat", path), capture_output=True, check=False)
     if code not in codes or read.returncode != 0:
         raise CaseFailed(f"exit code {code}: {' '.join(command.lines[-4:])}")
     check_all_ended(1, 2, 3)
     return code, msgspec.json.decode(read.stdout, type=Results)
 
 
-def described(code: int, results: Results) -> str:
+def outcome_text(code: int, results: Results) -> str:
     """Return exit code, verdict and first reason as one text."""
     return "; ".join((f"exit code {code}, {results.verdict}", *results.reasons[:1]))
 
 
 def accident_of(number: int, results: Results) -> JournalEntry:
-    """Return the journal's entry about a machine's accident.
+    """Return the entry of the run's journal about the loss or silence of a machine.
 
     Raises: CaseFailed if there is no such entry.
     """
@@ -259,70 +265,70 @@ def accident_of(number: int, results: Results) -> JournalEntry:
 
 def run_alone() -> str:
     """Run coordinator_crash without an accident."""
-    return described(*results_of(start_run("coordinator_crash"), "coordinator_crash", 0))
+    return outcome_text(*results_of(start_run("coordinator_crash"), "coordinator_crash", 0))
 
 
 def lose_machine_on_purpose() -> str:
     """Run machine_crash, whose fault kills every node of one machine."""
-    return described(*results_of(start_run("machine_crash"), "machine_crash", 0))
+    return outcome_text(*results_of(start_run("machine_crash"), "machine_crash", 0))
 
 
 def lose_machine_in_start() -> str:
     """Kill machine 3 when its agent runs and its nodes are about to start."""
     command = start_run("coordinator_crash")
     await_process(3, "ray::_AgentActor")
-    return _kill_machine(command)
+    return _kill_third_machine(command)
 
 
 def lose_machine_before_steady_state() -> str:
     """Kill machine 3 when its nodes run and the group is not stable yet."""
     command = start_run("coordinator_crash")
     await_process(3, "ray::_NodeActor")
-    return _kill_machine(command)
+    return _kill_third_machine(command)
 
 
 def lose_machine_in_fault() -> str:
     """Kill machine 3 while a fault is in force."""
     command = start_run("coordinator_crash")
     command.wait_for("in force")
-    return _kill_machine(command)
+    return _kill_third_machine(command)
 
 
 def lose_machine_in_collection() -> str:
     """Kill machine 3 while the nodes stop and their traces are collected."""
     command = start_run("coordinator_crash")
     command.wait_for("stopping")
-    return _kill_machine(command)
+    return _kill_third_machine(command)
 
 
-def _kill_machine(command: Started) -> str:
+def _kill_third_machine(command: RunningCommand) -> str:
     """Kill machine 3, and check that the verdict is unknown because of this accident."""
-    machines("kill", "3")
+    call_machines_script("kill", "3")
     code, results = results_of(command, "coordinator_crash", 2)
     accident = accident_of(3, results)
     if results.reasons[0] != accident.note:
         raise CaseFailed(f"the first reason is not `{accident.note}`: {results.reasons[0]}")
-    return described(code, results)
+    return outcome_text(code, results)
 
 
 def cut_machine() -> str:
     """Cut machine 2 off for 12 s."""
     command = start_run("coordinator_crash")
     command.wait_for("in force")
-    machines("cut", "2")
+    call_machines_script("cut", "2")
     # Longer than `machine_silent_after` (3 s), shorter than `machine_lost_after` (20 s).
     time.sleep(12)
-    machines("mend", "2")
+    call_machines_script("mend", "2")
     # Exit code 0: the group did not need machine 2 in that time. 2: the verdict is unknown.
     code, results = results_of(command, "coordinator_crash", 0, 2)
     accident = accident_of(2, results)
     if accident.in_force_until_us is None:
         raise CaseFailed(f"the machine that came back has no end of its silence: {accident.note}")
-    return f"{described(code, results)}; {accident.note}"
+    return f"{outcome_text(code, results)}; {accident.note}"
 
 
 def kill_driver() -> str:
-    """Kill the driver of a run; its processes end by themselves."""
+    """Kill the process that conducts a run. The processes of its nodes must end by themselves."""
     command = start_run("coordinator_crash")
     command.wait_for("in force")
     command.kill()
@@ -333,14 +339,14 @@ def kill_driver() -> str:
 
 def lose_worker_of_search() -> str:
     """Kill machine 3 while its worker plays seeds of a search."""
-    address = ("--ray-address", f"{HEAD}:{PORT}", "--explorations", f"{RUNS}/explorations")
+    address = ("--ray-address", f"{HEAD_ADDRESS}:{PORT}", "--explorations", f"{RUNS}/explorations")
     count = ("--count", str(SEARCH_SEEDS), "--batch", "2", "--recheck", "0")
-    command = Started("explore", "operations", *count, *address)
+    command = RunningCommand("explore", "operations", *count, *address)
     await_process(3, "ray::_Worker.do")
-    machines("kill", "3")
+    call_machines_script("kill", "3")
     code = command.end()
     path = f"{RUNS}/explorations/operations/latest/results.json"
-    read = subprocess.run(on(1, "cat", path), capture_output=True, text=True, check=False)
+    read = subprocess.run(on_machine(1, "cat", path), capture_output=True, text=True, check=False)
     if code != 0 or read.returncode != 0:
         raise CaseFailed(f"exit code {code}: {' '.join(command.lines[-4:])}")
     played = json.loads(read.stdout)["seeds"]
@@ -353,20 +359,20 @@ def analyze_on_spark() -> str:
     """Analyse a run with a Spark master on machine 1 and workers on machines 2 and 3."""
     folder = str(SHARED_RUNS)
     play = ("run", "coordinator_crash", "--runtime", "virtual", "--seed", "1", "--no-analyze")
-    if Started(*play, "--runs", folder).end() != 0:
+    if RunningCommand(*play, "--runs", folder).end() != 0:
         raise CaseFailed("the run to analyse did not pass")
-    master = f"spark://{HEAD}:{SPARK_PORT}"
+    master = f"spark://{HEAD_ADDRESS}:{SPARK_PORT}"
     daemons = [
-        _start_spark(1, "master.Master", "--host", HEAD, "--port", str(SPARK_PORT)),
+        _start_spark(1, "master.Master", "--host", HEAD_ADDRESS, "--port", str(SPARK_PORT)),
         *(_start_spark(number, "worker.Worker", "--cores", "1", master) for number in (2, 3)),
     ]
     try:
         for number in (2, 3):
             await_process(number, "deploy.worker.Worker")
         run_directory = f"{folder}/coordinator_crash/latest"
-        command = Started("analyze", run_directory, "--master", master)
+        command = RunningCommand("analyze", run_directory, "--master", master)
         code = command.end()
-        used = [number for number in (2, 3) if _has_run_executor(number)]
+        used = [number for number in (2, 3) if _has_spark_folder(number)]
     finally:
         for daemon in daemons:
             daemon.terminate()
@@ -389,16 +395,16 @@ def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]
     # because the last word must be the master's address.
     host = () if "--host" in words else ("--host", address)
     return subprocess.Popen(
-        on(number, *setting, *spark, *host, *words),
+        on_machine(number, *setting, *spark, *host, *words),
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
-def _has_run_executor(number: int) -> bool:
+def _has_spark_folder(number: int) -> bool:
     """Return True if Spark has made a folder of an application on a machine."""
-    command = on(number, "sh", "-c", f"ls -d {SPARK_WORK}/app-*")
+    command = on_machine(number, "sh", "-c", f"ls -d {SPARK_WORK}/app-*")
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -412,10 +418,15 @@ CASES = (
         name="explore, worker's machine killed",
         expects="every seed is played",
         play=lose_worker_of_search,
-        kills=True,
+        kills_a_machine=True,
     ),
     *(
-        Case(name=f"machine killed {moment}", expects="unknown, exit code 2", play=play, kills=True)
+        Case(
+            name=f"machine killed {moment}",
+            expects="unknown, exit code 2",
+            play=play,
+            kills_a_machine=True,
+        )
         for moment, play in (
             ("during the start", lose_machine_in_start),
             ("before the steady state", lose_machine_before_steady_state),
@@ -427,7 +438,7 @@ CASES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class PlayedCase:
     """A played case with its result."""
 
     case: Case
@@ -438,7 +449,7 @@ class Played:
     """Commit and machine when the case began: the commit may change while cases are played."""
 
 
-def play_case(case: Case) -> Played:
+def play_case(case: Case) -> PlayedCase:
     """Play a case. A CaseFailed becomes a result, so that the next case is played."""
     began_s, stamp = time.monotonic(), f"{commit()}, {machine()}"
     try:
@@ -446,10 +457,10 @@ def play_case(case: Case) -> Played:
     except CaseFailed as error:
         actual, passed = f"FAILED: {error}", False
     seconds = time.monotonic() - began_s
-    return Played(case=case, actual=actual, passed=passed, seconds=seconds, stamp=stamp)
+    return PlayedCase(case=case, actual=actual, passed=passed, seconds=seconds, stamp=stamp)
 
 
-def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
+def play_cases(cases: Sequence[Case]) -> Iterator[PlayedCase]:
     """Play cases in order; after one that kills a machine, on new machines. Raises: CaseFailed."""
     left = list(cases)
     while left:
@@ -457,11 +468,11 @@ def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
             while left:
                 case = left.pop(0)
                 yield play_case(case)
-                if case.kills:
+                if case.kills_a_machine:
                     break
 
 
-def section_of(page: str, played: Sequence[Played]) -> str:
+def section_of(page: str, played: Sequence[PlayedCase]) -> str:
     """Return the section of docs/SOAK.md. Rows of `played` replace older rows of the same case."""
     rows = {result.case.name: _row(result) for result in played}
     # The text from this section's heading to the next heading.
@@ -486,7 +497,7 @@ def section_of(page: str, played: Sequence[Played]) -> str:
     )
 
 
-def _row(played: Played) -> str:
+def _row(played: PlayedCase) -> str:
     """Return the row of a case in the table of docs/SOAK.md."""
     case, seconds = played.case, f"{played.seconds:.0f}"
     return f"| {' | '.join((case.name, case.expects, played.actual, seconds, played.stamp))} |"
@@ -500,7 +511,7 @@ def main(only: tuple[str, ...], record: bool) -> None:
     console = Console()
     table = Table("case", "expected", "actual", "seconds", title="three machines")
     cases = [case for case in CASES if not only or any(word in case.name for word in only)]
-    played: list[Played] = []
+    played: list[PlayedCase] = []
     try:
         for result in play_cases(cases):
             played.append(result)

@@ -1,10 +1,9 @@
 """The gain of `make fast`: explored runs a minute, compiled and interpreted.
 
-An explored run plays the cluster and the faults that a seed draws from a space (a file), in virtual
-time. Compiled code and interpreted code each run in a process of their own (a `Player`). Both play
-the same seeds of explorations/reference.yaml, a few seeds in turn. If the environment names another
-checkout (see `players`), its interpreted code runs in a third process, and the goal is about the
-gain over that code. Without a compiler there is no figure.
+Two processes play the same seeds of explorations/reference.yaml, a few seeds in turn: one with
+compiled modules, and one without. If the environment names another checkout (see `players`), its
+interpreted code runs in a third process, and the goal is about the gain over that code. Without a
+compiler there is no figure.
 """
 
 import statistics

@@ -1,16 +1,15 @@
 """The coordinator's core alone: requests a second, loads, and the memory of its state.
 
-There is no network, event loop or log: requests are built beforehand and passed to `handle`. Each
-Result (what the coordinator asks its host to do) is carried out with as little code as possible:
-timers are entries in a dict, and appends are acknowledged immediately. Times are CPU times. A
-figure and its baseline are measured in turn.
+The coordinator runs here without a broker, a network, an event loop or a log. Its requests are
+built beforehand. What it asks its host to do (a Result) is done with as little code as possible:
+timers are entries in a dict, and appends are acknowledged immediately.
 
-A load reads the groups of a partition's log into memory. In the join phase of a rebalance, the
-members of a group rejoin. The figures have these baselines:
+Three sorts of figures are measured, each with its baseline in turn, in CPU time:
 
-- requests: a handler that does nothing, called in the same way;
-- a load: msgpack decoding of the same batches, keys and values into lists;
-- memory: the size of the records in the log.
+- requests a second; the baseline is a handler that does nothing, called in the same way;
+- the load of the groups from a partition's log; the baseline is to decode the same batches, keys
+  and values with msgpack;
+- memory; the baseline is the size of the records in the log.
 """
 
 import gc
@@ -53,12 +52,15 @@ COMMITS = 5
 """OffsetCommits of each member in one round."""
 SMALL, LARGE = 250, 2_000
 """Sizes of the two groups whose join phases are compared."""
-LINEAR = 1.25
-"""Goal: a member of the LARGE group costs at most so many times as much as a member of the SMALL
-group. Then the cost of a group counts as growing linearly with its members."""
+LINEAR_RATIO = 1.25
+"""Goal: the cost of a rebalance grows linearly with the members of the group.
+
+It counts as linear if a member of the LARGE group costs at most so many times as much as a member
+of the SMALL group.
+"""
 LOAD_GOAL = 0.4
 """Least ratio of records loaded a second to records decoded a second."""
-LOADED = 1_000_000
+LOADED_COMMITS = 1_000_000
 """Number of commits in the loaded log."""
 LOADED_GROUPS = 1_000
 """Number of groups that share these commits."""
@@ -76,10 +78,7 @@ _NOTHING = Result()
 
 
 class Core:
-    """A coordinator of one offsets partition (part of the topic that holds the state of groups).
-
-    It runs with as little of a broker as possible.
-    """
+    """A coordinator of one partition of `__consumer_offsets`, with as little broker as possible."""
 
     def __init__(self, *, loads: tuple[RecordBatch, ...] | None = None) -> None:
         uuids = count()
@@ -93,8 +92,8 @@ class Core:
         self.appended: list[Record] = []
         self._ids = count(1)
         self._offsets = count()
-        # A coordinator serves groups only after a load. Here it loads partition 0 in leader epoch 0
-        # (the number of its leadership). Without `loads`, the log of the partition is empty.
+        # A coordinator serves groups only after a load. Here it loads partition 0 in leader epoch
+        # 0. Without `loads`, the log of the partition is empty.
         self.coordinator.begin_load(0, 0, NOW_US)
         for start in range(0, len(loads or ()), BATCHES_PER_CHUNK):
             chunk = (loads or ())[start : start + BATCHES_PER_CHUNK]
@@ -203,7 +202,7 @@ def cpu_time(times: list[float]) -> Iterator[None]:
 def requests_per_second() -> list[Measurement]:
     """Measure the four requests of a group of 1,000 members."""
     rates: dict[str, list[float]] = {}
-    baseline_rates: dict[str, list[float]] = {}
+    do_nothing_rates: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         core = Core()
         ids = core.stable_group(MEMBERS)
@@ -219,7 +218,7 @@ def requests_per_second() -> list[Measurement]:
             with cpu_time(times):
                 core.send(requests, do_nothing)
             rates.setdefault(name, []).append(len(requests) / times[0])
-            baseline_rates.setdefault(name, []).append(len(requests) / times[1])
+            do_nothing_rates.setdefault(name, []).append(len(requests) / times[1])
 
         measure("join", [joining(member) for member in ids])
         generation = core.generation()
@@ -241,10 +240,10 @@ def requests_per_second() -> list[Measurement]:
         Measurement(
             name=f"{name}, group of {MEMBERS:,} members",
             value=statistics.median(rates[name]),
-            baseline=statistics.median(baseline_rates[name]),
+            baseline=statistics.median(do_nothing_rates[name]),
             unit="requests/s",
             baseline_name="a handler that does nothing",
-            ratio=median_ratio(rates[name], baseline_rates[name]),
+            ratio=median_ratio(rates[name], do_nothing_rates[name]),
             note=note,
         )
         for name, note in (
@@ -293,8 +292,8 @@ def join_phases() -> Measurement:
         unit="us/member",
         baseline_name=f"group of {SMALL}",
         ratio=median_ratio(costs[LARGE], costs[SMALL]),
-        goal=f"at most {LINEAR}: linear",
-        met=median_ratio(costs[LARGE], costs[SMALL]) <= LINEAR,
+        goal=f"at most {LINEAR_RATIO}: linear",
+        met=median_ratio(costs[LARGE], costs[SMALL]) <= LINEAR_RATIO,
     )
 
 
@@ -333,7 +332,9 @@ def batches_of(records: list[Record], size: int = RECORDS_PER_BATCH) -> tuple[Re
 
 def load() -> Measurement:
     """Measure the load of a log of commits."""
-    batches = batches_of(commit_records(LOADED, groups=LOADED_GROUPS, partitions=PARTITIONS))
+    batches = batches_of(
+        commit_records(LOADED_COMMITS, groups=LOADED_GROUPS, partitions=PARTITIONS)
+    )
     loaded: list[float] = []
     decoded: list[float] = []
     # Fewer rounds than ROUNDS, because each takes seconds.
@@ -344,11 +345,11 @@ def load() -> Measurement:
             raise RuntimeError("the load lacks groups of the log")
         with cpu_time(decoded):
             _decode_everything(batches)
-    rates = [LOADED / seconds for seconds in loaded]
-    baselines = [LOADED / seconds for seconds in decoded]
+    rates = [LOADED_COMMITS / seconds for seconds in loaded]
+    baselines = [LOADED_COMMITS / seconds for seconds in decoded]
     ratio = median_ratio(rates, baselines)
     return Measurement(
-        name=f"load of {LOADED:,} commits, {RECORDS_PER_BATCH} in a batch",
+        name=f"load of {LOADED_COMMITS:,} commits, {RECORDS_PER_BATCH} in a batch",
         value=statistics.median(rates),
         baseline=statistics.median(baselines),
         unit="records/s",

@@ -1,13 +1,15 @@
 """The effort of explored runs, compared with recorded effort: growth is a regression.
 
-Effort is the work of a run, in counts, such as rebalances, truncations of logs, and requests by
-API. Seeds 0 to 99 of explorations/standard.yaml are played. This file is a space: each seed draws a
-cluster and its faults from the file. A seed has the same plan as in the recorded run, so the two
-runs of a seed are compared. A count has grown if both of these hold:
+The effort of a run is what it did, in counts: rebalances, truncations of logs, requests by API. If
+a change of the code makes the cluster do more of it for the same faults, something is wrong.
 
-1. Its sum over the runs is more than GROWN times the recorded sum.
-2. The mean difference between a run and the recorded run is more than SURE standard errors above
-   zero.
+So seeds 0 to 99 of explorations/standard.yaml are played, and each run is compared with the
+recorded run of the same seed, which had the same cluster and the same faults. A count has grown if
+both of these hold:
+
+1. Its sum over the runs is more than GROWN_RATIO times the recorded sum.
+2. The mean difference between a run and the recorded run is more than SURE_STANDARD_ERRORS standard
+   errors above zero.
 
 `python -m benchmarks.effort --record` writes a new record, after a change that is meant to change
 the effort of runs, or the space.
@@ -28,17 +30,17 @@ from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.space import load_space
 
 SEEDS = 100
-"""Number of seeds, 0 to 99; the record has a number for each of them."""
-GROWN = 1.03
-"""A sum that is at most this many times the recorded sum has not grown."""
-SURE = 3.0
-"""A mean difference of at most this number of standard errors may be chance."""
+"""The seeds 0 to 99 are played. For each count the record has a number for each of them."""
+GROWN_RATIO = 1.03
+"""A sum has grown only if it is more than so many times the recorded sum, that is by over 3 %."""
+SURE_STANDARD_ERRORS = 3.0
+"""A mean difference of at most so many standard errors may be chance."""
 RECORD = Path(__file__).with_name("effort_recorded.json")
 SPACE = "standard"
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """The record. `counts` maps the name of a count to one number for each seed."""
+    """The record. `counts` has a number for each seed: {"rebalances": [4, 7, 3, ...], ...}."""
 
     commit: str
     counts: dict[str, list[int]]
@@ -49,18 +51,21 @@ class Change:
     """One count, now and as recorded.
 
     - `now`, `recorded`: the sums over all runs.
-    - `errors`: the mean difference between a run and the recorded run, in standard errors.
+    - `standard_errors`: how many standard errors the mean difference between a run and the recorded
+      run is above zero.
     """
 
     name: str
     now: int
     recorded: int
-    errors: float
+    standard_errors: float
 
     @property
     def has_grown(self) -> bool:
         """Return True if the count has grown, by both rules of the module's docstring."""
-        return self.now > GROWN * self.recorded and self.errors > SURE
+        return (
+            self.now > GROWN_RATIO * self.recorded and self.standard_errors > SURE_STANDARD_ERRORS
+        )
 
 
 def counts_of(runs: Sequence[PlayedRun]) -> dict[str, list[int]]:
@@ -80,7 +85,7 @@ def compare(
             _change(name, now.get(name, [0] * SEEDS), recorded.get(name, [0] * SEEDS))
             for name in now.keys() | recorded.keys()
         ),
-        key=lambda change: (-change.errors, change.name),
+        key=lambda change: (-change.standard_errors, change.name),
     )
 
 
@@ -89,14 +94,14 @@ def run() -> tuple[Measurement, ...]:
     recorded = msgspec.json.decode(RECORD.read_bytes(), type=Recorded)
     changes = compare(counts_of(_play_all()), recorded.counts)
     grown = [change.name for change in changes if change.has_grown]
-    # The count with the largest ratio. A recorded count of 0 is replaced by 1, so that the ratio
-    # exists.
+    # The count with the largest ratio, which is named if none has grown. A recorded 0 is replaced
+    # by 1, so that there is a ratio.
     worst = max(changes, key=lambda change: change.now / max(change.recorded, 1))
     for change in changes:
         ratio = change.now / change.recorded if change.recorded else math.nan
         print(
             f"{change.name:32} {change.now:>9,} recorded {change.recorded:>9,}  "
-            f"ratio {ratio:5.3f}  {change.errors:+6.1f} standard errors"
+            f"ratio {ratio:5.3f}  {change.standard_errors:+6.1f} standard errors"
         )
     return (
         Measurement(
@@ -124,13 +129,13 @@ def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
     mean = statistics.fmean(differences)
     standard_error = statistics.stdev(differences) / math.sqrt(len(differences))
     if mean == 0:
-        errors = 0.0
+        standard_errors = 0.0
     elif standard_error:
-        errors = mean / standard_error
+        standard_errors = mean / standard_error
     else:
         # All differences are equal, and not 0. That cannot be chance.
-        errors = math.copysign(math.inf, mean)
-    return Change(name=name, now=sum(now), recorded=sum(recorded), errors=errors)
+        standard_errors = math.copysign(math.inf, mean)
+    return Change(name=name, now=sum(now), recorded=sum(recorded), standard_errors=standard_errors)
 
 
 def _play_all() -> list[PlayedRun]:

@@ -1,10 +1,10 @@
 """Explored runs a minute on one core, and the gain of a second core.
 
-Each run is a seed of explorations/reference.yaml. This file is a space: each seed draws a cluster
-and its faults from the file. The runs are drawn and played as `coordlab explore` does it, with
-every checker on and without messages in the trace. Each run must do at least the work that the file
-requires (`minimum`); otherwise idle runs would count as fast ones. Events a second are compared
-with those of a bare heapq loop, the smallest program that can run events at all.
+Each run is a seed of explorations/reference.yaml, from which a seed draws a cluster and its faults.
+The runs are drawn and played as `coordlab explore` does it, with every checker on and without
+messages in the trace. Each run must do at least the work that the file requires (`minimum`),
+because idle runs would look like fast ones. Events a second are compared with those of a bare heapq
+loop, the smallest program that can run events at all.
 """
 
 import cProfile
@@ -24,13 +24,15 @@ from cluster.ray.actors import LOCAL
 from cluster.ray.tasks import RayWorkers
 
 RUNS = 20
-"""Number of seeds, 0 to 19, that are played in every round. To play them takes about a minute, and
-their figures are about as those of hundreds of seeds."""
+"""The seeds 0 to 19 are played in every round.
+
+This takes about a minute, and gives nearly the same figures as hundreds of seeds.
+"""
 ROUNDS = 5
 """Number of measurements of each figure."""
 GOAL_RUNS_PER_MINUTE = 1_000
 FAN_OUT_RUNS = 60
-"""Number of seeds. In every round, one worker plays all of them; then two workers share them."""
+"""So many seeds are played in every round: first by one worker, then by two that share them."""
 BATCH = 5
 """Seeds in a batch of a worker."""
 GOAL_TWO_WORKERS = 1.5
@@ -58,7 +60,7 @@ def played_in(space: Space, seeds: range) -> tuple[float, list[PlayedRun]]:
 
 
 def one_core(space: Space) -> tuple[Measurement, ...]:
-    """Measure one process, interleaved with the bare loop."""
+    """Measure one process, in turn with the bare loop."""
     play_seed(space, 0)  # a first run fills caches and is not measured
     per_minute, events_per_s, bare, virtual_s_per_s = [], [], [], []
     for _ in range(ROUNDS):

@@ -1,11 +1,12 @@
 """Speed of `coordinator_crash` compared with real time, from 12 to 1,000 members.
 
-`coordinator_crash` is an experiment in which the broker that coordinates the group `orders-readers`
-is killed. Each run is a user's command in a process of its own, with a trace of every message, all
-checks, the run directory and the summary. There are as many partitions as members. The figure is
-seconds of the run's clock (virtual seconds) for each CPU second of the process; its baseline is
-real time, which is 1. The printed exponent says how the CPU seconds for a virtual second grow with
-the number of members, from the smallest group to the largest: 1 means linear growth.
+In the experiment `coordinator_crash` the broker that coordinates the group `orders-readers` is
+killed. Each run is a user's command in a process of its own, with a trace of every message, all
+checks, the run directory and the summary. There are as many partitions as members.
+
+The figure says how many seconds of the run's own clock pass in one CPU second. At 1 the run is as
+fast as real time. The printed exponent says how the CPU seconds grow with the number of members: at
+1, twice as many members need twice as much CPU; at 2, four times as much.
 """
 
 import json

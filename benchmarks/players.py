@@ -1,8 +1,8 @@
 """Processes that play explored seeds with the code of a checkout, and report their CPU time.
 
-A seed is a number from which a schedule (a cluster and its faults) is drawn; `explore` plays many.
-A checkout is a folder with the repository in some version. With `COORDLAB_BASE=DIR` in the
-environment, a benchmark compares this checkout with another one, which is in the folder DIR.
+A benchmark can compare this checkout of the repository with an older one. The environment names the
+folder of the older one: `COORDLAB_BASE=DIR`. A process is started in each of the two folders, and
+plays the seeds that it is given.
 """
 
 import json
@@ -33,15 +33,14 @@ for line in sys.stdin:
         play_seed(space, item if isinstance(item, int) else tuple(item))
     print(time.process_time() - began, flush=True)
 """
-"""Program of a process, as Python code.
+"""Program of such a process, as Python code.
 
-The program imports `coordlab` first, because this installs the finder of compiled modules, which
-only finds modules that are imported later. Then it plays seed 0 without measuring it, to fill
-caches. Then it reads lines. A line is a list of seeds and lineages. The program plays all of them,
-and prints the CPU seconds that this took.
+1. It imports `coordlab` first, so that compiled modules are found when they are imported later.
+2. It plays seed 0 without measuring it, to fill caches.
+3. It reads lines, such as `[3, [3, 4], 5]`. It plays all items of a line, and prints the CPU
+   seconds that this took.
 
-A seed is a number. A lineage is a tuple of numbers: a seed, then the numbers of the mutations that
-are applied to the seed's schedule, one after another.
+An item is a seed, or a lineage: [3, 4] means that seed 4 changes the plan that seed 3 has drawn.
 """
 
 

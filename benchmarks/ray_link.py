@@ -1,11 +1,12 @@
 """The TCP link between node processes on Ray, compared with one raw actor call per message.
 
-An actor is a process of Ray whose methods other processes can call. Two actors run on one machine.
-In one of them, a server node answers heartbeats. The other actor sends the same request in two
-ways: over the link to the node, and by a call of the server's actor. The link is what nodes use:
-the TCP connections of a Host, which is a node's only access to connections, timers, storage and
-trace. For both ways in turn, two figures are measured: the round trip of one request after the
-other, and requests per second with many in flight.
+Nodes on Ray run in actors: processes whose methods other processes can call. They could send their
+messages as calls of such methods, but they use TCP connections of their own (the link). This
+benchmark shows why.
+
+Two actors run on one machine. One of them answers heartbeats. The other sends the same request in
+both ways in turn, over the link and as a call of the actor. Two figures are measured for each way:
+the round trip of one request after the other, and requests per second with many in flight.
 """
 
 import asyncio

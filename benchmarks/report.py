@@ -2,11 +2,11 @@
 
 The benchmark measures three things:
 
-1. Opening the report of a run with 1,000 members in a browser: the time until the page is
-   interactive (its first screen is drawn and the keyboard works), the time until every chart is
-   drawn, and the time of one zoom of all lanes (charts on a shared time axis). The run has ten
-   groups of 100 members, a killed coordinator, and every message in its trace. The baseline is a
-   page that has only Vega's JavaScript (the library that draws the charts), in the same browser.
+1. How long it takes to open the report of a run with 1,000 members in a browser: until the page is
+   interactive (its first screen is drawn and the keyboard works), and until every chart is drawn.
+   Then how long one zoom takes, for which all charts on the common time axis are drawn again. The
+   run has ten groups of 100 members, a killed coordinator, and every message in its trace. The
+   baseline is a page that has only Vega, the JavaScript library that draws the charts.
 2. The size of this report, and the time to write it.
 3. The commands `analyze` and `report` of `coordinator_crash`, each in a process as a user starts
    it. The baseline is a process that starts Spark, counts to ten and ends.
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROUNDS = 7
 """Number of measurements of each figure, except for the commands."""
 PROCESS_ROUNDS = 3
-"""Number of measurements of the commands. It is smaller, because each starts three processes."""
+"""Number of measurements of the commands: fewer, because each of them starts three processes."""
 INTERACTIVE_S = 2.0
 """Goal: the longest time until a report is interactive."""
 MADE_S = 30.0
@@ -72,9 +72,10 @@ reads the time of the mark.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """One opening of a page. `interactive_ms` counts from the start of the navigation.
+    """The times of one opening of a page.
 
-    A page without charts is only timed until it is interactive; its other times are 0.
+    `interactive_ms` counts from the start of the navigation. The other two stay 0 for a page
+    without charts.
     """
 
     interactive_ms: float
@@ -107,7 +108,7 @@ def run() -> tuple[Measurement, ...]:
 def _measure_writing(directory: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
     """Measure the size of the report, and the time to write it."""
     facts = facts_of(PastRun(directory))
-    built = [_seconds(lambda: build_report(directory, facts)) for _ in range(ROUNDS)]
+    written_s = [_seconds(lambda: build_report(directory, facts)) for _ in range(ROUNDS)]
     read = [_seconds(lambda: _read_all(directory / "tables")) for _ in range(ROUNDS)]
     size_mb, bare_mb = (path.stat().st_size / 1e6 for path in (report, bare))
     return (
@@ -123,11 +124,11 @@ def _measure_writing(directory: Path, report: Path, bare: Path) -> tuple[Measure
         ),
         Measurement(
             name="report of 1,000 members: writing it",
-            value=statistics.median(built),
+            value=statistics.median(written_s),
             baseline=statistics.median(read),
             unit="s",
             baseline_name="reading its tables",
-            ratio=median_ratio(built, read),
+            ratio=median_ratio(written_s, read),
             note="the very first report also bundles Vega's JavaScript, in about 3 s",
         ),
     )
@@ -135,20 +136,20 @@ def _measure_writing(directory: Path, report: Path, bare: Path) -> tuple[Measure
 
 def _measure_opening(program: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
     """Open the report and the bare page in a browser, in turn, and measure the times."""
-    pages, bares = [], []
+    report_openings, bare_page_ms = [], []
     with chromium(program) as browser:
         _open(browser, bare, draws=False)  # fills the browser's caches and is not measured
         for _ in range(ROUNDS):
-            pages.append(_open(browser, report, draws=True))
-            bares.append(_open(browser, bare, draws=False).interactive_ms)
+            report_openings.append(_open(browser, report, draws=True))
+            bare_page_ms.append(_open(browser, bare, draws=False).interactive_ms)
 
     def against_bare(
         name: str, figure: Callable[[Opened], float], goal: str = "", met: bool | None = None
     ) -> Measurement:
         """Return the Measurement of one figure of the report, in seconds, against the bare page."""
-        # The times of pages are in milliseconds.
-        values = [figure(page) / 1_000 for page in pages]
-        baselines = [value / 1_000 for value in bares]
+        # The times of report_openings are in milliseconds.
+        values = [figure(page) / 1_000 for page in report_openings]
+        baselines = [value / 1_000 for value in bare_page_ms]
         return Measurement(
             name=f"report of 1,000 members: {name}",
             value=statistics.median(values),
@@ -160,7 +161,7 @@ def _measure_opening(program: Path, report: Path, bare: Path) -> tuple[Measureme
             met=met,
         )
 
-    interactive_s = statistics.median(page.interactive_ms for page in pages) / 1_000
+    interactive_s = statistics.median(page.interactive_ms for page in report_openings) / 1_000
     return (
         against_bare(
             "until interactive",
@@ -199,22 +200,22 @@ def _zoom(page: Page) -> None:
 
 def _measure_commands(crash: Path) -> Measurement:
     """Measure the commands `analyze` and `report` of coordinator_crash."""
-    whole, bare = [], []
+    commands_s, bare = [], []
     for _ in range(PROCESS_ROUNDS):
-        whole.append(
+        commands_s.append(
             _run_python_s("-m", "coordlab", "analyze", str(crash))
             + _run_python_s("-m", "coordlab", "report", str(crash))
         )
         bare.append(_run_python_s("-c", BARE_SPARK))
     return Measurement(
         name="coordinator_crash: analyze and report",
-        value=statistics.median(whole),
+        value=statistics.median(commands_s),
         baseline=statistics.median(bare),
         unit="s",
         baseline_name="starting Spark and ending it",
-        ratio=median_ratio(whole, bare),
+        ratio=median_ratio(commands_s, bare),
         goal=f"at most {MADE_S:g} s",
-        met=statistics.median(whole) <= MADE_S,
+        met=statistics.median(commands_s) <= MADE_S,
     )
 
 

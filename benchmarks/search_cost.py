@@ -1,14 +1,15 @@
 """The cost of the search: runs a minute of the standard space, with this code and with another one.
 
-A space is a file from which each seed draws a plan: a cluster and its faults. This checkout and
-another one (`players`) have a process each. Both play the same seeds, in turn and interpreted, with
-all the work that `explore` does in a run. Each draws the plans from its own file of the space. Of
-five seeds, two mutate (change) the plan of another seed, as in `explore`. If the code of a checkout
-cannot mutate plans, it plays those seeds as drawn. Without another checkout there is no figure.
+This checkout and another one, which the environment names (`players`), have a process each. Both
+play the same seeds of the standard space, in turn and interpreted, with all the work that `explore`
+does in a run. As in `explore`, two of five seeds change the plan of another seed instead of drawing
+their own. Older code cannot do this, and plays those seeds as drawn. Without another checkout there
+is no figure.
 
-A run costs from a tenth of a second to ten seconds, and a seed's plan differs between the two
-spaces. So the figure is the number of all runs divided by the CPU time of all runs. The page also
-shows the median of the rounds. This median depends on the plans that the middle rounds happen to
+A run costs from a tenth of a second to ten seconds, and the two checkouts may draw different plans
+from the same seed. So the figure is the number of all runs divided by the CPU time of all runs. The
+page also shows the median of the rounds, but this depends on which plans the middle rounds happen
+to
 have: over 10 rounds of 10 seeds it was 0.80 to 0.82, while the CPU times of 200 seeds were equal.
 """
 

@@ -1,13 +1,17 @@
 """Events a second of VirtualLoop, compared with a bare heapq loop that has the same workload.
 
-VirtualLoop is the event loop of runs in virtual time (a simulated clock). The workload is that of
-heartbeats, with 100 clients:
-1. A client sends a request to a server, and sets a request timeout.
+VirtualLoop is the event loop with a simulated clock, in which runs in virtual time go on. Here 100
+clients send heartbeats to a server:
+
+1. A client sends a request to the server, and sets a request timeout.
 2. The server restarts the client's session timer, and answers.
 3. The client cancels the request timeout, and sends the next request after 3 s.
-No request timeout and no session timer ever expires. The baseline is the least code that can run
-the workload: a heap of tuples, without classes, methods or limits; a cancelled timer is a flag in a
-list of one element. An event is a message that arrives, or a request that is sent.
+
+No timeout ever expires. An event is a message that arrives, or a request that is sent.
+
+The same workload is written three times: with plain callbacks on VirtualLoop, with coroutines on
+VirtualLoop, and as the least code that can run it at all, which is the baseline. This is a heap of
+tuples, without classes, methods or limits.
 """
 
 import random
@@ -45,7 +49,8 @@ def bare_heap() -> float:
     # orders entries of equal time, so that callbacks are never compared.
     heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
     now_us = sequence = events = 0
-    # The session timer of each client. A timer is a list with one flag: True if it is cancelled.
+    # The session timer of each client. Here a timer is only a list with one flag, which becomes
+    # True when the timer is cancelled.
     sessions: list[list[bool]] = [[False] for _ in range(CLIENTS)]
 
     def expire(cancelled: list[bool]) -> None:

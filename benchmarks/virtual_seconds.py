@@ -33,8 +33,10 @@ SETTLE_S = 15
 ROUNDS = 5
 """Number of seeds, 0 to 4."""
 COMMIT_EACH_SECOND = "groups.orders-readers.commit_interval_ms=1000"
-"""An override of a setting of the experiment. LIGHT and BUSY are the overrides of the loads 1 and
-2."""
+"""An override of a setting of the experiment, as for `--var`.
+
+LIGHT and BUSY are the overrides for the loads 1 and 2 of the module's docstring.
+"""
 LIGHT = (COMMIT_EACH_SECOND, "producers.0.records_per_second=10")
 BUSY = (COMMIT_EACH_SECOND, "producers.0.records_per_second=120")
 

@@ -1,19 +1,19 @@
 """Real Kafka clients in a cluster of `coordlab up`: start, memory, requests, records, idle CPU.
 
-librdkafka is a client library for Kafka, written in C; its Python package is confluent_kafka.
+The clients use librdkafka, a client library for Kafka in C, whose Python package is
+confluent_kafka. There are five figures:
 
-1. Time from the start of `up` to the first commit of a librdkafka consumer, on the local runtime
-   and on Ray. The baseline is an interpreter that starts and imports the client library.
-2. Memory of `up` with three brokers and twelve librdkafka consumers. The baseline is an interpreter
-   that imports asyncio.
+1. Start: the time from the start of `up` to the first commit of a consumer, on the local runtime
+   and on Ray. The baseline is a Python process that only imports the client library.
+2. Memory of `up` with three brokers and twelve consumers. The baseline is a Python process that
+   only imports asyncio.
 3. Requests a second over one TCP connection, one request after the other: Heartbeat, and Produce of
-   1 KB with acks=all on one replica. The baseline is a bare asyncio server that answers the same
-   requests with bytes of the same size. The servers are processes; the client is this process.
-4. Records (of 100 bytes) a second of librdkafka's producer and consumer, with three brokers. The
-   baseline of both is the producer with librdkafka's own mock cluster. The consumer has no baseline
-   of its own: a mock cluster stores nothing that a consumer of another process could read.
-5. CPU of `up` while a group of 200 consumers waits. With one partition, 199 of them own nothing;
-   with 200 empty partitions, each polls one. The baseline is one core.
+   1 KB. The baseline is a bare asyncio server that answers the same requests with as many bytes.
+4. Records a second (of 100 bytes) of a producer and of a consumer, with three brokers. The baseline
+   of both is the producer with librdkafka's own mock cluster. There is no such baseline for the
+   consumer, because the mock cluster stores nothing that another process could read.
+5. CPU of `up` while a group of 200 consumers waits. With one partition, 199 of them own nothing.
+   With 200 empty partitions, each polls one. The baseline is one core.
 """
 
 import asyncio
@@ -41,29 +41,35 @@ FIRST_COMMIT_S = {"local": 1.5, "ray": 10.0}
 """Goal: the longest time from the start of `up` to the first commit, for each runtime."""
 MEMORY_MB = 256.0
 """Goal: the most memory of `up` with twelve clients."""
-ECHO_SHARE = 0.2
+BARE_SERVER_SHARE = 0.2
 """Goal: the least ratio of requests a second to those of the bare server."""
 RECORDS_PER_SECOND = 20_000.0
 """Goal: the least number of records a second."""
-OWNING_NOTHING, POLLING = 5.0, 30.0
-"""Goals: the most CPU, in per cent of a core, while 199 of 200 members own nothing, and while each
-of 200 members polls a partition."""
+OWNING_NOTHING_PERCENT = 5.0
+"""Goal: the most CPU, in per cent of a core, while 199 of 200 members own nothing."""
+POLLING_PERCENT = 30.0
+"""Goal: the most CPU, in per cent of a core, while each of 200 members polls a partition."""
 REAL_KAFKA_START = "real Kafka 3.9.1, controller and three brokers: 8.5 s"
-ROUNDS, RAY_ROUNDS = 5, 3
-"""Numbers of measurements of a figure; Ray takes longer to start."""
-REQUESTS, RECORDS, RECORD_BYTES = 2_000, 200_000, 100
-"""Number of requests in a round, number of records, and the size of a record."""
+ROUNDS = 5
+"""Number of measurements of a figure."""
+RAY_ROUNDS = 3
+"""Number of measurements of the start on Ray, which takes longer."""
+REQUESTS = 2_000
+"""Number of requests in a round."""
+RECORDS = 200_000
+RECORD_BYTES = 100
 MEMBERS = 200
 SETTLED_S = 20.0
 """Time after which the group of a new cluster is surely stable."""
 WATCHED_S = 10.0
 """Time over which the CPU of waiting members is measured."""
-HEARTBEAT, PRODUCE = 12, 0
+HEARTBEAT = 12
+PRODUCE = 0
 """Kafka's numbers (API keys) of these two requests."""
 NO_DELAY = ("--var", "cluster.config.group.initial.rebalance.delay.ms=0")
 """Options by which a new group does not wait for more members."""
 
-ECHO = """
+ECHO_SERVER_PROGRAM = """
 import asyncio, sys
 
 class Echo(asyncio.Protocol):
@@ -89,7 +95,7 @@ asyncio.run(serve())
 """
 """The program of the bare server. It answers each request with the request's correlation id and as
 many bytes as its command line says."""
-MANY_MEMBERS = """
+MANY_MEMBERS_PROGRAM = """
 import sys, threading, time
 from confluent_kafka import Consumer
 
@@ -110,7 +116,7 @@ while True:
     time.sleep(0.2)
 """
 """A program with many consumers of one group, which runs until it is killed."""
-SPEED = """
+SPEED_PROGRAM = """
 import json, sys, time
 from confluent_kafka import Consumer, Producer
 
@@ -157,14 +163,14 @@ prints the records a second of both, and the number of records that were not ack
 def run() -> tuple[Measurement, ...]:
     """Measure all figures. Each figure has a cluster of its own."""
     starts = (_first_commit("local", ROUNDS), _first_commit("ray", RAY_ROUNDS))
-    return (*starts, _memory(), *_requests(), *_records(), *_idling())
+    return (*starts, _memory(), *_requests(), *_records(), *_waiting_members())
 
 
 # -- clusters and processes ----------------------------------------------------------------------
 
 
 @contextmanager
-def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]:
+def _running_cluster(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]:
     """Start a cluster; yield its process, its bootstrap servers, and the time of the start.
 
     Raises: RuntimeError if the process ends before it has printed its bootstrap servers.
@@ -201,12 +207,12 @@ def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]
 
 
 def _drain(process: "subprocess.Popen[str]") -> None:
-    """Read a process's output in another process, so that its pipe does not become full."""
+    """Let another process read the output, because a full pipe would block this process."""
     subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
-def _python(code: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def _running_program(code: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """Run a Python program for the time of the `with` block."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -259,10 +265,9 @@ def _resident_mb(pid: int) -> float:
 
 def _cpu_s(pid: int) -> float:
     """Return the CPU seconds that a process has used so far."""
-    # Fields 1 and 2 of the line are the pid and the name of the process, in brackets. A name can
-    # contain blanks and brackets, so the line is split after the last bracket. So the first of
-    # `fields` is field 3. Field 14 is the CPU time of the process's own code, field 15 that of the
-    # kernel (proc(5)).
+    # The line is "PID (NAME) S 1 ...", and proc(5) numbers its fields from 1. A name can contain
+    # blanks and brackets, so the line is split only after the last bracket. So `fields[0]` is field
+    # 3. Field 14 is the CPU time of the process's own code, and field 15 that of the kernel.
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
     ticks_per_second = 100  # Linux's clock tick on all common processors
@@ -279,7 +284,11 @@ def _first_commit(runtime: str, rounds: int) -> Measurement:
         import_began_s = time.perf_counter()
         subprocess.run([sys.executable, "-c", "import confluent_kafka"], check=True)
         imported_s.append(time.perf_counter() - import_began_s)
-        with _up("--topic", "orders:1", "--runtime", runtime) as (_, bootstrap, began_s):
+        with _running_cluster("--topic", "orders:1", "--runtime", runtime) as (
+            _,
+            bootstrap,
+            began_s,
+        ):
             producer = _client(bootstrap, "produce", "--count", "10")
             consumer = _client(
                 bootstrap, "consume", "--group", "first", "--commit-interval", "0.001"
@@ -307,12 +316,12 @@ def _first_commit(runtime: str, rounds: int) -> Measurement:
 
 def _memory() -> Measurement:
     """Measure the memory of a cluster with twelve consumers."""
-    with _python("import asyncio; print(1, flush=True); input()") as bare:
+    with _running_program("import asyncio; print(1, flush=True); input()") as bare:
         _first_line(bare)
         baseline = _resident_mb(bare.pid)
     with (
-        _up("--topic", "orders:12") as (process, bootstrap, _),
-        _python(MANY_MEMBERS, bootstrap, "12") as members,
+        _running_cluster("--topic", "orders:12") as (process, bootstrap, _),
+        _running_program(MANY_MEMBERS_PROGRAM, bootstrap, "12") as members,
     ):
         _first_line(members)
         time.sleep(SETTLED_S)
@@ -333,7 +342,7 @@ def _memory() -> Measurement:
 # -- requests ------------------------------------------------------------------------------------
 
 
-def _string(text: str) -> bytes:
+def _kafka_string(text: str) -> bytes:
     """Return a string in Kafka's encoding: two bytes with its length, then the text."""
     return struct.pack(">h", len(text)) + text.encode()
 
@@ -345,13 +354,13 @@ def _frame(api: int, version: int, correlation_id: int, body: bytes) -> bytes:
     and the client's id. In a format of `struct.pack`, `h` is a number of two bytes, and `i` a
     number of four bytes.
     """
-    head = struct.pack(">hhi", api, version, correlation_id) + _string("bench")
+    head = struct.pack(">hhi", api, version, correlation_id) + _kafka_string("bench")
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def _heartbeat(correlation_id: int) -> bytes:
     """Return a Heartbeat of generation 1. Its last two bytes say: no group instance id."""
-    body = _string("payments") + struct.pack(">i", 1) + _string("m" * 50) + b"\xff\xff"
+    body = _kafka_string("payments") + struct.pack(">i", 1) + _kafka_string("m" * 50) + b"\xff\xff"
     return _frame(HEARTBEAT, 3, correlation_id, body)
 
 
@@ -361,7 +370,7 @@ def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
     The first two bytes of its body say that it has no transactional id.
     """
     data = struct.pack(">i", partition) + struct.pack(">i", len(batch)) + batch
-    topic = struct.pack(">i", 1) + _string("orders") + struct.pack(">i", 1) + data
+    topic = struct.pack(">i", 1) + _kafka_string("orders") + struct.pack(">i", 1) + data
     return _frame(PRODUCE, 7, correlation_id, b"\xff\xff" + struct.pack(">hi", -1, 30_000) + topic)
 
 
@@ -394,7 +403,7 @@ class _SequentialClient:
 def _requests() -> Iterator[Measurement]:
     """Measure requests a second over one connection, one request after the other."""
     batch = _kilobyte_batch()
-    with _up("--brokers", "1", "--topic", "orders:1:1") as (_, bootstrap, _):
+    with _running_cluster("--brokers", "1", "--topic", "orders:1:1") as (_, bootstrap, _):
         port = int(bootstrap.rpartition(":")[2])
         for name, requests in (
             ("Heartbeat", [_heartbeat(n) for n in range(REQUESTS)]),
@@ -402,22 +411,22 @@ def _requests() -> Iterator[Measurement]:
         ):
             # The bare server's answers must have the size of the cluster's answers.
             _, answer_bytes = asyncio.run(_SequentialClient(port).rate(requests[:100]))
-            rates, echoes = [], []
-            with _python(ECHO, str(answer_bytes)) as echo:
+            rates, bare_rates = [], []
+            with _running_program(ECHO_SERVER_PROGRAM, str(answer_bytes)) as echo:
                 echo_port = int(_first_line(echo))
                 for _ in range(ROUNDS):
-                    echoes.append(asyncio.run(_SequentialClient(echo_port).rate(requests))[0])
+                    bare_rates.append(asyncio.run(_SequentialClient(echo_port).rate(requests))[0])
                     rates.append(asyncio.run(_SequentialClient(port).rate(requests))[0])
-            ratio = median_ratio(rates, echoes)
+            ratio = median_ratio(rates, bare_rates)
             yield Measurement(
                 name=f"{name}: decode, handler and encode",
                 value=statistics.median(rates),
-                baseline=statistics.median(echoes),
+                baseline=statistics.median(bare_rates),
                 unit="requests/s",
                 baseline_name="a bare asyncio server",
                 ratio=ratio,
-                goal=f"ratio of at least {ECHO_SHARE}",
-                met=ratio >= ECHO_SHARE,
+                goal=f"ratio of at least {BARE_SERVER_SHARE}",
+                met=ratio >= BARE_SERVER_SHARE,
             )
 
 
@@ -426,14 +435,14 @@ def _requests() -> Iterator[Measurement]:
 
 def _records() -> Iterator[Measurement]:
     """Measure records a second of librdkafka's producer and consumer."""
-    produced, consumed, mocked = [], [], []
+    produced, consumed, mock_produced = [], [], []
     # Few rounds, because each starts a cluster.
     for _ in range(3):
-        with _python(SPEED, "mock", str(RECORDS), str(RECORD_BYTES)) as speed:
-            mocked.append(json.loads(_first_line(speed))["produced"])
+        with _running_program(SPEED_PROGRAM, "mock", str(RECORDS), str(RECORD_BYTES)) as speed:
+            mock_produced.append(json.loads(_first_line(speed))["produced"])
         with (
-            _up("--topic", "orders:6") as (_, bootstrap, _),
-            _python(SPEED, bootstrap, str(RECORDS), str(RECORD_BYTES)) as speed,
+            _running_cluster("--topic", "orders:6") as (_, bootstrap, _),
+            _running_program(SPEED_PROGRAM, bootstrap, str(RECORDS), str(RECORD_BYTES)) as speed,
         ):
             figures = json.loads(_first_line(speed))
         if figures["failed"]:
@@ -445,10 +454,10 @@ def _records() -> Iterator[Measurement]:
         yield Measurement(
             name=f"librdkafka's {name}, records of {RECORD_BYTES} bytes, three brokers",
             value=value,
-            baseline=statistics.median(mocked),
+            baseline=statistics.median(mock_produced),
             unit="records/s",
             baseline_name="its producer with librdkafka's mock cluster",
-            ratio=median_ratio(values, mocked),
+            ratio=median_ratio(values, mock_produced),
             goal=f"at least {RECORDS_PER_SECOND:,.0f} records/s",
             met=value >= RECORDS_PER_SECOND,
         )
@@ -457,28 +466,28 @@ def _records() -> Iterator[Measurement]:
 # -- members that wait ---------------------------------------------------------------------------
 
 
-def _idling() -> Iterator[Measurement]:
+def _waiting_members() -> Iterator[Measurement]:
     """Measure the CPU of a cluster while the members of a group wait."""
     for name, partitions, goal in (
-        (f"{MEMBERS} members, of which {MEMBERS - 1} own nothing", 1, OWNING_NOTHING),
-        (f"{MEMBERS} members that poll an empty partition each", MEMBERS, POLLING),
+        (f"{MEMBERS} members, of which {MEMBERS - 1} own nothing", 1, OWNING_NOTHING_PERCENT),
+        (f"{MEMBERS} members that poll an empty partition each", MEMBERS, POLLING_PERCENT),
     ):
         with (
-            _up("--topic", f"orders:{partitions}") as (process, bootstrap, _),
-            _python(MANY_MEMBERS, bootstrap, str(MEMBERS)) as members,
+            _running_cluster("--topic", f"orders:{partitions}") as (process, bootstrap, _),
+            _running_program(MANY_MEMBERS_PROGRAM, bootstrap, str(MEMBERS)) as members,
         ):
             _first_line(members)
             time.sleep(SETTLED_S)
             before_s, began_s = _cpu_s(process.pid), time.perf_counter()
             time.sleep(WATCHED_S)
-            used = (_cpu_s(process.pid) - before_s) / (time.perf_counter() - began_s) * 100
+            used_percent = (_cpu_s(process.pid) - before_s) / (time.perf_counter() - began_s) * 100
         yield Measurement(
             name=f"CPU of three brokers with {name}",
-            value=used,
+            value=used_percent,
             baseline=100.0,
             unit="% of a core",
             baseline_name="one core",
-            ratio=used / 100,
+            ratio=used_percent / 100,
             goal=f"under {goal:.0f} %",
-            met=used < goal,
+            met=used_percent < goal,
         )

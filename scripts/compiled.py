@@ -1,11 +1,12 @@
 """`make fast`: compiles the hot modules into one shared library, which `cluster.compiled` loads.
 
 The hot modules are those in which a simulation spends most of its time; hot_modules.txt lists them.
+A build has three steps:
 
 1. mypyc, a compiler that comes with mypy, translates the hot modules to C.
 2. The C compiler builds the library.
-3. `record.json` records the sources and the Python for which the library is valid. It is written
-   last, so that the library of an interrupted build is not used.
+3. `record.json` is written, which says for which sources and for which Python the library is valid.
+   It is written last, so that the library of an interrupted build is never used.
 
 All files are in BUILD, which git ignores.
 """

@@ -1,12 +1,12 @@
-"""The bugs of the space `operations`, planted in runs of another space, which must not show them.
+"""Checks that the bugs of the space `operations` do not show in another space.
 
-A space is a file from which each seed draws an experiment; `operations` is the one with rollouts
-(replacements of a group's members). The record is docs/PLANTED_BUGS.md. A seed shows a bug if its
-run fails with the bug and passes without it. All bugs are planted together:
+These bugs show only in rollouts, in which the members of a group are replaced, and only the space
+`operations` has rollouts. A seed shows a bug if its run fails with the bug and passes without it.
+All bugs are planted together:
 
-1. First, the seed that the record names for each bug is played in the bug's own space, and must
-   show the bug. Otherwise the passes of step 2 would prove nothing: a bug could be planted where no
-   code runs.
+1. For each bug docs/PLANTED_BUGS.md (the record) names a seed of the bug's own space. This seed is
+   played first, and must show the bug. Otherwise the passes of step 2 would prove nothing, because
+   the bug might be planted where no code runs.
 2. Then the seeds of the other space are played in order. A seed that passes shows none of the bugs.
 3. A seed that fails is also played without the bugs, because only a failure that needs the bugs
    counts.

@@ -3,14 +3,13 @@
 A function below plants the bug that has the function's name. Its docstring says what the code does
 while the bug is planted. `BUGS`, at the end, also says which rule each bug breaks ("BEHAVIOUR 5.5"
 is a section of docs/kafka/BEHAVIOUR.md).
+
 Most functions wrap the real method, and change only an argument or a result of it. A patched name
 must exist: `patch.object` raises AttributeError otherwise. Ray's workers are other processes, in
 which the bug would not be planted, so `hunt` plays all runs in one process.
 
-An unload drops the groups of a partition whose leadership a broker has lost; a load reads them. The
-leader epoch is the number of the leadership. The high watermark is the offset below which every
-in-sync replica (the ISR) has the records. A tombstone is a record without a value, which deletes
-its key. To fence a broker is to take its leaderships away; to unfence it is to let it lead again.
+A broker that becomes leader of a partition of `__consumer_offsets` loads its groups into memory. It
+unloads them, that is drops them, when it loses the leadership.
 """
 
 from collections.abc import Callable

@@ -1,16 +1,16 @@
 """The search for one planted bug: seeds in order, until one fails only with the bug.
 
-A schedule is the experiment that a seed draws from a space: a cluster and its faults. A finding is
-a violation that a checker reports. To shrink a schedule is to remove faults and other parts while
-it still shows the finding.
+Each seed draws a schedule: an experiment with its faults. The search goes on in three steps:
 
-1. Seeds are played with the bug until the run of one has a finding, and passes without the bug. The
-   nodes' own invariant checks are off, because their failures cannot be shrunk.
-2. A few such schedules are collected. The schedule with the fewest faults before its finding is
-   shrunk with the bug planted. The shrunk schedule must pass without the bug.
-3. If too many faults are left in the shrunk schedule, another one of the collected is shrunk.
+1. Seeds are played with the bug, until a checker reports a violation. The same seed is then played
+   without the bug, and must pass. Otherwise the violation has another cause.
+2. A few such schedules are collected. The one with the fewest faults before its violation is
+   shrunk: faults and other parts are left out as long as the bug still shows. What is left must
+   pass without the bug.
+3. If too many faults are left, another one of the collected schedules is shrunk.
 
-All runs are in this process, in which the bug is planted.
+All runs are in this process, because only here the bug is planted. The nodes' own invariant checks
+are off, because their failures cannot be shrunk.
 """
 
 import time
@@ -48,12 +48,11 @@ FAULTS_MAX = 3
 """If at most this many faults are left in a shrunk schedule, no other one is shrunk."""
 SHRINK_CPU_S = 28.0
 """CPU seconds after which the shrinking of one schedule ends."""
-TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
-"""Checkers that report a violation as soon as it happens. The checker of ownership, for example,
-reports later."""
-NO_LATER_US = 6_000_000
+REPORTED_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
+"""Checkers that report a violation as soon as it happens. The checker of ownership waits first."""
+RUN_ON_AFTER_FINDING_US = 6_000_000
 """A run of a smaller plan ends this long after the time of the whole plan's finding. This limit is
-used only for findings of checkers in TOLD_AT_ONCE."""
+used only for findings of checkers in REPORTED_AT_ONCE."""
 ROBUSTNESS_CPU_S = 45.0
 """CPU seconds from the beginning of the shrinking, after which no more network seeds are tried."""
 OTHER_SEEDS = 100
@@ -109,7 +108,7 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Caught:
+class _FailingSchedule:
     """A schedule that fails only with the bug.
 
     - `faults_before`: the number of faults that were injected before its first finding.
@@ -146,8 +145,9 @@ def hunt(
     messages.
     """
     began_s = time.process_time()
-    # `_catch` is a generator: it plays seeds only until its caller has the next schedule.
-    caught = _catch(bug, space, seeds, play_without_bug, began_s)
+    # `_failing_schedules` is a generator: it plays seeds only until its caller has the next
+    # schedule.
+    caught = _failing_schedules(bug, space, seeds, play_without_bug, began_s)
     first_caught = next(caught, None)
     if first_caught is None:
         cpu_s = time.process_time() - began_s
@@ -181,16 +181,16 @@ def hunt(
     return hunted
 
 
-def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
-    """Yield schedules; those that failed after few faults come first.
+def _promising(caught: Iterator[_FailingSchedule]) -> Iterator[_FailingSchedule]:
+    """Yield the schedules, those with few faults before their finding first.
 
-    Before each yield, schedules are collected until one of those that wait has at most FEW_FAULTS
-    faults before its finding, or until SCHEDULES were collected in all. Then the one with the
-    fewest faults is yielded.
+    To collect a schedule takes time, because seeds must be played. So no more are collected than
+    necessary: as soon as one of them has at most FEW_FAULTS faults, it is yielded. If none has, the
+    best of SCHEDULES schedules is yielded.
     """
     caught = islice(caught, SCHEDULES)
     # Schedules that were collected and not yielded yet.
-    waiting: list[_Caught] = []
+    waiting: list[_FailingSchedule] = []
     while True:
         while not any(schedule.faults_before <= FEW_FAULTS for schedule in waiting):
             another = next(caught, None)
@@ -204,13 +204,13 @@ def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
         yield with_fewest
 
 
-def _catch(
+def _failing_schedules(
     bug: PlantedBug,
     space: Space,
     seeds: int,
     play_without_bug: Callable[[Experiment, int], PlayedRun],
     began_s: float,
-) -> Iterator[_Caught]:
+) -> Iterator[_FailingSchedule]:
     """Yield the seeds that fail only with the bug, in order."""
     fails_without_bug = 0
     for seed in range(seeds):
@@ -225,7 +225,7 @@ def _catch(
         # The times of the plan's faults count from the steady state of the run. So must the time of
         # the first finding. A run without a steady state injects no fault.
         first_us = min(finding.time_us for finding in played.findings) - (played.steady_us or 0)
-        yield _Caught(
+        yield _FailingSchedule(
             seed=seed,
             experiment=experiment,
             faults_before=sum(microseconds(fault.at) <= first_us for fault in experiment.faults),
@@ -248,11 +248,11 @@ def shrink_bug(
 
     `other_seeds` is the number of network seeds with which the shrunk schedule is played.
     """
-    # A checker of TOLD_AT_ONCE reports a violation when it happens, so a run can end soon after
+    # A checker of REPORTED_AT_ONCE reports a violation when it happens, so a run can end soon after
     # that time. Other checkers may report long after the violation, so their runs need their whole
     # time.
-    at_once = finding.signature.check in TOLD_AT_ONCE
-    limit_us = finding.time_us + NO_LATER_US if at_once else None
+    is_reported_at_once = finding.signature.check in REPORTED_AT_ONCE
+    limit_us = finding.time_us + RUN_ON_AFTER_FINDING_US if is_reported_at_once else None
 
     def play_until(candidate: Experiment, network_seed: int, signature: Signature) -> PlayedRun:
         with bug.planted():

@@ -1,9 +1,9 @@
 """Bugs that only a rollout or a scaling shows, because they are in a consumer's orderly close.
 
 A rollout replaces consumers: it stops each with SIGTERM, upon which the consumer closes without an
-error, and starts a successor. In the space `standard` (a file from which seeds draw faults), faults
-kill, pause or cut off members; there a consumer closes only because of an error (`ended_by`). Each
-bug acts only on a close without an error, so no seed of `standard` reaches a bug.
+error, and starts a successor. The faults of the space `standard` only kill members, pause them or
+cut them off, so a consumer closes there only because of an error (`ended_by`). Each bug acts only
+on a close without an error, so no seed of `standard` reaches it.
 """
 
 from contextlib import ExitStack

@@ -1,14 +1,12 @@
 """docs/PLANTED_BUGS.md: the result of each planted bug, as a table.
 
-A space is a file from which a random generator draws schedules: a cluster, its groups and its
-faults. The seed of the generator determines the schedule. A rollout is a fault that restarts nodes
-one after the other, and closes each consumer in an orderly way before. The page has three parts, in
-this order:
-1. The table, and a section for each of BUGS.
-2. OPERATIONS: the same for OPERATION_BUGS. Only rollouts show these bugs, and only the space
-   `operations` has rollouts.
-3. ABSENT: seeds of another space, which has no rollouts, played with OPERATION_BUGS planted. No
-   seed should show one of these bugs.
+The page has three parts, in this order:
+
+1. A table of all BUGS, and a section for each of them.
+2. OPERATIONS: the same for OPERATION_BUGS. These bugs show only when a rollout closes a consumer in
+   an orderly way, and only the space `operations` has rollouts.
+3. ABSENT: the seeds of another space, without rollouts, with OPERATION_BUGS planted. No seed should
+   show one of these bugs.
 """
 
 from collections.abc import Sequence

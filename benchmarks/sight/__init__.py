@@ -1,9 +1,12 @@
 """Sight: the share of small changes of the code (mutants) that `explore` would report.
 
-A mutant is one changed expression or statement of a package. `explore` searches for bugs by playing
-seeds: random faults in a simulated cluster. A sample of mutants is drawn once. A sitting plays
-seeds without a mutant ("sound") and with each mutant of the sample, and compares the findings. All
-mutants are in one copy of the packages; a switch turns one of them on.
+A good search finds bugs. To measure how good `explore` is, small bugs are made by a program: a
+mutant is one changed expression or statement, such as `<` in place of `<=`. A sample of mutants is
+drawn once. Then seeds are played, each without a mutant ("sound") and with each mutant of the
+sample, and it is seen which mutants lead to a finding.
+
+This takes many hours, so it is done in several sittings. All mutants are in one copy of the
+packages, and a switch turns one of them on.
 
 Reading order: `sampled` (draw of mutants, and their place in later code), `rewriting` and `probes`
 (all mutants in one source, with the switch), `switched_tree` (the copy of the packages), `player`

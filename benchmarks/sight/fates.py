@@ -1,9 +1,11 @@
 """The record of a journal: the results of each mutant, including those of an earlier record.
 
-A fate is the result of one mutant (a small change of the code). An order is one seed, which is
-played sound (without a mutant) and then with each mutant that the seed reaches: a run reaches a
-mutant if it evaluates the changed place. A mutant's number is its index in the sample. A journal
-can continue a record: then the fates begin with those of the record.
+A journal has a line (an order) for each seed: how the run without a mutant ended (the sound run),
+which mutants it reached, and how the runs with these mutants ended. A mutant is a small change of
+the code, and a run reaches it if it evaluates the changed place. A record turns this around: it has
+a fate for each mutant, with the results of all seeds. A mutant's number is its index in the sample.
+
+If a journal continues an earlier record, its fates begin with those of that record.
 """
 
 from collections.abc import Sequence
@@ -28,7 +30,7 @@ def record_of(
     spent_s = sum(order.sound.cpu_s + sum(play.cpu_s for play in order.mutants) for order in orders)
     not_pass = [order.seed for order in orders if order.sound.result != "pass"]
     if continued is None:
-        fates: Sequence[Fate] = [_first(mutant, head) for mutant in mutants]
+        fates: Sequence[Fate] = [_before_any_seed(mutant, head) for mutant in mutants]
     else:
         spent_s += continued.head.cpu_s
         not_pass = [*continued.head.sound_not_pass, *not_pass]
@@ -45,11 +47,11 @@ def record_of(
             sound_not_pass=tuple(not_pass),
             origin=head.decisive,
         ),
-        fates=tuple(_after(number, fate, orders) for number, fate in enumerate(fates)),
+        fates=tuple(_after_seeds(number, fate, orders) for number, fate in enumerate(fates)),
     )
 
 
-def _first(mutant: SampledMutant, head: JournalHead) -> Fate:
+def _before_any_seed(mutant: SampledMutant, head: JournalHead) -> Fate:
     """Return a mutant's results before the first seed."""
     if mutant.id in head.gone:
         return Fate(id=mutant.id, sight=Sight.GONE)
@@ -59,18 +61,18 @@ def _first(mutant: SampledMutant, head: JournalHead) -> Fate:
     return Fate(id=mutant.id, sight=Sight.UNREACHED)
 
 
-def _after(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
+def _after_seeds(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
     """Return the results of mutant `number` after the seeds of `orders`."""
     for order in orders:
         # A mutant that is gone or not switchable is never played. A settled mutant is not played
         # any more, so later seeds say nothing about it.
         if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE) or fate.is_settled:
             break
-        fate = _after_one(number, fate, order)
-    return replace(fate, sight=_sight(fate), spent_s=round(fate.spent_s, 2))
+        fate = _after_one_seed(number, fate, order)
+    return replace(fate, sight=_last_stage(fate), spent_s=round(fate.spent_s, 2))
 
 
-def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
+def _after_one_seed(number: int, fate: Fate, order: PlayedOrder) -> Fate:
     """Return the results of mutant `number` after one more seed.
 
     In the sound run, `reached` holds the mutants whose places the run evaluated, and `at_import`
@@ -109,7 +111,7 @@ def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
     return replace(fate, unknown=unknown, spent_s=spent_s)
 
 
-def _sight(fate: Fate) -> Sight:
+def _last_stage(fate: Fate) -> Sight:
     """Return the last stage that a mutant has reached; GONE and NOT_SWITCHABLE never change."""
     if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE):
         return fate.sight

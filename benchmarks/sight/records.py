@@ -1,11 +1,10 @@
 """Records: the results of each mutant of a sample, as files.
 
-A mutant is a small change of the code; a sample is a fixed list of mutants. A sitting plays seeds
-with the mutants for as long as it has time. A record states the number of its seeds, so that a
-later sitting of the same code can continue after them. The trace of a run is its recorded rows of
-events.
+A record says for each mutant (a small change of the code) whether the search has found it, and how.
+It also says how many seeds were played, so that a later sitting of the same code can go on after
+them.
 
-`fates` makes the records. `sitting` continues them, and `sight_page` shows them.
+`fates` makes the records, `sitting` continues them, and `sight_page` shows them.
 """
 
 from enum import StrEnum

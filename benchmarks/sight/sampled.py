@@ -1,7 +1,8 @@
 """Samples of mutants: drawn once by a seed, stored as files, and found again in later code.
 
-A mutant is a change of one small expression or statement of the code. In later code, its function
-can be in another file or at another line. So a mutant is found again in one of two ways:
+A mutant is a change of one small expression or statement, such as `<` in place of `<=`. A sample is
+drawn once and used for months, while the code changes: a function moves to another file or to
+another line. So a mutant is found again in one of two ways:
 
 1. by the name of its function, and the text of its line before and after the change. If several
    mutants have all of these in common, they are counted in the order of the code, and the mutant is

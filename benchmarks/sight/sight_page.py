@@ -1,10 +1,11 @@
 """docs/SIGHT.md: the score of each package, and the lists of mutants by their results.
 
-A mutant is a small change of the code. A record has the results of one version of the code. A fate
-is the result of one mutant in one record; its `sight` is the stage that the mutant reached (found,
-only different, and so on). `killed` says, by mutant id, whether a unit test fails with the mutant;
-a mutant without an entry was not tried. sentences.toml has hand-written reasons why mutants are not
-found.
+The search has been measured with several versions of the code, and each of them has a record. A
+record has a fate for each mutant (a small change of the code), whose `sight` is how far the search
+came with it: not reached, reached but nothing different, found, and so on.
+
+Two more sources are shown. `killed` says whether a unit test fails with a mutant; mutants without
+an entry were not tried. sentences.toml has hand-written reasons why mutants are not found.
 """
 
 import statistics
@@ -197,11 +198,11 @@ def _scores(
             score = score_of(fates, killed, sentences)
             lines.append(
                 f"| {package or '**all**'} | {record.head.name} | {score.mutants} "
-                f"| {score.reached}, {_percent(score.reached, score.mutants)} "
+                f"| {score.reached}, {_percent_cell(score.reached, score.mutants)} "
                 f"| {score.differs} | {score.found} "
-                f"| {_percent(score.found, score.reached)} "
+                f"| {_percent_cell(score.found, score.reached)} "
                 f"| {_killed_text(score)} | {score.equivalent} "
-                f"| {_seconds(score.cpu_s)} |"
+                f"| {_seconds_cell(score.cpu_s)} |"
             )
     return lines
 
@@ -210,18 +211,18 @@ def _killed_text(score: Score) -> str:
     """Return how many of the mutants that unit tests kill and seeds reach are found, as a cell."""
     if score.killed_reached is None or score.killed_found is None:
         return "not run"
-    percent = _percent(score.killed_found, score.killed_reached)
+    percent = _percent_cell(score.killed_found, score.killed_reached)
     return f"{score.killed_found} of {score.killed_reached}, {percent}"
 
 
-def _seconds(cpu_s: float | None) -> str:
+def _seconds_cell(cpu_s: float | None) -> str:
     """Return a CPU time as a cell; "-" for None."""
     if cpu_s is None:
         return "-"
     return f"{cpu_s:.2f} s" if cpu_s < 1 else f"{cpu_s:.1f} s"
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent_cell(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "-"
 
 
@@ -236,6 +237,8 @@ def _lists(
         return []
     *earlier, last = records
     by_id = {mutant.id: mutant for mutant in mutants}
+    earlier_headings = _earlier_headings(earlier)
+    earlier_dashes = "---|" * len(earlier)
     lines = []
     for sight, title in _LISTS:
         fates = [fate for fate in last.fates if fate.sight is sight]
@@ -244,14 +247,15 @@ def _lists(
         lines += [
             f"### {title} ({len(fates)})",
             "",
-            f"| mutant | place | change | result | unit tests |{_heads(earlier)} why not found |",
-            f"|---|---|---|---|---|{'---|' * len(earlier)}---|",
+            f"| mutant | place | change | result | unit tests |{earlier_headings} why not found |",
+            f"|---|---|---|---|---|{earlier_dashes}---|",
         ]
         for fate in fates:
+            mutant = by_id[fate.id]
             lines.append(
-                f"| {fate.id} | {by_id[fate.id].place} | {_change(by_id[fate.id])} "
-                f"| {_result(fate)} | {_by_tests(fate.id, killed)} |{_before(fate.id, earlier)} "
-                f"{_sentence(fate.id, sentences)} |"
+                f"| {fate.id} | {mutant.place} | {_change_cell(mutant)} | {_result_cell(fate)} "
+                f"| {_unit_tests_cell(fate.id, killed)} |{_earlier_cells(fate.id, earlier)} "
+                f"{_reason_cell(fate.id, sentences)} |"
             )
         lines.append("")
 
@@ -260,24 +264,26 @@ def _lists(
         f"### Found ({len(found)})",
         "",
         "| mutant | place | change | found by | seed | CPU | unit tests "
-        f"|{_heads(earlier)} finding |",
-        f"|---|---|---|---|---|---|---|{'---|' * len(earlier)}---|",
+        f"|{earlier_headings} finding |",
+        f"|---|---|---|---|---|---|---|{earlier_dashes}---|",
     ]
     for fate in found:
+        mutant = by_id[fate.id]
         lines.append(
-            f"| {fate.id} | {by_id[fate.id].place} | {_change(by_id[fate.id])} "
-            f"| {', '.join(fate.found_by)} | {fate.found_seed} | {_seconds(fate.cpu_s)} "
-            f"| {_by_tests(fate.id, killed)} |{_before(fate.id, earlier)} {_cell(fate.what, 120)} |"
+            f"| {fate.id} | {mutant.place} | {_change_cell(mutant)} "
+            f"| {', '.join(fate.found_by)} | {fate.found_seed} | {_seconds_cell(fate.cpu_s)} "
+            f"| {_unit_tests_cell(fate.id, killed)} |{_earlier_cells(fate.id, earlier)} "
+            f"{_cell(fate.what, 120)} |"
         )
     return [*lines, ""]
 
 
-def _heads(earlier: Sequence[SightRecord]) -> str:
-    """Return the headings of the columns that `_before` fills."""
+def _earlier_headings(earlier: Sequence[SightRecord]) -> str:
+    """Return the headings of the columns that `_earlier_cells` fills."""
     return "".join(f" {record.head.name} |" for record in earlier)
 
 
-def _before(mutant_id: str, earlier: Sequence[SightRecord]) -> str:
+def _earlier_cells(mutant_id: str, earlier: Sequence[SightRecord]) -> str:
     """Return a mutant's results in the earlier records, a cell for each."""
     cells = []
     for record in earlier:
@@ -285,13 +291,13 @@ def _before(mutant_id: str, earlier: Sequence[SightRecord]) -> str:
         if fate is None:
             cells.append(" - |")
         elif fate.sight is Sight.FOUND:
-            cells.append(f" seed {fate.found_seed}, {_seconds(fate.cpu_s)} |")
+            cells.append(f" seed {fate.found_seed}, {_seconds_cell(fate.cpu_s)} |")
         else:
             cells.append(f" {fate.sight} |")
     return "".join(cells)
 
 
-def _result(fate: Fate) -> str:
+def _result_cell(fate: Fate) -> str:
     """Return the result of a mutant that was not found, as a cell."""
     if fate.sight in {Sight.GONE, Sight.UNREACHED}:
         return "-"
@@ -308,14 +314,14 @@ def _result(fate: Fate) -> str:
     return "; ".join(parts)
 
 
-def _by_tests(mutant_id: str, killed: Killed) -> str:
+def _unit_tests_cell(mutant_id: str, killed: Killed) -> str:
     """Return whether a unit test fails with a mutant, as a cell."""
     if mutant_id not in killed:
         return "not run"
     return "killed" if killed[mutant_id] else "lives"
 
 
-def _sentence(mutant_id: str, sentences: Mapping[str, Sentence]) -> str:
+def _reason_cell(mutant_id: str, sentences: Mapping[str, Sentence]) -> str:
     """Return the sentence about a mutant, as a cell; "" if it has none."""
     sentence = sentences.get(mutant_id)
     if sentence is None:
@@ -323,7 +329,7 @@ def _sentence(mutant_id: str, sentences: Mapping[str, Sentence]) -> str:
     return f"{'Equivalent: ' if sentence.equivalent else ''}{_cell(sentence.sentence, 400)}"
 
 
-def _change(mutant: SampledMutant) -> str:
+def _change_cell(mutant: SampledMutant) -> str:
     """Return the change of a mutant as a cell: the code before and after."""
 
     def code(text: str) -> str:

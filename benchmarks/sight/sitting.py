@@ -1,13 +1,15 @@
-"""A sitting: a part of the search, which appends the results of each seed to a journal.
+"""A sitting: plays some seeds with all mutants of a sample, and appends the results to a journal.
 
-The search plays seeds with the mutants (small changes of the code) of a sample. It plays in the
-switched tree, a copy of the sources that contains every mutant. The player, a process, takes an
-Order (a seed and numbers of mutants) and answers with a PlayedOrder. A mutant's number is its index
-in the sample. A record is the summary of a journal.
+To play all seeds takes many hours, so it is done in several sittings, each of which continues the
+journal of the one before. At the end a journal is summarized as a record (`fates`).
 
-The next sitting continues the journal. A journal belongs to the code, the sample and the spaces
-(files from which seeds draw schedules) with which it began. If one of these has changed, the file
-of the old journal is renamed, and a new journal begins.
+A mutant is a small change of the code, and its number is its index in the sample. The seeds are
+played by another process (`player`), in a copy of the sources that contains every mutant
+(`switched_tree`). It gets an Order, which has a seed and the numbers of the mutants to play, and
+answers with a PlayedOrder.
+
+A journal is only valid for the code, the sample and the spaces with which it began. If one of these
+has changed, its file is renamed, and a new journal begins.
 """
 
 import hashlib
@@ -34,8 +36,10 @@ JOURNALS = ROOT / ".soak" / "sight"
 SEEDS = 500
 """Number of seeds of a complete record."""
 SPACES = ("standard", "zookeeper")
-"""Spaces of the seeds. Every tenth seed is drawn from the second space (`player.space_of`), the
-only one in which consumers use ZooKeeper."""
+"""Spaces of the seeds. Every tenth seed is drawn from the second one (`player.space_of`).
+
+Only in the second space consumers use ZooKeeper.
+"""
 _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 """Files that rewrite the sources and play the seeds; a change of one of them can change results."""
 
@@ -176,22 +180,22 @@ def sit(
         if not left:
             return True
 
-        # `alive` has the numbers of the mutants to play: those that are in the tree, without those
-        # that are settled in the journal or in the record.
+        # The numbers of the mutants to play: those that are in the tree, without those that the
+        # journal or the record has settled already.
         absent = {mutant.id for mutant in tree.gone} | tree.not_switchable.keys()
-        alive = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}
-        alive -= settled(done)
+        to_play = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}
+        to_play -= settled(done)
         if head.base is not None:
-            alive -= {number for number, fate in enumerate(head.base.fates) if fate.is_settled}
-        say(f"seeds {left.start} to {left.stop - 1}, {len(alive)} mutants not found yet")
+            to_play -= {number for number, fate in enumerate(head.base.fates) if fate.is_settled}
+        say(f"seeds {left.start} to {left.stop - 1}, {len(to_play)} mutants not found yet")
         with start_player(tree, spaces, workers) as player:
             try:
                 for seed in left:
-                    played = _play(player, Order(seed=seed, mutants=tuple(sorted(alive))))
+                    played = _play(player, Order(seed=seed, mutants=tuple(sorted(to_play))))
                     journal.append(msgspec.json.encode(played) + b"\n")
                     done.append(played)
-                    alive -= settled(done)
-                    say(_line_of(played, mutants, len(alive)))
+                    to_play -= settled(done)
+                    say(_terminal_line(played, mutants, len(to_play)))
                     if until():
                         is_last = seed + 1 == seeds
                         return is_last
@@ -243,7 +247,7 @@ def settled(orders: Sequence[PlayedOrder]) -> set[int]:
     return {play.mutant for play in plays if play.found_by or stops[play.mutant] >= STOPS_MAX}
 
 
-def _line_of(order: PlayedOrder, mutants: Sequence[SampledMutant], left: int) -> str:
+def _terminal_line(order: PlayedOrder, mutants: Sequence[SampledMutant], left: int) -> str:
     """Return a line for the terminal about a played seed."""
     cpu_s = order.sound.cpu_s + sum(play.cpu_s for play in order.mutants)
     news = [

@@ -1,8 +1,7 @@
 """A copy of the packages with every mutant of a sample in it; the switch of `probes` selects one.
 
-A mutant is a small change of the code. A sitting, which plays seeds with mutants, takes hours. The
-checkout can change in this time; the copy does not. `player` is a process that plays seeds in the
-copy.
+A mutant is a small change of the code. To play seeds with all mutants takes hours. The checkout may
+change in this time, but the copy does not. `player` is the process that plays seeds in the copy.
 """
 
 import os

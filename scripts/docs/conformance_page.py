@@ -1,7 +1,8 @@
 """The conformance page: the tests and recordings that cover each scenario.
 
-A scenario is a case of Kafka's own tests, with an id such as GC-010: a family (FAMILIES) and a
-number. tests/conformance/scenarios.toml lists the scenarios. Three kinds of places cover them:
+A scenario is a case of Kafka's own tests, with an id such as GC-010. The letters stand for one of
+Kafka's test classes (FAMILIES). tests/conformance/scenarios.toml lists the scenarios. The page says
+for each of them where this project tests the same case. There are three kinds of such places:
 
 - A test covers the scenarios that its docstring names (`GC-010, GC-011`, or `GC-010..012`).
 - A story covers the scenarios that the comments at its head name. Stories are the parts of a
@@ -38,8 +39,13 @@ FAMILIES = {
 }
 """Kafka's tests that the scenarios are taken from, by the prefix of the scenarios' ids."""
 STATUSES = ("covered", "deviates", "not applicable", "missing")
-"""What a scenario can be: covered by a place; a case in which this project differs from Kafka; a
-case that this project cannot have; none of these."""
+"""What a scenario can be.
+
+- "covered": a place names it.
+- "deviates": this project differs from Kafka in this case.
+- "not applicable": this project cannot have the case.
+- "missing": none of these.
+"""
 _ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
 """An id or a range of ids: GC-010, GC-010..012. The groups are family, first and last number."""
 
@@ -107,7 +113,7 @@ def ids_in(text: str) -> Iterator[str]:
 
 
 @cache
-def named() -> Mapping[str, tuple[Place, ...]]:
+def places_by_scenario() -> Mapping[str, tuple[Place, ...]]:
     """Return the tests, stories and recordings that name each id.
 
     The ids can include some that the list of scenarios lacks.
@@ -125,7 +131,7 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
 
     An id is covered if a place names it, or if it is the same as other ids that are all covered.
     """
-    places = named()
+    places = places_by_scenario()
     status = {}
     for scenario in scenarios.ids():
         if scenario in scenarios.deviates:
@@ -188,7 +194,9 @@ def _row(scenario: str, scenarios: ScenarioList, status: str) -> tuple[str, str,
     same_as = scenarios.same_as.get(scenario, ())
     meaning = scenarios.meaning.get(scenario) or f"as {', '.join(same_as)}"
     reason = scenarios.deviates.get(scenario) or scenarios.not_applicable.get(scenario)
-    links = ", ".join(f"[{place.name}](../../{place.path})" for place in named().get(scenario, ()))
+    links = ", ".join(
+        f"[{place.name}](../../{place.path})" for place in places_by_scenario().get(scenario, ())
+    )
     return scenario, meaning, f"{status}: {reason}" if reason else status, links
 
 

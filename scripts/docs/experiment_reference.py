@@ -1,8 +1,8 @@
 """The reference page of the experiment file: every key of its structs, with its values.
 
-A struct (a msgspec class) in `chaos.experiment.structs` describes each section of the file. The
-path of a section has the keys that lead to it, such as `groups.<group>.config`. `[]` in a path
-stands for each item of a list.
+Each section of the file is described by a struct (a msgspec class) in `chaos.experiment.structs`.
+The page has a heading for each section, which is its path in the file, such as
+`groups.<group>.config` or `faults[]`. Here `[]` stands for each item of a list.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,6 @@
 """Markdown for the generated reference pages: tables, and a JSON Schema's values in words.
 
-A JSON Schema is a dict that describes the values of a key, for instance
-`{"type": "integer", "minimum": 1}`.
+For instance, the JSON Schema `{"type": "integer", "minimum": 1}` becomes "whole number from 1".
 """
 
 from collections.abc import Mapping, Sequence

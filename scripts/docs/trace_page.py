@@ -3,9 +3,9 @@
 A trace has a row for each event of a run. The page describes the columns of a row, the kinds of
 rows, and the values of two columns:
 
-- The column `detail` has a small JSON object. A subclass of Detail describes the object of a kind;
-  only rows of metrics have a plain dict of numbers.
-- The column `cause` says why something happened. Most of its values are members of enums.
+- `detail` is a small JSON object with facts that only this kind of row has. For each kind a
+  subclass of Detail describes it; only the rows of metrics have a plain dict of numbers.
+- `cause` says why something happened. Most of its values are members of enums.
 """
 
 import inspect

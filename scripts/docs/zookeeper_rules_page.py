@@ -31,7 +31,7 @@ TESTS = package_root() / "tests"
 RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
 REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
-"""A text quotes a rule if it contains this number of consecutive words of the rule."""
+"""A text quotes a rule if it contains so many words of the rule, one after the other."""
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
 """What a rule can be. The status "no matter for a test" is that of a rule that needs no test, for a
 reason in zookeeper_rules.toml."""
@@ -102,7 +102,7 @@ def read_rules() -> Mapping[str, Rule]:
 
 
 @cache
-def named() -> Mapping[str, tuple[Place, ...]]:
+def places_by_rule() -> Mapping[str, tuple[Place, ...]]:
     """Return the tests and stories that name each id.
 
     The ids can include some that no rule has.
@@ -125,7 +125,7 @@ def statuses() -> dict[str, str]:
 
     A rule is "missing" if it has no reason, and no test or story quotes it.
     """
-    reasons, places = read_reasons(), named()
+    reasons, places = read_reasons(), places_by_rule()
     status = {}
     for rule in read_rules().values():
         if rule.id in reasons.deviates:
@@ -172,7 +172,7 @@ def _links(rule: Rule) -> str:
     """Return links to the tests and stories that quote a rule."""
     return ", ".join(
         f"[{place.name}](../../{place.path})"
-        for place in named().get(rule.id, ())
+        for place in places_by_rule().get(rule.id, ())
         if quotes(place.text, rule)
     )
 

@@ -11,7 +11,7 @@ from scripts.docs.conformance_page import (
     FAMILIES,
     ScenarioList,
     ids_in,
-    named,
+    places_by_scenario,
     read_scenarios,
     statuses,
 )
@@ -57,7 +57,11 @@ def test_listed_scenario_has_at_most_one_reason() -> None:
 def test_no_test_or_recording_names_an_unknown_scenario() -> None:
     """A mistyped id would count for no scenario, and nobody would notice."""
     known = set(read_scenarios().ids())
-    unknown = {scenario: places for scenario, places in named().items() if scenario not in known}
+    unknown = {
+        scenario: places
+        for scenario, places in places_by_scenario().items()
+        if scenario not in known
+    }
     assert unknown == {}
 
 
@@ -80,7 +84,7 @@ def test_repeated_scenario_has_the_status_of_its_original() -> None:
 
     `real` is a scenario that some test claims. The other ids do not exist in Kafka.
     """
-    real = sorted(named())[0]
+    real = sorted(places_by_scenario())[0]
     # GC-998 deviates, and no test claims GC-999.
     scenarios = ScenarioList(
         meaning={"GC-998": "", "GC-999": "", real: ""},

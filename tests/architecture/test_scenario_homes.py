@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from scripts.docs.conformance_page import ScenarioList, named, read_scenarios
+from scripts.docs.conformance_page import ScenarioList, places_by_scenario, read_scenarios
 
 WORDS_AT_LEAST = 3
 """The least number of words of a quotation, unless the whole sentence is shorter."""
@@ -35,7 +35,7 @@ def test_scenario_has_one_home() -> None:
     """Only recordings of a real Kafka may repeat a scenario, because they are no tests of ours."""
     homes = {
         scenario: sorted({place.path for place in places if place.text})
-        for scenario, places in named().items()
+        for scenario, places in places_by_scenario().items()
     }
     assert {scenario: paths for scenario, paths in homes.items() if len(paths) > 1} == {}
 
@@ -45,7 +45,7 @@ def test_citation_quotes_the_sentence_of_its_scenario() -> None:
     scenarios = read_scenarios()
     bare = [
         f"{scenario} in {place.path}: {place.name}; the list says: {sentence(scenario, scenarios)}"
-        for scenario, places in named().items()
+        for scenario, places in places_by_scenario().items()
         for place in places
         if place.text and not quotes(place.text, scenario, sentence(scenario, scenarios))
     ]

@@ -3,8 +3,8 @@
 This consumer is that of old versions of Kafka: its groups share out the partitions through
 ZooKeeper's servers. Its rules, with the ids ZK-01 and so on, are those of
 docs/kafka/ZOOKEEPER_CONSUMER.md. A reason says why the project deviates from a rule, or why a rule
-needs no test. `named()` returns the tests that name each id; `statuses()` says of each rule whether
-a test quotes it.
+needs no test. `places_by_rule()` returns the tests that name each id; `statuses()` says of each
+rule whether a test quotes it.
 """
 
 import re
@@ -12,7 +12,7 @@ import re
 from scripts.docs.zookeeper_rules_page import (
     RULES,
     Rule,
-    named,
+    places_by_rule,
     quotes,
     read_reasons,
     read_rules,
@@ -30,7 +30,7 @@ def test_every_id_of_the_document_is_a_separate_rule() -> None:
 
 def test_no_test_names_a_rule_that_does_not_exist() -> None:
     """A mistyped id would count for no rule, and nobody would notice."""
-    assert set(named()) <= set(read_rules())
+    assert set(places_by_rule()) <= set(read_rules())
 
 
 def test_every_rule_is_quoted_by_a_test_or_has_a_reason() -> None:

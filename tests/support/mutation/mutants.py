@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from scripts.docs.conformance_page import named
+from scripts.docs.conformance_page import places_by_scenario
 from tests.support.mutation.draw import Drawn
 from tests.support.mutation.mutant_runs import Job, Run
 
@@ -82,8 +82,8 @@ def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
     """
     if mutant.tests:
         return (f"{TESTS}{mutant.tests}",)
-    # `named` has the tests that name a scenario, by its id.
-    places = named().get(mutant.scenario, ())
+    # `places_by_scenario` has the tests that name a scenario, by its id.
+    places = places_by_scenario().get(mutant.scenario, ())
     return tuple(f"{place.path}::{place.name}" for place in places if place.path.startswith(TESTS))
 
 
