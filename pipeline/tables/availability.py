@@ -1,14 +1,18 @@
-"""The table `availability`: the time that each fault cost each member, partition and group.
+"""The table `availability`: how long each fault left members, partitions and groups unserved.
 
-A gap is a time without service to a subject (member, partition or group). It is open (`after_us` is
-null) if it lasted until the run's end; then `pending_us` is the first moment at which the subject
-missed something. A tenure is the time in which a broker is the active coordinator of an offsets
-partition (a partition of `__consumer_offsets`). Before a tenure, the broker loads the partition: it
-reads its groups into memory. A row of `failovers` is a pair of a fault and a group:
+Three kinds of gaps are measured around a fault:
 
-- `moved`: the fault moved the group's coordinator;
-- `later`: the coordinators after the move, and when each became active;
-- `until_us`: the time of the next fault of the group, or the run's end.
+- a member has no commit acknowledged (commit gap);
+- no member of a group processes a partition (processing gap);
+- a group has no active coordinator.
+
+A gap is the longest time of its kind around the fault. If the run ended in the middle of a gap, its
+end (`after_us`) is null, and `pending_us` is the first moment at which something was missing, such
+as the failure of a commit.
+
+The transforms start from the step `failovers`, which has a row for each fault and group. It says
+whether the fault moved the group's coordinator (`moved`), which coordinators came then and when
+each became active (`later`), and when the next fault of the group came (`until_us`).
 """
 
 from pyspark.sql import Column, DataFrame

@@ -1,13 +1,13 @@
-"""The table `broker_phases`: the broker chain of a failover, per offsets partition.
+"""The table `broker_phases`: where the time went until a new coordinator was active.
 
-An offsets partition is a partition of `__consumer_offsets`: the broker that leads it coordinates
-its groups. A failover moves it to a new leader. A leader epoch is the number of a partition's
-leadership; each election increases it. The broker chain is four phases that follow one another:
+When a fault moves the leadership of a partition of `__consumer_offsets`, its groups get a new
+coordinator. The table divides the time until then into four phases that follow one another, the
+broker chain:
 
-1. detect: from the fault to the controller's decision, the election of a leader;
-2. publish: until the elected broker knows that it is the leader;
-3. load wait: until this broker begins to load the partition (to read its groups into memory);
-4. load: until this broker is the active coordinator.
+1. detect: from the fault until the controller elects a new leader;
+2. publish: until the new leader has read in the controller's metadata that it leads;
+3. load wait: until it begins to load the partition, because it loads one partition at a time;
+4. load: until it has read all groups and offsets, and serves them.
 """
 
 from pyspark.sql import Column, DataFrame, Window

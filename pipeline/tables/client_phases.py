@@ -1,19 +1,15 @@
-"""The table `client_phases`: the client chain of a failover, per member.
+"""The table `client_phases`: where the time went until a member was served again.
 
-A failover is the move of a group's coordinator to another broker. The client chain is three phases
-that follow one another:
+When a fault moves a group's coordinator, each member has to find the new one. The table divides the
+time until then into three phases that follow one another, the client chain:
 
 1. notice: from the fault until the member marks its coordinator unknown;
-2. rediscover: until an answer names the newest coordinator;
-3. accept: until the member's first success at this coordinator.
+2. rediscover: until an answer to FindCoordinator names the newest coordinator;
+3. accept: until the member's first success there, perhaps after a JoinGroup and a SyncGroup.
 
-An offsets partition is a partition of `__consumer_offsets`. Its leader coordinates the groups in
-it, and each election of a leader begins a new leader epoch. The newest coordinator is the leader of
-the newest epoch. It first loads the partition: it reads the groups into memory.
-
-An exchange is a request with its answer. A row COORDINATOR_FOUND is about the answer to a
-FindCoordinator: its `cause` is the broker that answered, and its `peer` the broker that the answer
-named as coordinator. BEHAVIOUR 2.0 is a section of docs/kafka/BEHAVIOUR.md.
+The newest coordinator is the one of the highest leader epoch before the next fault. In a row
+COORDINATOR_FOUND, `cause` is the broker that answered the FindCoordinator, and `peer` the broker
+that it named. BEHAVIOUR 2.0 is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 from pyspark.sql import Column, DataFrame, Window

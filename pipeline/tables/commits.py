@@ -1,7 +1,4 @@
-"""The table `commits`: the outcomes of each member's commits, counted per coordinator.
-
-With a commit a member stores its position in its partitions at the coordinator of its group.
-"""
+"""The table `commits`: the commits of each member at each coordinator, by outcome."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -1,7 +1,7 @@
-"""The table `coordinator_requests`: how many requests of group coordination each client sent.
+"""The table `coordinator_requests`: how many requests of each type a client sent for its group.
 
-The coordinator of a group is the broker that keeps its members and its committed offsets. An
-incarnation is one life of a node's process, counted from 0.
+The comparison with groups on ZooKeeper uses it: a group with a coordinator pays for a change of its
+members with JoinGroup, SyncGroup and the like.
 """
 
 from pyspark.sql import DataFrame

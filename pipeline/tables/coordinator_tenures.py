@@ -1,13 +1,11 @@
-"""The table `coordinator_tenures`: when a broker served an offsets partition in a leader epoch.
+"""The table `coordinator_tenures`: which broker served the groups of a partition, and when.
 
-- A tenure is the time in which a broker is the active coordinator of one offsets partition (a
-  partition of `__consumer_offsets`) and of the groups in it.
-- Before a tenure the broker loads the partition: it reads its groups into memory. When the broker
-  unloads the partition, it drops the groups.
-- A leader epoch is the number of a partition's leadership.
-- An incarnation is one life of a broker's process, counted from 0.
-- An impairment is a pause of the broker, or a time in which a fault of the network cut it off from
-  others.
+A row is about one tenure: the time in which one broker serves the groups of one partition of
+`__consumer_offsets` as the leader of one epoch. The tenure begins when the broker has loaded the
+partition, which means that it has read the groups into memory. It ends when the broker unloads
+them, or dies. An old coordinator that is paused or cut off by the network does not know that it was
+replaced. So the row also has the times in which it was paused or cut off, its impairments. An
+incarnation is one life of a broker's process, counted from 0.
 """
 
 from pyspark.sql import Column, DataFrame, Window

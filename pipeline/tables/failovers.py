@@ -1,9 +1,8 @@
-"""The step `failovers`: the effect of each fault on each group, with the group's coordinators.
+"""The step `failovers`: the effect of each fault on each group, and the coordinators that followed.
 
-A step computes a DataFrame that several tables read. A tenure is the time in which a broker is the
-active coordinator of an offsets partition (a partition of `__consumer_offsets`) and of the groups
-in it. The leader epoch is the number of the partition's leadership. A load reads the partition's
-groups into memory.
+A step computes a DataFrame that several tables need. For each fault and group, this one says which
+coordinator the group had, whether the fault moved it, and which coordinators followed until the
+group's next fault.
 """
 
 from pyspark.sql import DataFrame, Window

@@ -1,12 +1,11 @@
 """The tables `felt_partitions` and `felt_groups`: what the users of a group notice of faults.
 
-The users notice times in which nobody processes a partition, a growing lag, records that are
-processed twice, and members that are removed. The summary, the report and comparisons all use these
-definitions:
+Users do not notice a rebalance as such. They notice that nobody processes a partition, that its lag
+grows, that records are processed twice, or that members are removed. The summary, the report and
+comparisons all use these definitions:
 
-- The steady state of a run is the state in which all groups have all their members and partitions.
-- The measured time of a run begins with the steady state, and ends with the run. In a run that
-  never became steady, the measured time begins with the run.
+- The measured time begins with the steady state, in which all groups have all their members and
+  partitions, and ends with the run. In a run that never became steady it begins with the run.
 - The lag of a partition is the number of its acknowledged records that the group has not processed.
 """
 

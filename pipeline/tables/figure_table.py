@@ -1,9 +1,10 @@
-"""The table `figures`: the phases and gaps of every fault, with percentiles over its subjects.
+"""The table `figures`: each measured time or count of each fault, with its percentiles.
 
-A measure is one column of another table, such as `detect_us` of `broker_phases`. Each row of that
-table about a fault is about one subject of the measure: a partition, a member or a group. A measure
-belongs to one of three chains: `broker` (phases of offsets partitions), `client` (phases of
-members), and `gap` (times without service).
+A measure is one column of another table, such as `detect_us` of `broker_phases`. After one fault
+the column has many values, one for each partition, member or group, called the measure's subjects.
+A row of `figures` has the percentiles of these values. A measure belongs to one of three chains:
+`broker` (phases of partitions of `__consumer_offsets`), `client` (phases of members), and `gap`
+(times without service).
 """
 
 from pyspark.sql import Column, DataFrame

@@ -1,9 +1,10 @@
-"""The table `group_states`: the states of each group on each coordinator, as intervals.
+"""The table `group_states`: the states that each group had on each coordinator, and when.
 
-A group's coordinator is the broker that leads the group's offsets partition (a partition of
-`__consumer_offsets`). A broker loads a partition (reads its groups into memory) when it becomes the
-leader, and unloads the partition when another broker becomes the leader. An incarnation is one life
-of a broker's process, counted from 0; at its beginning the broker has no groups.
+A row is one stay in a state, such as "readers was PreparingRebalance on broker-1 from 20.1 s to
+23.4 s". Two brokers can show states of the same group at the same time, if the old coordinator does
+not know yet that it was replaced. A state ends with the next one, or when the broker unloads the
+group because another broker leads, or when the broker's process ends (an incarnation is one life of
+the process, counted from 0).
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec

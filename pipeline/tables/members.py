@@ -1,8 +1,8 @@
-"""The step `member_names`: the consumer of each member id.
+"""The step `member_names`: which consumer each member id belongs to.
 
-A step computes a DataFrame that tables read. A coordinator gives each member of a group a member
-id. A consumer that joins its group again can get a new id, so it can have several ids in a run. The
-tables name a consumer by its node, the name of its process in the run.
+A coordinator knows members by their ids, and gives a consumer that joins anew a new id. So one
+consumer can have several ids in a run. The tables name a consumer by its node, such as
+`consumer-readers-0`, which stays the same.
 """
 
 from pyspark.sql import DataFrame

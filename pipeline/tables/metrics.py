@@ -1,6 +1,7 @@
 """The table `metrics`: the sampled metrics of controllers and brokers, under Kafka's names.
 
-An incarnation is one life of a node's process, counted from 0.
+A node whose process starts anew counts from 0 again. So a row names the node's incarnation: one
+life of its process, counted from 0.
 """
 
 from pyspark.sql import DataFrame

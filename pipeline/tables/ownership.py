@@ -1,13 +1,13 @@
-"""The table `ownership`: the owners of each data partition over time, from the members' rows.
+"""The table `ownership`: which member owned each data partition, and when, as the members saw it.
 
-An interval is a time in which one member owned one partition. An incarnation is one life of a
-member's process, counted from 0. A tenure is the time in which a broker is the active coordinator
-of an offsets partition (a partition of `__consumer_offsets`) and of the groups in it. Three steps
-(computations of a DataFrame) run in this order:
+A row is about one interval in which one member believed that it owned one partition. Members write
+rows when they get and lose partitions. A member that dies writes none, and a member that is cut off
+believes that it owns its partitions until it hears otherwise. Three steps run in this order:
 
-1. `ownership_intervals` finds the intervals, and for each the member's own row that ended it.
-2. `ownership_spans` compares these ends with deaths and with the run's end.
-3. `ownership` adds the coordinator's epoch and the pauses.
+1. `ownership_intervals` pairs each assignment with the member's own row that ended it, if any.
+2. `ownership_spans` ends the others at the member's death, or at the run's end.
+3. `ownership` adds the leader epoch of the coordinator that made the assignment, and how long the
+   member was paused meanwhile.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -1,6 +1,7 @@
-"""The table `ownership_overlaps`: two members that owned one partition at the same time.
+"""The table `ownership_overlaps`: times in which two members owned the same partition.
 
-An interval of ownership is the time in which a member believes that it owns a partition.
+It compares the intervals of the table `ownership`. Each is the time in which a member believed that
+it owned a partition.
 """
 
 from pyspark.sql import DataFrame

@@ -1,6 +1,6 @@
-"""The table `processing`: the records that each member processed, and repetitions among them.
+"""The table `processing`: how many records each member processed, and how many of them again.
 
-A record is repeated if a member of its group has processed it before.
+A record counts as repeated if any member of the group had processed it before.
 """
 
 from pyspark.sql import DataFrame

@@ -1,10 +1,9 @@
-"""The table `rebalances`: each rebalance with its reason, added and removed members, and length.
+"""The table `rebalances`: why each rebalance began, whom it removed or added, and how long it took.
 
-A coordinator begins a rebalance, in which the members of its group rejoin and get new partitions.
-When all have joined, a new generation begins; generations are numbered. Then each member gets its
-part of the new assignment. A tenure is the time in which a broker is the active coordinator of an
-offsets partition (a partition of `__consumer_offsets`) and of the groups in it. The leader epoch of
-a tenure is the number of the partition's leadership.
+A rebalance begins when the coordinator wants all members of a group to join again. When they have
+joined, a new generation begins. The rebalance ends when the coordinator has stored the new
+assignment. A rebalance belongs to one tenure, which is the time in which one broker serves the
+group as the leader of one epoch. If the tenure ends first, the rebalance has no end.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -1,8 +1,8 @@
 """The table `tenure_overlaps`: times with two coordinators of a group, and the answers of each.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition (a
-partition of `__consumer_offsets`) and of the groups in it. It belongs to one leader epoch, the
-number of the partition's leadership.
+This is split brain: a broker still serves the groups of a partition of `__consumer_offsets` because
+it has not learnt that another broker was elected. Each of the two tenures (the time in which one
+broker serves the partition) belongs to another leader epoch. The older one has the lower epoch.
 """
 
 from pyspark.sql import Column, DataFrame

@@ -1,7 +1,7 @@
 """The table `verdicts`: the outcome of each check of each run, copied from the run's files.
 
-A check looks for one sort of broken promises (properties that Kafka must keep) in a run. A finding
-is one violation that a check reports.
+A check judges one promise of Kafka, such as that no acknowledged commit is lost. A violation that
+it reports is a finding.
 """
 
 from pyspark.sql import Column, DataFrame
