@@ -1,8 +1,8 @@
 """Builds the report of one run: first its sections, then the page.
 
-A lane is a chart on the time axis, which all lanes of a page share. The facts about a run come from
-its JSON files and its checkers (`RunFacts`), everything else from the tables of its analysis. A
-fault by accident is not in the run's plan: a machine was lost, or did not answer for a while.
+The report has the sections in the order of this module: the first screen, then charts that share
+one time axis (lanes), then tables. A section is left out if it has nothing to show. The facts come
+from the run's JSON files and its checkers (`RunFacts`), and from the tables of its analysis.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,11 +1,9 @@
-"""The table `messages`: requests between nodes around each fault, for the message diagram.
+"""The table `messages`: requests and answers between nodes around each fault.
 
-An exchange is a request with its answer. A correlation id is the number by which a client matches
-an answer to its request. An incarnation is one life of a node's process.
-
-The table lists only exchanges of coordination and control. Requests that carry records (Produce,
-and Fetch from a broker) are left out. Even so there can be thousands of exchanges around a fault.
-So equal exchanges that follow one another become one row of the table, and each fault keeps at most
+The report draws them as a diagram of who asked whom during a failover. So the table has requests of
+group coordination and of control. It leaves out those that carry records (Produce, and Fetch from a
+broker). There can still be thousands around one fault. Therefore equal exchanges (a request with
+its answer) that follow one another become one row with a count, and each fault keeps at most
 MESSAGES_PER_FAULT rows.
 """
 

@@ -1,20 +1,12 @@
-"""The picture of the phases of both chains in their order, on a linear axis from the fault on.
+"""The picture that shows which phase of a failover took the time: its phases in a row, to scale.
 
-A chain is a series of phases after a fault:
+Example: three bars one behind the other, "notice 3.0 s", "rediscover 0.1 s" and "accept 6.2 s",
+from the fault until a member was served again. The phases of a member, or of a partition of
+`__consumer_offsets`, are a chain. The picture has two lines for each of the two chains: one for the
+median member or partition, and one for the slowest.
 
-- A subject of the broker chain is an offsets partition (a partition of `__consumer_offsets`, whose
-  leader coordinates the groups in it). Its phases reach from the fault to the moment at which its
-  new coordinator is active.
-- A subject of the client chain is a member. Its phases reach from the fault to the moment at which
-  the new coordinator accepts it.
-
-The picture has two lines for each chain: one for the median subject, and one for the slowest
-subject. A `Path` holds the phases of one subject; its `steps` are tuples of the name, beginning and
-end of a phase.
-
-The linear axis shows which phase took the time. The other charts of the section are strips, on a
-logarithmic axis. There every phase is visible, but a long phase looks hardly longer than the
-others.
+The other charts of the section have a logarithmic axis, so that every phase is visible. On such an
+axis a long phase looks hardly longer than the others. This picture has a linear axis.
 """
 
 from collections.abc import Sequence

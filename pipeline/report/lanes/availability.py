@@ -1,12 +1,12 @@
-"""The availability lane: the times without service of groups, members and partitions.
+"""The availability lane: the times without service of groups, members and partitions, as bars.
 
-A time without service is a gap. The subject of a gap is the group, member or data partition that
-had it. A lane is a chart on the time axis that all lanes of a page share. The data of the chart has
-the keys of LANE's columns, and these:
+Such a time is called a gap: a group without a coordinator, a member without an acknowledged commit,
+a partition that nobody processes. In the data of the chart, a row of the table `availability`
+becomes an object with the keys of LANE's columns, and these:
 
-- `a`, `b`: ends of a bar in seconds
-- `d`: length of a bar, as text; the lane adds it
-- `l`, `s`: long and short label
+- `a`, `b`: ends of the bar in seconds
+- `d`: length of the bar, as text; the lane adds it
+- `l`, `s`: the label of the bar, long and short
 """
 
 from collections.abc import Mapping, Sequence

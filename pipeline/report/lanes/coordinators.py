@@ -1,15 +1,11 @@
-"""The coordinator lane: the active coordinator of each offsets partition that stores groups.
+"""The coordinator lane: which broker served the groups of each partition of `__consumer_offsets`.
 
-An offsets partition is a partition of `__consumer_offsets`; the broker that leads it is the
-coordinator of the groups that the partition stores. A leader epoch is the number of a partition's
-leadership. A new leader first loads the partition (reads its groups into memory). Then its tenure
-begins: the time in which it is the coordinator in this leader epoch.
+Each partition that stores groups has a row. A bar is a tenure: the time in which a broker serves
+the partition's groups as the leader of one epoch. Before it, the load has a bar of its own: the new
+leader reads the groups into memory. Bars that overlap are two coordinators at once. In the data of the chart, a bar is an object with the keys of LANE's columns and of `_LOAD`, and these:
 
-A lane is a chart on the time axis that all lanes of a page share. The data of the chart has the
-keys of LANE's columns and of `_LOAD`, and these:
-
-- `r`: name of a row, which is the name of an offsets partition
-- `l`, `q`, `s`: labels from long to short; only loads have `q`
+- `r`: name of the row, which is the partition
+- `l`, `q`, `s`: the label of the bar, from long to short; only loads have `q`
 """
 
 from collections.abc import Mapping, Sequence

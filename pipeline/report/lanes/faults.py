@@ -1,15 +1,14 @@
-"""The fault lane: the faults of the run with the nodes that they hit, and the run's parts.
+"""The fault lane: when each fault was injected, in force and healed, and on which node.
 
-A fault has up to three parts: it is being injected, it is in force, it is being healed. A momentary
-fault, such as an election, has no parts. A fault by accident is not in the run's plan: a machine
-was lost, or did not answer for a while. The run has parts, too: before its steady state, with
-faults, and after the last healing. A lane is a chart on the time axis that all lanes of a page
-share. The data of the chart has the keys of LANE's columns, and these:
+A momentary fault, such as an election, is a point. Another row shows the parts of the run: before
+its steady state, with faults, and after the last healing. The lane also has accidents, which are
+not in the run's plan: a machine was lost, or did not answer for a while. In the data of the chart,
+a bar is an object with the keys of LANE's columns, and these:
 
-- `r`: name of a row
+- `r`: name of the row
 - `p`: part of the fault
 - `x`: 1 for an accident, else the key is missing
-- `l`, `s`: long and short label
+- `l`, `s`: the label of the bar, long and short
 """
 
 from collections.abc import Sequence

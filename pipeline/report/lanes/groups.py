@@ -1,12 +1,12 @@
-"""The group-state lanes: the state of each group on each coordinator, over time.
+"""The group-state lanes: the states of each group, with a row for each coordinator that it had.
 
-A lane is a chart on the time axis that all lanes of a page share. A coordinator is a broker that
-manages groups. A group can have several coordinators, one after another. A row of the lane is one
-group on one of its coordinators. The data of the chart has the keys of LANE's columns, and these:
+A bar is a state, such as PreparingRebalance. While a group has two coordinators, both rows have
+bars at the same time. In the data of the chart, a bar is an object with the keys of LANE's columns,
+and these:
 
-- `a`, `b`: start and end of a bar in seconds
+- `a`, `b`: start and end of the bar in seconds
 - `w`: colour of the coordinator
-- `l`, `s`: long and short label
+- `l`, `s`: the label of the bar, long and short
 - `p`: the group, by which a reader picks rows; only in `group_detail`
 """
 

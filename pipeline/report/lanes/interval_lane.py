@@ -1,11 +1,13 @@
-"""IntervalLane, the description of a lane that shows the intervals of one table.
+"""IntervalLane, the description of a lane that shows the intervals of one table as bars.
 
-A lane is a chart on the time axis that all lanes of the page share. It shows intervals as bars in
-rows, or, if there would be too many bars, the number of intervals over time as areas. Every lane
-except the message diagrams is an IntervalLane. The columns of an IntervalLane define the chart's
-data, its tooltip and the text table beneath it. The module of a lane, such as `groups`, builds the
-marks (bars, labels and points). Altair is the library that makes a chart's specification; Vega
-draws the chart in the page.
+A lane is a chart that shares the time axis of the page. Every lane except the message diagrams is
+an IntervalLane. If a run has too many intervals to draw, the lane shows areas in the place of bars:
+the number of intervals of each kind over time.
+
+The columns of an IntervalLane define three things at once: the chart's data, its tooltip, and the
+text table beneath it. The module of a lane, such as `groups`, builds the marks (bars, labels and
+points) with Altair, the library that makes a chart's specification. Vega draws the chart in the
+page.
 
 The data of areas has these keys. They are short, because a page has thousands of data:
 

@@ -1,7 +1,8 @@
-"""Texts of a lane's labels and tooltips.
+"""Texts of the labels and tooltips of lanes, the charts that share the time axis of a page.
 
-A lane is a chart on the time axis that all lanes of a page share. Its labels leave out a prefix
-that all names share. In the data of a lane, `a` and `b` are the ends of a bar in seconds.
+Names in a lane mostly begin alike, such as `consumer-readers-0` and `consumer-readers-1`. The
+labels leave the common beginning out, and a note says it once. In the data of a lane, `a` and `b`
+are the ends of a bar in seconds.
 """
 
 import json

@@ -1,20 +1,20 @@
-"""Marks that all lanes share: rows, bars, labels inside bars, and bands of faults behind them.
+"""The marks of all lanes: rows, bars, labels inside bars, and bands of faults behind them.
 
-A lane is one layered chart on the time axis that all lanes of a page share. A row is one subject of
-the lane, such as a broker. The label of a bar is inside the bar's visible part and is shortened to
-its width; the tooltip has the full text. Every other fill has a pattern, so that neighbours differ
-even without colours.
+A lane is a chart that shares the time axis of the page. Each of its rows is about one thing, such
+as a broker. The label of a bar is inside the bar's visible part and is shortened to its width; the
+tooltip has the full text. Every other fill has a pattern, so that neighbours differ even without
+colours.
 
-Altair makes the specification of a chart; Vega, a library in the browser, draws the chart. FROM_S
-and TO_S are the ends of the visible part of the axis. The specification contains expressions with
-these two. Vega computes them again when the reader zooms.
+Altair makes the specification of a chart. Vega, a library in the browser, draws it, and draws it
+again when the reader zooms. The specification contains expressions with FROM_S and TO_S, the ends
+of the visible part of the axis, which Vega then computes anew.
 
-Keys of the data of a lane:
+Keys of an object in the data of a lane:
 
 - `r`: name of the row
 - `a`, `b`: start and end in seconds
 - `d`: length of a bar, as text
-- `l`, `s`: long and short label
+- `l`, `s`: the label, long and short
 - names that begin with `_`: fields that Vega computes
 """
 

@@ -1,8 +1,8 @@
 """Texts of the message diagrams: requests and outcomes as Kafka names them, and links to moments.
 
-An exchange is a request and its answer: a row of the table `messages`. The turns of a fault are the
-moments at which something changed, such as the election of a new leader. The jumps are links under
-a diagram that lead to the turns of its fault.
+A diagram shows the exchanges (requests with their answers) around one fault. Under it, links called
+jumps lead to the moments at which something changed, such as the election of a new leader. These
+moments are the turns of the fault.
 """
 
 from collections.abc import Iterator

@@ -1,18 +1,19 @@
 """The message diagrams: requests and answers around each fault, as lines between nodes in time.
 
-`message_rows` computes the data of a diagram, and explains the fields of the data. This module
-draws the data with Altair, a library for charts. In the data, `r` is a node, and `a` and `b` are
-times in seconds. Each node has a horizontal line. The words of this module:
+Each node has a horizontal line, and time runs to the right. `message_rows` computes the data of a
+diagram; `r` in it is a node, and `a` and `b` are times in seconds. This module draws, with the
+library Altair:
 
-- Exchange: a request and its answer. Its family is the kind of the request, such as HEARTBEAT.
-- Leg: a slanted line from the sender to the receiver of a message that arrived.
-- Wait: a bar on one node's line, for the time in which a request waits there.
-- Stub: a short line for a message that never arrived.
-- Repeats: a bar for equal exchanges of one client that followed each other.
-- Failure: a mark at the end of an exchange with an error.
-- Word: a text above a node's line. Landmark: a text about an event that is not a message, such as
-  an election.
-- Tip: a line of a tooltip.
+- a leg: a slanted line from the sender to the receiver of a message that arrived;
+- a stub: a short line for a message that never arrived;
+- a wait: a bar on one node's line, for the time in which a request waits there;
+- repeats: a bar for equal exchanges (requests with their answers) of one client, one after another;
+- a failure: a mark at the end of an exchange with an error;
+- a word: a text above a node's line, such as the request's name;
+- a landmark: a text about an event that is not a message, such as an election;
+- a tip: a line of a tooltip.
+
+The colour says to which family a request belongs, such as HEARTBEAT.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

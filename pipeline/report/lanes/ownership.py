@@ -1,15 +1,14 @@
-"""The ownership lane: which member owned which data partition, and when a partition had two owners.
+"""The ownership lane: which member owned which partition, and when a partition had two owners.
 
-A lane is a chart on the time axis that all lanes of a page share. A member owns a partition while
-the member believes that it may process the partition. So a partition can have two owners; an
-overlap is a time with two owners. A generation is the number of a group's rebalance. The data of
-the chart has the keys of LANE in `ownership_rows`, and these:
+A bar is a time in which a member believed that it owned the partition, or an overlap: a time in
+which two members believed so. In the data of the chart, a bar is an object with the keys of LANE in
+`ownership_rows`, and these:
 
-- `c`: fill of a bar
-- `m`: member of a bar; `m2`: the other owner in an overlap
+- `c`: fill of the bar
+- `m`: the member; `m2`: the other owner in an overlap
 - `v`: 1 for a bar with stripes on it, else the key is missing
 - `o`, `h`, `t`, `q`: numbers by which the chart sorts and filters (`number_rows`)
-- `_x`, `_e`: ends of the visible part of a bar in seconds; `_w`: its width in pixels. Vega, the
+- `_x`, `_e`: ends of the visible part of the bar in seconds; `_w`: its width in pixels. Vega, the
   library that draws the charts in the page, computes these three.
 """
 

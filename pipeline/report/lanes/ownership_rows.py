@@ -1,13 +1,9 @@
-"""The data of the ownership lane: intervals, overlaps, and numbers of owners over time.
+"""The data of the ownership lane, from rows of the tables `ownership` and `ownership_overlaps`.
 
-The functions turn rows of the tables `ownership` and `ownership_overlaps` into the data of a lane,
-a chart on the page's time axis.
-
-- Interval: a time in which a member owns a partition. Overlap: a time with two owners.
-- Slot: a partition can have several rows in the lane, one below the other. A slot is the number of
-  such a row among the rows of its partition, from 0.
-- Generation: the number of a group's rebalance.
-- Leader epoch: the number of the coordinator's leadership.
+A row of `ownership` is an interval in which one member owned one partition. Intervals of a
+partition that overlap are drawn below one another: the partition then has several rows in the lane,
+and each of them is called a slot, counted from 0. If a run has too many intervals to draw, the lane
+shows the number of owners over time.
 """
 
 from collections.abc import Collection, Sequence

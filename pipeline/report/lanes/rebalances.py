@@ -1,15 +1,13 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
-In a rebalance, the members of a group rejoin and get new partitions. A rebalance has two parts. In
-the part `joining`, the coordinator waits for the members. In the part `syncing`, it waits for the
-assignment, which one of the members (the leader) computes. If a rebalance does not complete, its
-last part is `never completed`. A tenure is the time in which a broker is the coordinator. A lane is
-a chart on the time axis that all lanes of a page share. The data of the chart has the keys of
-LANE's columns, and these:
+A bar has two parts. In `joining`, the coordinator waits until the members of the group have joined
+again. In `syncing`, it waits for the assignment, which one of the members computes. The last part
+of a rebalance that was not completed is `never completed`. In the data of the chart, a part is an
+object with the keys of LANE's columns, and these:
 
 - `f`: 1 in the first part of a rebalance, else the key is missing
-- `u`: end of the last part in seconds, only in the datum of the first part
-- `l`, `s`: long and short label, only in the datum of the first part
+- `u`: end of the last part in seconds, only in the object of the first part
+- `l`, `s`: the label of the rebalance, long and short, only in the object of the first part
 - `p`: the group, by which a reader picks rows; only in `rebalance_detail`
 """
 

@@ -1,6 +1,6 @@
-"""Intervals of time as rows of a lane, or as counts over time.
+"""Intervals of time as bars of a lane, or, if they are too many to draw, as their number over time.
 
-A lane is a chart on the time axis that all lanes of a page share. Times are microseconds on the
+A lane is a chart that shares the time axis of the page. Times of the tables are microseconds on the
 run's clock.
 """
 

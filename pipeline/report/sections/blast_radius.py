@@ -1,13 +1,12 @@
-"""The section `blast-radius`: the nodes, groups and partitions that each fault concerned.
+"""The section "Blast radius": which nodes, groups and partitions each fault concerned.
 
-The section also lists the errors that commits met after each fault. An offsets partition is a
-partition of `__consumer_offsets`; the broker that leads it coordinates the groups in it. A
-`FaultRows` holds the rows about one fault from three tables:
+The section also lists the errors that commits met after each fault. A `FaultRows` holds the rows
+about one fault from three tables:
 
-- `broker`: rows of the table `broker_phases`, about offsets partitions that moved;
+- `broker`: rows of `broker_phases`, about partitions of `__consumer_offsets` that moved, and so
+  about groups whose coordinator moved;
 - `client`: rows of `client_phases`, about members;
-- `gap`: rows of `availability`, about times without service of a subject: a member, a data
-  partition or a group.
+- `gap`: rows of `availability`, about times without service of a member, partition or group.
 """
 
 from collections import Counter

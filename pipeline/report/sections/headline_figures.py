@@ -1,13 +1,10 @@
 """Four figures of the first screen, chosen by what happened in the run.
 
-The words of this module:
-
-- Felt effect: an effect that the clients of the cluster noticed, such as a commit gap.
-- Commit gap: the time from one acknowledged commit of a member to its next acknowledged commit.
-- Disturbed figure: a figure in whose time a machine of the Ray cluster was away by accident. The
-  machine was lost or did not answer, although no fault was planned for it.
-- Measure: a length of time after a fault. It has a value for each subject of the fault (a member, a
-  partition or a group). The worst fault of a measure is the fault with the greatest value.
+`_candidates` yields all figures of the run, the most important first, and the screen shows the
+first four. Broken promises come first. Of a time that is measured after each fault, such as the
+time in which a member had no commit acknowledged (commit gap), the figure is the longest of all.
+A figure is disturbed if a machine of the Ray cluster was lost or silent by accident while it was
+measured. Its note then says so.
 """
 
 from collections.abc import Iterator, Sequence

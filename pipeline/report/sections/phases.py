@@ -1,10 +1,11 @@
-"""The section `phases`: the phases of the failover after each fault, and the times without service.
+"""The section "Phases": where the time of each failover went, and the gaps in service.
 
-A chain is a series of phases that begins with the fault. The broker chain of an offsets partition
-ends when the partition's new coordinator is active. The client chain of a member ends with the
-member's first success at the new coordinator. The chains overlap in time, so the page shows them
-side by side and never adds them up. A strip shows one phase as dots on a time axis. All strips of
-the section share this axis, so that the reader can compare faults.
+For each fault the section has sentences, a picture of strips, and a table of figures. A strip is a
+row of the picture: one phase, with a dot for each partition or member. The phases belong to two
+chains. The broker chain leads from the fault to the new active coordinator, and the client chain
+from the fault to a member's first success there. The chains overlap in time, so the page shows them
+side by side and never adds them up. All strips of a section have the same axis, so that the reader
+can compare faults.
 """
 
 from collections.abc import Iterator, Sequence

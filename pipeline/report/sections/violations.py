@@ -1,9 +1,8 @@
-"""The section `violations`: the findings of each violated promise, with linked trace rows.
+"""The section "Violations": what proves that a promise of Kafka's was broken.
 
-A finding is one violation that a check reports. It has the rows of the trace that prove the
-violation (its evidence), and rows that led to it. A guard is a safety rule of Kafka's, which an
-experiment can switch off to show what it prevents. A lane is a chart of the report on its time
-axis.
+Each finding of a check is one violation. The section shows it with the rows of the trace that prove
+it, and those that led to it. Each row is a link to its moment in the charts of the page. If the
+experiment switched off one of Kafka's safety rules (a guard), the section says so.
 """
 
 import re

@@ -1,10 +1,12 @@
 """Four answers of the first screen: what broke, for whom, for how long, and was a promise broken.
 
-Each function collects the facts for a macro in `templates/answers.j2`. The macro of `what_broke` is
-in `templates/faults.j2`. The module `causes` answers why. The blast radius of a fault is the
-groups and partitions that it affects. The coordinator of a group is the leader of the group's
-offsets partition. Each leadership of a partition has a number, the leader epoch. A guard is a
-safety rule of Kafka's, which an experiment can switch off to show what it prevents.
+Each function collects facts and gives them to a macro of `templates/answers.j2` (`what_broke`: of
+`templates/faults.j2`), which makes the sentences. Example: "broker-0 crashed 20.0 s after the
+start; 12 of 12 members of readers lost their coordinator." The fifth answer, why, is in the module
+`causes`.
+
+A guard is one of Kafka's safety rules, which an experiment can switch off to show what it prevents.
+The answers name it.
 """
 
 from collections.abc import Iterator, Mapping

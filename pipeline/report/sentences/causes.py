@@ -1,13 +1,9 @@
-"""The answer to "Why?" on the first screen: the causes of the longest gap and of the rebalances.
+"""The answer to "Why?" on the first screen: what caused the longest gap, and the rebalances.
 
-`_causes` collects the facts. The macro `why` in `templates/causes.j2` makes sentences of them.
-
-- A gap is a time without service, such as the time between two acknowledged commits of a member
-  (commit gap).
-- A failover moves a coordinator to another broker. The leader epoch is the number of this broker's
-  leadership.
-- To fence a broker is to take its leaderships away, because it seems to be dead.
-- A `Rebalances` stands for all rebalances of one group, coordinator and reason after one fault.
+`_causes` collects the facts. The macro `why` in `templates/causes.j2` makes sentences of them. The
+longest gap is the longest time in which a member had no commit acknowledged, or a partition was not
+processed. Rebalances after one fault are told together if they have the same group, coordinator and
+reason (`Rebalances`).
 """
 
 from collections.abc import Iterator, Sequence
