@@ -2,7 +2,8 @@
 
 Each partition that stores groups has a row. A bar is a tenure: the time in which a broker serves
 the partition's groups as the leader of one epoch. Before it, the load has a bar of its own: the new
-leader reads the groups into memory. Bars that overlap are two coordinators at once. In the data of the chart, a bar is an object with the keys of LANE's columns and of `_LOAD`, and these:
+leader reads the groups into memory. Bars that overlap are two coordinators at once. In the data of
+the chart, a bar is an object with the keys of LANE's columns and of `_LOAD`, and these:
 
 - `r`: name of the row, which is the partition
 - `l`, `q`, `s`: the label of the bar, from long to short; only loads have `q`
