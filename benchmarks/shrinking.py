@@ -1,10 +1,10 @@
 """CPU time to shrink a long plan whose groups never recover.
 
-To shrink a plan of faults is to remove faults while the plan still shows the same bug; each attempt
-plays a candidate, a smaller plan. The plan is tests/schedules/seventy_four_faults.yaml, played with
-a planted bug (a change of the code that breaks a promise). The baseline is one run of the whole
-plan, which waits for the groups until the liveness timeout. The shrinker waits for a shorter time;
-otherwise each long candidate would cost as much as the baseline.
+The plan is tests/schedules/seventy_four_faults.yaml, played with a bug that is planted in the code.
+It is shrunk: smaller and smaller plans are played, and kept if they still show the bug. The
+baseline is one run of the whole plan, which spends most of its time on the wait for the groups,
+until the liveness timeout. If the shrinker waited so long in each run, it would not come far; so it
+waits less long.
 """
 
 import time
@@ -21,15 +21,17 @@ from chaos.exploration.signature import Signature
 ROOT = Path(__file__).resolve().parent.parent
 SCHEDULE = ROOT / "tests" / "schedules" / "seventy_four_faults.yaml"
 SEED = 614
-"""A seed of the network. With it and BUG, the groups never recover from the plan."""
+"""Seed of the network. With this seed and BUG, the groups never recover from the plan."""
 BUG = "unfence_elects_nobody"
 FAULTS_GOAL = 5
 """Number of faults that may be left after CPU_GOAL_S CPU seconds."""
 CPU_GOAL_S = 60.0
 NEVER_FOUND = Signature(check="liveness", claim="")
-"""A signature that no finding has, because every finding has a claim. With it as `stop_at`, a run
-goes on to its end. Its check is `liveness`, so that the run leaves out the verification of the
-committed offsets, as the runs of the shrinker do."""
+"""A signature that no finding has, because every finding has a claim.
+
+With it as `stop_at`, a run never stops early. The check must be `liveness`: then the run does not
+read the committed offsets at its end, and neither do the runs of the shrinker.
+"""
 
 
 def run() -> tuple[Measurement, ...]:

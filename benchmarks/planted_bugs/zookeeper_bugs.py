@@ -4,12 +4,10 @@ A function below plants the bug that has the function's name. Its docstring says
 while the bug is planted. `ZOOKEEPER_BUGS`, at the end, also says which rule each bug breaks; rules
 such as ZK-20 are in docs/kafka/ZOOKEEPER_CONSUMER.md.
 
-The ensemble is ZooKeeper's servers, which store a tree of znodes. A session is a client's lasting
-connection to the ensemble; an ephemeral znode ends with the session that created it. A watch asks a
-server to send an event when a znode changes; a zxid is the number of a change. A consumer on
-ZooKeeper rebalances in attempts: it releases its partitions, reads the members, computes its share,
-and claims this share with ephemeral znodes. The consumer's `registry` holds the partitions that it
-owns.
+A consumer on ZooKeeper rebalances by itself, in one or more attempts: it releases its partitions,
+reads the members of its group, computes its share, and claims each partition of it with an
+ephemeral znode, which vanishes when the consumer's session ends. The consumer's `registry` holds
+the partitions that it owns.
 """
 
 from contextlib import ExitStack

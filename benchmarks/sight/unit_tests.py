@@ -1,7 +1,8 @@
 """Finds out which mutants of a sample the unit tests kill: a column of docs/SIGHT.md.
 
-A mutant is a small change of the code. A test kills a mutant if it fails with the changed code.
-This step takes hours, and can be continued after an interruption.
+A mutant is a small change of the code, and a test kills it if the test fails with the changed code.
+The page shows for comparison which mutants the unit tests kill and which the search finds. To find
+this out takes hours, and can be continued after an interruption.
 """
 
 from collections.abc import Callable, Sequence

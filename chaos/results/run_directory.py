@@ -46,9 +46,9 @@ LATEST = "latest"
 EVENTS_FILE = "part-00000.parquet"
 """The whole trace, in the folder of events."""
 TRACE_FOLDER = "trace"
-"""Folder in a run's directory in which a run in real time collects its nodes' files."""
+"""Folder in a run's directory. A run in real time collects the files of its nodes there."""
 _MAX_ATTEMPTS = 1_000
-"""Limit of directories with the same name, which differ in the number behind the name."""
+"""If so many directories `NAME`, `NAME-2`, `NAME-3` and so on exist, no further one is made."""
 
 
 class NotARun(Exception):
@@ -118,10 +118,10 @@ class RunDirectory:
             the failure, if they can be written.
         """
         self.disk.free_reserve()
-        # A run that notices `disk.trouble` heals its faults, stops and gets this outcome.
+        # If the disk becomes full during the run, the run notices it, stops, and has this outcome.
         failed_by_disk = results.outcome is RunOutcome.INTERNAL_ERROR
-        # A write may fail at the very end, and succeed when the reserve is freed. Then nothing is
-        # lost, and the run has not noticed it.
+        # If the disk becomes full only at the very end, a write may still succeed with the freed
+        # reserve. Then nothing is lost, and the run is complete.
         if self.disk.trouble is None or not (self.disk.lost or failed_by_disk):
             return
         trace = "" if rows is None else f", and {rows:,} rows of the trace"

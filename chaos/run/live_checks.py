@@ -41,7 +41,7 @@ class LiveChecks:
     def unsettled(self, now_us: int) -> list[str] | None:
         """Return what the checkers still wait for, as sentences; None if a live check has failed.
 
-        For example, a checker waits for the first commit of a member that has just joined.
+        For example, the checker of recovery waits until every partition has its full ISR again.
         """
         return None if self.trouble is not None else self._suite.unsettled(now_us)
 

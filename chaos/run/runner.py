@@ -6,8 +6,8 @@ The command `run`, the search and the tests all use this class. A run goes throu
 2. Faults: inject and heal the faults of the plan, each at its time.
 3. Healing: undo all faults that are still in force.
 4. Liveness: wait until every group is stable again and commits.
-5. Recovery: wait until no checker waits for a promise to be kept. For example, a checker may have
-   seen a member join, and wait for its first commit.
+5. Recovery: wait until no checker waits for anything any more. One of them, for example, waits
+   until every partition has its full ISR again.
 6. Verification: read the committed offsets once more, so that the checkers can judge them.
 
 The module knows only the interface `Runtime`, so the same code drives a cluster in virtual time, on

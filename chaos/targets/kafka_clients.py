@@ -1,8 +1,8 @@
 """Roles of clients from outside, such as `kafka-client(rdkafka)`.
 
-These clients run in other processes, and speak Kafka's wire protocol to a listener of a broker. All
-connected clients with the same client id together count as one node of the cluster. A role is
-resolved to nodes (a Hit), or to the reason why there are none (a Miss).
+`base` explains what a kind of target does. The clients here are real Kafka clients, which a user
+has connected to a broker of a standing cluster. All connected clients with the same client id count
+as one node.
 """
 
 from chaos.experiment.structs import Experiment

@@ -1,10 +1,7 @@
 """Roles of servers: brokers, the controller, and the servers of a ZooKeeper ensemble.
 
-`check` returns the error for an argument that can never name anything in the experiment. `resolve`
-returns a Hit (the nodes that have the role now) or a Miss (the reason why there are none). The
-leader of a group's partition of `__consumer_offsets` is the group's coordinator. An ensemble is a
-set of ZooKeeper servers that replicate one state. A cluster has one only for groups with
-`coordination: zookeeper`, whose members need no coordinator.
+`base` explains what a kind of target does. A cluster has a ZooKeeper ensemble only if it has groups
+with `coordination: zookeeper`.
 """
 
 from chaos.experiment.structs import (

@@ -1,11 +1,12 @@
 """Operations: drawn rollouts and scalings of a group.
 
-A rollout replaces each member of a group by a successor, as a deploy does. Its surge is the number
-of successors that may run in addition to all members. They run in spare places (nodes that only
-operations start). A scaling changes the number of members. A coordinator removes a member that is
-silent for the session timeout. Start-up times are drawn around this timeout, because a successor
-that joins before its predecessor's session ends has other effects than a later one. All times are
-so short that the operation ends within the run.
+A rollout replaces each member of a group by a successor, as a deploy of a new version does. A
+scaling changes the number of members. Most arguments have names known from Kubernetes:
+`max_surge`, for example, is how many successors may run in addition to all members.
+
+The start-up time of a successor is drawn around the session timeout. It makes a difference whether
+the successor joins before or after the session of its predecessor has ended. All times are so short
+that the operation ends within the run.
 """
 
 from random import Random
@@ -18,7 +19,7 @@ from chaos.faults.registry import FAULT_KINDS
 from chaos.faults.rollouts import RolloutFault, ScaleFault
 
 _QUICK_MS = (100, 500, 1_000, 3_000)
-"""Start-up times well below a session timeout."""
+"""Times that a successor takes to start, well below a session timeout."""
 _SESSIONS = (0.5, 0.9, 1.1, 1.5)
 """Start-up times as multiples of the session timeout."""
 _GRACE_MS = (1, 200, 2_000, 30_000)
@@ -36,16 +37,13 @@ BATCHES = 0.3
 STARTED = 0.3
 """Share of rollouts that go on when a successor has started, without waiting for its join."""
 PARTIAL = 0.2
-"""Share of rollouts that replace only the members from some number on.
-
-In a StatefulSet this number is called the partition.
-"""
+"""Share of rollouts that replace only the members from some index on (StatefulSet: `partition`)."""
 BROKEN = 0.15
 """Share of rollouts in which, from some successor on, the new version does not start."""
 _DEADLINES_MS = (3_000, 10_000)
-"""Progress deadlines of a rollout whose new version does not start.
+"""If the new version does not start, the rollout fails after so long without progress.
 
-The deadlines are short, so that the rollout fails within the run.
+The times are short, so that it fails within the run.
 """
 
 

@@ -1,9 +1,10 @@
 """Drawn losses of responses: the APIs, the errors, and the two ends of the link.
 
-A loss has the API (kind of request) whose responses are lost. If it also has errors, only responses
-with these errors are lost. `draw.rng(purpose)` is a random stream of the draw. Nearly all drawn
-responses belong to requests that change the server's state. If such a response is lost, the
-client's retry meets the effect of its first attempt.
+A server has carried out a request, but its response is lost on the way. The client does not know
+this and sends the request again, which now meets the effect of the first one. This is interesting
+for requests that change the server's state, so nearly all APIs here are of this kind.
+
+For an API either all responses are lost, or only those with certain errors.
 """
 
 from typing import Any
@@ -57,7 +58,7 @@ _REBALANCE_MS = 10_000
 def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
     """Return the loss of a response between clients, brokers and the controller."""
     rng = draw.rng("response")
-    # The second tuple has the weight of each word.
+    # The three words have the weights 5, 3 and 1.
     between = rng.choices(("members", "controller", "brokers"), (5, 3, 1))[0]
     if between == "controller":
         return _loss(draw, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")

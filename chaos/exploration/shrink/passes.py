@@ -136,7 +136,8 @@ def _fewer_groups(current: Experiment) -> Steps:
 def _fewer_members_of_many(current: Experiment) -> Steps:
     """Leave out members before single faults, if the plan is still long.
 
-    If the plan is short, the pass over single faults costs few runs, so members can come later.
+    Each of the many faults costs a run, and these runs are cheaper with fewer members. If the plan
+    is short, this does not matter, and the members come later.
     """
     if len(current.faults) > 2 * PARTS:
         yield from _fewer_members(current)
@@ -353,7 +354,7 @@ def _only(args: dict[str, T]) -> Callable[[Sequence[str]], dict[str, T]]:
 
 
 _GENTLER = {"node_loss": ("crash",), "power_loss": ("crash",), "lost_disk": ("power_loss", "crash")}
-"""Kinds of faults, each with the gentler kinds, which do less to a node."""
+"""For some kinds of faults, the kinds that do less to a node, the gentlest last."""
 
 
 def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDefinition]:
@@ -372,8 +373,8 @@ def _narrower_ends(targets: Sequence[str], experiment: Experiment) -> Iterator[s
     If the end is the target `brokers`, these are the single brokers. If it is all members of a
     group, these are the single members. If it is `clients`, these are the members of each group.
     """
-    # If there are several targets, or a target of another form, the role is "", and nothing is
-    # yielded.
+    # Only an end with a single target can become narrower here. For all others the role is "", and
+    # nothing is yielded.
     role, group_id = (split_target(targets[0]) if len(targets) == 1 else None) or ("", "")
     if role == "brokers":
         yield from (f"broker({broker})" for broker in range(experiment.cluster.brokers))

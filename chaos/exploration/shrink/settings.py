@@ -109,7 +109,7 @@ def at(value: Any, place: Place) -> Any:  # noqa: ANN401 - a setting is of any t
 
 
 def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - likewise
-    """Return `value` with `new` at `place`; all containers on the path are rebuilt."""
+    """Return a copy of `value` that has `new` at `place`."""
     if not place:
         return new
     step, rest = place[0], place[1:]
@@ -128,9 +128,9 @@ def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
     """
     for field in fields_of(type(struct)):
         value = getattr(struct, field.name)
-        # A required field has no default. A field with a struct, or with the list of the late
-        # members' structs, is no setting. `structs_in` yields these structs themselves, so their
-        # fields are handled as settings.
+        # Three sorts of fields are left out. A required field has no default. A field with a struct
+        # is no setting itself: `structs_in` yields the struct, whose fields are the settings. The
+        # same holds for `late_members`, a tuple of structs.
         if field.required or field.name == "late_members" or isinstance(value, msgspec.Struct):
             continue
         if not field.is_default(value):
