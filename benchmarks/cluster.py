@@ -462,11 +462,11 @@ def play_case(case: Case) -> PlayedCase:
 
 def play_cases(cases: Sequence[Case]) -> Iterator[PlayedCase]:
     """Play cases in order; after one that kills a machine, on new machines. Raises: CaseFailed."""
-    left = list(cases)
-    while left:
+    remaining = list(cases)
+    while remaining:
         with three_machines():
-            while left:
-                case = left.pop(0)
+            while remaining:
+                case = remaining.pop(0)
                 yield play_case(case)
                 if case.kills_a_machine:
                     break

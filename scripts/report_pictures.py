@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from playwright.sync_api import Browser, Page
 from rich.console import Console
@@ -43,26 +44,26 @@ PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 MARGIN_PX = 12
 """Space around the elements of a picture."""
 
-# Names of the runs. A coordinator is the broker that manages a group's members.
+# Names of the runs.
 CRASH = "crash"  # a coordinator is killed
-THREE = "three"  # the coordinator of three members is killed
-OVERLAP = "overlap"  # partitions have two owners
-LOST = "lost"  # commits are lost
-THOUSAND = "thousand"  # 1,000 members
-SPLIT = "split"  # members on ZooKeeper have different views of their group
+THREE_MEMBERS = "three"  # the coordinator of a group with three members is killed
+TWO_OWNERS = "overlap"  # partitions have two owners
+LOST_COMMITS = "lost"
+THOUSAND_MEMBERS = "thousand"
+SPLIT_VIEWS = "split"  # members on ZooKeeper have different views of their group
 RUNS: Mapping[str, Recipe] = {
     CRASH: Recipe(experiment="coordinator_crash"),
-    OVERLAP: Recipe(experiment="split_brain_ownership"),
-    LOST: Recipe(
+    TWO_OWNERS: Recipe(experiment="split_brain_ownership"),
+    LOST_COMMITS: Recipe(
         experiment="split_brain_ownership",
         overrides=(
             "cluster.guards.high_watermark_gate=false",
             "groups.orders-readers.commit_interval_ms=200",
         ),
     ),
-    SPLIT: Recipe(experiment="zookeeper_split_view"),
-    THREE: RECIPES["three"],
-    THOUSAND: RECIPES["thousand"],
+    SPLIT_VIEWS: Recipe(experiment="zookeeper_split_view"),
+    THREE_MEMBERS: RECIPES["three"],
+    THOUSAND_MEMBERS: RECIPES["thousand"],
 }
 
 
@@ -98,7 +99,7 @@ PICTURES = (
     ),
     Picture(
         name="two-owners",
-        run=OVERLAP,
+        run=TWO_OWNERS,
         caption="partitions that members of two generations owned at once, for half a minute",
         elements=("lane-ownership", "lane-ownership"),
         shown_s=(41.0, 86.0),
@@ -106,14 +107,14 @@ PICTURES = (
     ),
     Picture(
         name="messages",
-        run=THREE,
+        run=THREE_MEMBERS,
         caption="the messages around a kill: three members ask in circles for their coordinator",
         elements=("lane-messages-crash-0", "lane-messages-crash-0"),
         shown_s=(-0.1, 1.1),
     ),
     Picture(
         name="violated",
-        run=LOST,
+        run=LOST_COMMITS,
         caption="a broken promise and its evidence, row by row",
         elements=("violations-title", "violations"),
         height_px=640,
@@ -121,20 +122,20 @@ PICTURES = (
     ),
     Picture(
         name="thousand-members",
-        run=THOUSAND,
+        run=THOUSAND_MEMBERS,
         caption="ten groups with 1,000 members: counted first, one picked then",
         elements=("lane-coordinators", "lane-groups-one"),
         scheme="dark",
     ),
     Picture(
         name="split-views",
-        run=SPLIT,
+        run=SPLIT_VIEWS,
         caption="a member joins: on ZooKeeper each computes for itself, at other moments, and one "
         "gives up; with a coordinator it is one generation",
         elements=("designs-plans-zookeeper", "designs-plans-coordinator"),
         screen=NARROW,
     ),
-    Picture(name="phone", run=OVERLAP, caption="on a phone", screen=PHONE),
+    Picture(name="phone", run=TWO_OWNERS, caption="on a phone", screen=PHONE),
 )
 
 
@@ -153,45 +154,49 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with chromium(program) as browser:
             for picture in wanted:
-                report, fault_s = reports[picture.run]
-                path = _take(browser, report, fault_s, picture)
+                path = _take(browser, reports[picture.run], picture)
                 sys.stdout.write(f"{path.name}: {path.stat().st_size / 1_000:.0f} kB\n")
     (FOLDER / "README.md").write_text(_list_of_pictures(), encoding="utf-8")
 
 
-def _reports(root: Path, names: set[str]) -> dict[str, tuple[Path, float]]:
-    """Play the runs of RUNS with these names, and write their reports.
+class _Report(NamedTuple):
+    """The file of a report, and the time of the first fault in its run."""
 
-    Returns: by name, the report's file, and the time of the run's first fault in seconds.
-    """
+    file: Path
+    first_fault_s: float
+
+
+def _reports(root: Path, names: set[str]) -> dict[str, _Report]:
+    """Play the runs of RUNS with these names, write their reports, and return these by name."""
     runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
     analyze_runs(Console(stderr=True), list(runs.values()), master=None)
-    facts = {name: facts_of(PastRun(run)) for name, run in runs.items()}
-    # `injected_at_us` would be None for a fault that was not injected. All these were injected, so
-    # `or 0` is only for the type checker.
-    return {
-        name: (build_report(run, facts[name]), (facts[name].faults[0].injected_at_us or 0) / 1e6)
-        for name, run in runs.items()
-    }
+    reports = {}
+    for name, run in runs.items():
+        facts = facts_of(PastRun(run))
+        # `injected_at_us` would be None for a fault that was not injected. All these were injected,
+        # so `or 0` is only for the type checker.
+        first_fault_us = facts.faults[0].injected_at_us or 0
+        reports[name] = _Report(build_report(run, facts), first_fault_us / 1e6)
+    return reports
 
 
-def _take(browser: Browser, report: Path, fault_s: float, picture: Picture) -> Path:
+def _take(browser: Browser, report: _Report, picture: Picture) -> Path:
     """Take one picture of a report, and return the picture's file.
 
-    `fault_s`: the time of the run's first fault.
     Raises: RuntimeError if the page logs an error, or if the picture is too large.
     """
     path = FOLDER / f"{picture.name}.png"
-    with visit(browser, report, screen=picture.screen, scheme=picture.scheme) as visited:
+    with visit(browser, report.file, screen=picture.screen, scheme=picture.scheme) as visited:
         if picture.shown_s is not None:
+            # `shown_s` counts from the first fault, but the page from the beginning of the run.
             from_s, to_s = picture.shown_s
-            set_range(visited.page, fault_s + from_s, fault_s + to_s)
+            set_range(visited.page, report.first_fault_s + from_s, report.first_fault_s + to_s)
         if picture.elements is None:
             visited.page.screenshot(path=path)
         else:
             _take_part(visited.page, path, picture.elements, picture.height_px)
         if visited.problems:
-            raise RuntimeError(f"{report.name}: {visited.problems[0]}")
+            raise RuntimeError(f"{report.file.name}: {visited.problems[0]}")
     if path.stat().st_size > LARGEST_BYTES:
         raise RuntimeError(f"{path.name} has {path.stat().st_size:,} bytes")
     return path

@@ -1,7 +1,7 @@
 """Digest of the code as it runs: without docstrings, comments and line numbers.
 
-The seeds of a record are played in several sittings. In between, docstrings and comments of the code
-are often changed. This alters no run, so the seeds that were played before must stay valid.
+The seeds of a record are played in several sittings. In between, docstrings and comments are often
+changed. This alters no run, so the seeds that were played before must stay valid.
 """
 
 import ast
