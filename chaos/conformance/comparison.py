@@ -108,11 +108,12 @@ class PlayedStep:
 
 
 class Bindings:
-    """Our id for each symbol of a transcript.
+    """Our id for each symbol of a transcript, such as `<member:1>`.
 
-    When an answer gives a new id, the replayer binds the symbol to the id. `nested` has the symbols
-    that occur only in lists. No answer gives their ids, so the first comparison binds these
-    symbols.
+    Usually an answer gives a new id to the client that asked for it, and the replayer binds the
+    symbol to this id. Other ids occur only in lists, for example those of other members in
+    DescribeGroups. Their symbols (`nested`) are bound when such a list is compared for the first
+    time.
     """
 
     def __init__(self, nested: Iterable[str] = ()) -> None:
@@ -125,9 +126,9 @@ class Bindings:
     def bind(self, symbol: str, ours: str | int) -> None:
         """Bind `symbol` to an id of ours, unless the symbol is bound.
 
-        An id keeps its first symbol. Suppose Kafka gave two ids where our broker gave one. Then
-        requests have our id in place of both symbols, but only the first symbol is equal to our id.
-        The second symbol differs in each answer, which shows the error.
+        An id keeps its first symbol. Suppose our broker has made an error and given the same id
+        twice, where Kafka gave two different ids. Then our id is equal only to the first symbol.
+        Every answer with the second symbol differs, so that the error is seen.
         """
         if symbol not in self._ours:
             self._ours[symbol] = ours
@@ -138,9 +139,9 @@ class Bindings:
         return any(name in self._nested and name not in self._ours for name in symbols_in(value))
 
     def is_equal(self, symbol: str, came: PlainValue) -> bool:
-        """Return True if `came` is the id bound to the symbol.
+        """Return True if `came` is the id that is bound to the symbol.
 
-        Effects: binds an unbound nested symbol to `came`, if `came` has no symbol.
+        If a nested symbol is not bound yet, and `came` is a new id, the two are bound now.
         """
         # An id is a text or a number. A bool is an int in Python, and no id.
         if not isinstance(came, str | int) or isinstance(came, bool):
@@ -197,9 +198,9 @@ class AnswerComparison:
 
         Effects: binds nested symbols (`"found": "nested"` in the file) to the ids at their place.
         """
-        # The last two arguments are two forms of the same place. `path` has indexes, for people
-        # (`members[0].metadata`). `list_path` begins with the API and has no indexes, as in the
-        # rules.
+        # The last two arguments name the same place in two forms. `path` is for people, such as
+        # `members[0].metadata`. `list_path` is for a look-up in the rules, which are the same for
+        # all items of a list: `JoinGroup.members[].metadata`.
         return self._compare_message(expected, came, "", self._api)
 
     def _compare_message(
@@ -258,13 +259,12 @@ class AnswerComparison:
         list_path: str,
         key: str,
     ) -> Difference | None:
-        """Compare as multisets. `key` is the field that identifies an item."""
+        """Compare two lists whose order does not matter. `key` is the field that names an item."""
         unmatched_ours = list(came)
         unmatched: list[tuple[int, PlainValue]] = []  # with their indexes
         has_unbound = self._bindings.has_unbound
-        # Items with unbound symbols come last. An unbound symbol is equal to any id of ours that
-        # has no symbol yet. So such an item could be matched with an item of ours that is the only
-        # match of another item.
+        # Items with unbound symbols come last, because an unbound symbol is equal to every new id
+        # of ours. If such an item came first, it could take the only match of another item away.
         for index, item in sorted(enumerate(expected), key=lambda entry: has_unbound(entry[1])):
             match = self._position_of_equal(item, unmatched_ours, list_path)
             if match is None:
@@ -321,7 +321,8 @@ def compare(
 ) -> dict[int, Difference]:
     """Return the first difference of each step that differs, by the step's number.
 
-    Effects: binds nested symbols. Therefore the steps are compared in the order of Kafka's answers.
+    The steps are compared in the order of Kafka's answers, because a comparison may bind nested
+    symbols, which later comparisons need.
     """
     differences: dict[int, Difference] = {}
     for step in _as_answered(played):
@@ -336,8 +337,8 @@ def compare(
 
 def _as_answered(played: Sequence[PlayedStep]) -> list[PlayedStep]:
     """Return the steps in the order of Kafka's answers; steps without an answer come last."""
-    # `answer_seq` is never larger than the number of steps. So the sum, which replaces a missing
-    # `answer_seq`, is larger than every `answer_seq`.
+    # `answer_seq` is at most the number of steps. So a step without one, for which the sum is used,
+    # comes after all others.
     return sorted(
         played, key=lambda request: request.step.answer_seq or len(played) + request.step.n
     )
@@ -376,8 +377,8 @@ def _difference(
 def _without_answer(played: PlayedStep, tolerance_ms: float) -> Difference | None:
     """Return the difference of a step that Kafka did not answer, or None.
 
-    The recorder may have stopped waiting (NO_ANSWER). Then an answer of our broker after that time
-    is no difference, because Kafka may have answered later, too.
+    With NO_ANSWER the recorder has stopped to wait after some time, and Kafka may have answered
+    later. So an answer of our broker after that time is no difference.
     """
     expected = played.step.outcome or NO_ANSWER
     if expected.startswith(NO_ANSWER):
@@ -409,8 +410,9 @@ def _waited_ms(played: PlayedStep) -> float:
 def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator[PlayedStep]:
     """Yield the steps that our broker answered too early in comparison with other steps.
 
-    Our answer to step B is too early if there is a step A that our broker answered after B, but
-    Kafka before B, by more than the tolerance.
+    For example, Kafka answered step A at 100 ms and step B at 900 ms, but our broker answered B
+    first. Then B is too early. If Kafka's two answers are not farther apart than the tolerance,
+    their order does not matter.
     """
     answered = sorted(
         (

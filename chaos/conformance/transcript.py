@@ -277,7 +277,10 @@ def read_transcript(path: Path) -> Transcript:
 
 
 def _rules(index: _Index) -> ComparisonRules:
-    """Return the rules of an index, which has a note for each list: "by name (4.1 only ...)"."""
+    """Return the rules of an index.
+
+    For each list it has a note, such as "by name" or "by group_id (4.1 only; ...)".
+    """
     return ComparisonRules(
         ignore=frozenset(index.ignore),
         unordered={
@@ -320,8 +323,8 @@ def _step(raw: msgspec.Raw, *, is_action: bool) -> Step:
 
 def _message(document: dict[str, object], path: str) -> PlainMessage:
     """Return a body without the names of error codes. Raises: ValueError naming a field."""
-    # If there is an `error_code`, the recorder wrote its name into `error`. Otherwise `error` is a
-    # field of the message.
+    # The recorder has written the name of an `error_code` into the field `error`. In a body without
+    # an `error_code`, a field `error` belongs to the message itself.
     has_error_name = "error_code" in document
     return {
         name: _value(value, f"{path}.{name}")

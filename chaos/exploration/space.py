@@ -54,7 +54,7 @@ With them the base can be checked like any experiment. Every draw replaces them.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and checked. For the other fields see SpaceDefinition."""
+    """A space that was read and checked. SpaceDefinition explains the undocumented fields."""
 
     name: str
     question: str

@@ -129,8 +129,8 @@ def _next_coordinator_too(draw: FaultDraw) -> Faults:
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
-    # Both faults have the same role as target. The second one hits the broker that has the role by
-    # then.
+    # Both faults have the target `coordinator-of(GROUP)`. The second one hits the broker that is
+    # coordinator by then.
     return tuple(
         draw.fault(kind, draw.coordinator(), after_ms=place * later_ms, lasts_ms=lasts_ms)
         for place in range(2)

@@ -78,7 +78,7 @@ class SeenZooKeeper:
         self.ended[row.node] = row
 
     def _update_applied(self, row: TraceRow) -> None:
-        # Every server applies the transaction. Only the first row of a zxid counts.
+        # Every server applies the transaction and writes a row. Only the first row counts.
         self.applied_us.setdefault(row.offset or 0, row.time_us)
 
     def _update_server(self, row: TraceRow) -> None:

@@ -183,7 +183,7 @@ def _with_offsets_partitions(current: Experiment, count: int) -> Experiment:
 
 
 def _by_role(current: Experiment) -> Steps:
-    """Replace a broker's number in a fault's target by the coordinator of a group."""
+    """Replace targets such as `broker(2)` by `coordinator-of(GROUP)`, which tells more."""
     for index, fault in enumerate(current.faults):
         for group_id in current.groups:
             aimed = _aimed_at(fault, f"coordinator-of({group_id})")
@@ -234,9 +234,9 @@ def _sooner(current: Experiment) -> Steps:
 
 
 def _beginning_at(order: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
-    """Return the edit that moves the whole plan to another beginning; all gaps stay.
+    """Return the edit that lets the whole plan begin at another time; all gaps stay.
 
-    `order`: indexes of the faults in the order of time.
+    `order`: the indexes of the faults, in the order of time.
     """
     return lambda now, at_us: moved(now, microseconds(now.faults[order[0]].at) - at_us, order)
 
@@ -262,7 +262,11 @@ def _shorter(current: Experiment) -> Steps:
 
 
 def _shorter_operations(current: Experiment) -> Steps:
-    """Replace a range of lengths in a rollout or scaling by one length, then shorten lengths."""
+    """Shorten the lengths of time among the arguments of rollouts and scalings.
+
+    An argument may be a range, such as `start_up: [1s, 2s]`. First only its shortest length is
+    tried.
+    """
     for index, fault in enumerate(current.faults):
         if fault.fault not in FAULT_KINDS or not FAULT_KINDS[fault.fault].is_gradual:
             continue
@@ -308,8 +312,8 @@ def _settings(base: Experiment | None) -> ShrinkPass:
     """
 
     def steps(current: Experiment) -> Steps:
-        # `kept` are the settings that keep their values. An edit resets all others that are still
-        # unusual in `now`, the experiment after the earlier edits.
+        # An edit gets the settings that are to keep their values (`kept`), and resets all other
+        # unusual settings of the present experiment (`now`).
         current = yield from fewer(
             current,
             unusual_settings(current),
