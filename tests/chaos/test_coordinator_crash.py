@@ -1,11 +1,15 @@
 """`coordinator_crash` in virtual time: the events it must have, and planted bugs it must find.
 
-The experiment kills the coordinator of a group with 12 members: the broker that leads the group's
-partition of `__consumer_offsets`. The next leader loads the group from the log. Virtual time is a
-simulated clock. A guard is a check of Kafka's that an experiment can switch off. The guard
-`high_watermark_gate` allows an acknowledgement only when the high watermark has passed the append,
-which means that every in-sync replica has the append. A planted bug is a change of our code that
-the checks should find. Citations name a file of docs/kafka and a section.
+The experiment kills the broker that coordinates a group of 12 members. Another broker becomes
+leader of the group's partition of `__consumer_offsets`, and loads the group from the log. If all is
+well, no acknowledged commit is lost, and the members need not rebalance.
+
+Then the tests break something, to see that a check finds it. Some tests switch off a guard, which
+is a safety check that Kafka always makes. Here it is `high_watermark_gate`: a broker acknowledges
+an append only when every in-sync replica has it. Other tests plant a bug: they replace a method of
+our code by a wrong one.
+
+A run in virtual time has a simulated clock. Citations name a file of docs/kafka and a section.
 """
 
 from collections.abc import Callable
@@ -34,7 +38,7 @@ SMALL = (
     "producers[0].records_per_second=20",
 )
 COMMITTED_US = 12_000_000
-"""Time at which the members have committed."""
+"""Time by which each member has committed something."""
 
 
 class Played:
@@ -109,8 +113,9 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
     (fault,) = results.faults
     assert fault.outcome is FaultOutcome.HIT
     fired_us = fault.fired_at_us or 0
-    (fenced,) = played.of_kind(TraceKind.BROKER_FENCED, fired_us)[:1]
-    # The controller fences a broker 9 s after its last heartbeat, which was up to 2 s old.
+    fenced = played.of_kind(TraceKind.BROKER_FENCED, fired_us)[0]
+    # The controller fences a broker 9 s after its last heartbeat. This heartbeat was up to 2 s old
+    # when the broker was killed.
     assert 7_000_000 <= fenced.time_us - fired_us <= 9_500_000
     assert played.of_kind(TraceKind.REBALANCE_STARTED, fired_us) == []
     # Fencing did compare the acknowledged appends with the log of the next leader.
@@ -139,7 +144,7 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
 
 
 def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
-    """With the guard on, the high watermark has passed the record when its leader is killed."""
+    """The same kill as above, but with the guard on: a follower has the record, too."""
     played = Played(*SMALL, "faults=[]")
     killed = kill_at_the_first_acknowledgement(played)
 
@@ -175,10 +180,10 @@ def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.Monk
 
 
 def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the new coordinator's load reads nothing (BEHAVIOUR 6.6 f).
+    """Planted bug: the new coordinator reads nothing from the log (BEHAVIOUR 6.6 f).
 
-    The new coordinator does not know the members, so they must rejoin (needless_rebalance). Nor
-    does it know their committed offsets (durable_commits).
+    It does not know the members, so they must rejoin, which the check `needless_rebalance` finds.
+    Nor does it know their committed offsets, which `durable_commits` finds.
     """
 
     def load_nothing(

@@ -1,10 +1,13 @@
-"""Effects of the Java coordinator's switches on whole runs in virtual time.
+"""What changes in whole runs if our coordinator gets traits of Kafka's newer, Java coordinator.
 
-The coordinator behaves like Kafka's Scala coordinator; a switch gives it one trait of Kafka's Java
-coordinator. CUT isolates the coordinator of the group readers from the controller and the other
-brokers for 30 s, but not from the members. Another broker then becomes coordinator; the isolated
-broker does not know this. Virtual time is a simulated clock. Sections such as 6.4 [J] are those of
-docs/kafka/BEHAVIOUR.md; [J] marks the Java coordinator.
+Our coordinator behaves like Kafka's older one, which is written in Scala. The experiment's setting
+`java_coordinator` has switches, and each of them gives it one trait of the Java coordinator.
+
+The tests use the fault CUT. For 30 s it separates the coordinator of the group `readers` from the
+controller and the other brokers, but not from the group's members. Another broker then becomes
+coordinator, and the separated broker does not know this.
+
+Sections such as 6.4 [J] are those of docs/kafka/BEHAVIOUR.md; [J] marks the Java coordinator.
 """
 
 import pytest
@@ -20,15 +23,12 @@ CUT_S = 30
 SECOND_US = 1_000_000
 
 
-def split(faults: list[object] | None = None, **java: bool) -> Experiment:
-    """Return a small experiment with CUT (or other faults) and a second group, writers.
+def two_groups(faults: list[object] | None = None, **java_switches: bool) -> Experiment:
+    """Return an experiment with the groups `readers` and `writers`, and with CUT or other faults.
 
-    1. The groups readers and writers are in the one partition of `__consumer_offsets`, so they have
-       the same coordinator.
-    2. Readers only send heartbeats; writers also commit.
-    3. During the cut a third reader joins the new coordinator.
-
-    `java`: the switches that are on.
+    - Both groups have the same coordinator, since `__consumer_offsets` has only one partition.
+    - The members of `readers` only send heartbeats; those of `writers` also commit.
+    - At 12 s, which is during CUT, a third reader joins the new coordinator.
     """
     # This reader knows only the brokers on the other side of the cut.
     other_side = {
@@ -52,7 +52,7 @@ def split(faults: list[object] | None = None, **java: bool) -> Experiment:
                 "group.initial.rebalance.delay.ms": 500,
                 "auto.leader.rebalance.enable": False,
             },
-            "java_coordinator": java,
+            "java_coordinator": java_switches,
         },
         groups={
             "readers": readers(commit_interval_ms=None, late_members=[other_side]),
@@ -70,7 +70,10 @@ def cut_us(played: Played) -> int:
 
 
 def left_after_s(played: Played) -> dict[str, float]:
-    """Return, for each reader, the seconds from the cut until it left the old coordinator."""
+    """Return when each reader gave up the old coordinator, in seconds since the cut.
+
+    {"consumer-readers-0": 6.2, "consumer-readers-1": 7.0}
+    """
     left: dict[str, float] = {}
     for row in played.rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.group == "readers":
@@ -82,14 +85,16 @@ def left_after_s(played: Played) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> None:
-    """With the switch, readers' heartbeats wait for the writers' commit, which fails (6.4 [J]).
+    """The switch `heartbeats_wait_for_writes` prevents two owners of a partition (6.4 [J]).
 
-    The two readers then find the new coordinator before it gives their partitions to the third
-    reader.
-    Without the switch, the cut coordinator answers heartbeats from memory during the whole cut, and
-    every partition has two owners.
+    Without it the cut coordinator answers heartbeats from memory during the whole cut. So the two
+    readers keep their partitions, while the new coordinator gives them to the third reader.
+
+    With it, the heartbeats of the readers wait for a commit of the writers in the same log. This
+    commit fails, because the cut coordinator reaches no follower. The two readers then look for the
+    new coordinator before it gives their partitions to the third reader.
     """
-    scala, java = play(split()), play(split(heartbeats_wait_for_writes=True))
+    scala, java = play(two_groups()), play(two_groups(heartbeats_wait_for_writes=True))
     assert (scala.violated, java.violated) == ([], [])
     assert java.results.verdict is Verdict.PASS
 
@@ -108,9 +113,11 @@ def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> Non
 def test_no_check_has_a_finding_with_every_switch_on(fault: str) -> None:
     """With the switches, a commit may be applied after its request has timed out.
 
-    The checks must not report such a commit as lost, nor as a commit of another generation. The
-    controller fences a broker after up to 9 s. The first cut (or pause), of 7 s, ends before that,
-    the second one, of 15 s, after that.
+    The checks must not report such a commit as lost, nor as a commit of another generation.
+
+    The controller fences a broker that it has not heard for 9 s. So of the two cuts (or pauses),
+    the first one, of 7 s, ends before the coordinator is fenced; the second one, of 15 s, ends
+    after that.
     """
     base: dict[str, object] = {
         "at": "2s",
@@ -124,7 +131,7 @@ def test_no_check_has_a_finding_with_every_switch_on(fault: str) -> None:
         "leadership_move": [base],
     }
     played = play(
-        split(
+        two_groups(
             faults=faults[fault],
             append_errors=True,
             failed_load_refuses=True,

@@ -1,7 +1,8 @@
-"""Single lost responses, and nodes that never return, in one run of a cluster.
+"""One run in which three single responses are lost, and two nodes never return.
 
-When a response is lost, the server has carried out the request, but the client gets no answer. The
-schedule file has the faults of the run; its comments explain their order.
+When a response is lost, the server has carried out the request, but the client does not know it and
+must repeat the request. The faults are in a file of their own (SCHEDULE), whose comments explain
+their order.
 """
 
 from pathlib import Path
@@ -19,10 +20,10 @@ LOST_AT_US = 30_000_000
 
 @pytest.mark.slow
 def test_request_whose_response_is_lost_is_repeated_and_no_lost_node_is_awaited() -> None:
-    """Each of three faults loses exactly one response. The repeated request is answered.
+    """Each of three faults loses exactly one response, and the cluster recovers each time.
 
-    At its end the run waits for a steady state of the remaining nodes. It does not wait for the
-    broker and the member that never return.
+    At its end the run waits until the remaining nodes work. It does not wait for the broker and the
+    member that never return.
     """
     rows: list[TraceRow] = []
     run = play(load_experiment(str(SCHEDULE)).experiment, seed=1, observers=(rows.append,))
@@ -35,12 +36,13 @@ def test_request_whose_response_is_lost_is_repeated_and_no_lost_node_is_awaited(
     ]
     assert (run.result, run.faults_missed) == (PlayResult.PASS, 0)
 
-    # The first two of these nodes are lost. The third one is crashed twice, and starts again.
+    # The first two nodes started once and were lost then. The third one is crashed twice, so it
+    # started three times.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
     assert started.count("broker-3") == 1
     assert started.count("consumer-readers-2") == 1
     assert started.count("consumer-readers-1") == 3
 
-    # The run ends soon after the last loss.
+    # Faults are timed from the steady state on. The run ends at most 15 s after the last loss.
     assert run.steady_us is not None
     assert run.virtual_us - run.steady_us < LOST_AT_US + 15_000_000

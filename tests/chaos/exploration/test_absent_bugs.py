@@ -1,10 +1,12 @@
-"""The search in which no planted bug may show: it can be resumed, and refuses idle bugs.
+"""A search that must find nothing: `search_absent` plays a space that cannot show planted bugs.
 
-A planted bug is a change of our code that a search should find. A bug shows if a check finds it.
-The bugs here show in the space `operations`, whose plans have rollouts and scalings of groups. The
-search under test (`search_absent`) plays another space with all these bugs planted. If none shows,
-only rollouts and scalings can find them. The record (PAGE) names the seed that shows each bug in
-`operations`.
+Some planted bugs (wrong methods that we put into our code on purpose) are found only by rollouts
+and scalings of groups. To prove this, `search_absent` plants all of them, and plays another space,
+which has neither. No check may find one of the bugs.
+
+This would prove nothing if a bug had no effect at all. So `check_shown` first plays a seed of the
+space `operations` for each bug, which is known to show it. These seeds are in a record of earlier
+searches, the page PAGE.
 """
 
 from contextlib import ExitStack
@@ -27,10 +29,9 @@ from benchmarks.planted_bugs.planted_bug import PlantedBug
 from benchmarks.planted_bugs.record import PAGE, absence_lines
 from tests.support.builders.packaged_spaces import packaged_space
 
-FAILED = "closing_commit_counts_although_it_failed"
-"""One of the bugs."""
+ONE_BUG = "closing_commit_counts_although_it_failed"
 SHOWN_BY = ShownBy(seed=0, checks=("durable_commits",))
-"""The seed of `operations` that shows FAILED, and the check that finds it."""
+"""The seed of `operations` that shows ONE_BUG, and the check that finds it."""
 
 
 def _plant_nothing(stack: ExitStack) -> None:
@@ -38,36 +39,37 @@ def _plant_nothing(stack: ExitStack) -> None:
 
 
 def test_record_names_a_seed_of_each_bug() -> None:
-    """Before the search, these seeds prove that the planted bugs have an effect."""
+    """`shown_in_record` reads these seeds from the page."""
     shown_by = shown_in_record(PAGE.read_text(encoding="utf-8"), OPERATION_BUGS)
     assert list(shown_by) == list(OPERATION_BUGS)
-    assert shown_by[FAILED] == SHOWN_BY
+    assert shown_by[ONE_BUG] == SHOWN_BY
 
 
 def test_record_without_a_row_of_a_bug_is_refused() -> None:
-    """The seed is the proof that the bug has an effect."""
-    with pytest.raises(NotShown, match=f"no seed that shows {FAILED}"):
-        shown_in_record("| bug | where |\n", {FAILED: OPERATION_BUGS[FAILED]})
+    """Nothing would prove that such a bug has an effect."""
+    with pytest.raises(NotShown, match=f"no seed that shows {ONE_BUG}"):
+        shown_in_record("| bug | where |\n", {ONE_BUG: OPERATION_BUGS[ONE_BUG]})
 
 
 def test_seed_of_the_record_shows_the_bug_although_all_are_planted() -> None:
     """`check_shown` plays the seed with all bugs, and raises NotShown unless the bug shows."""
-    check_shown(OPERATION_BUGS, {FAILED: SHOWN_BY})
+    check_shown(OPERATION_BUGS, {ONE_BUG: SHOWN_BY})
 
 
 def test_bug_that_changes_nothing_is_refused() -> None:
     """No seed can show a bug without an effect, so `check_shown` raises NotShown."""
-    idle = PlantedBug(
+    without_effect = PlantedBug(
         name="idle", where="nowhere", what="", rule="", plant=_plant_nothing, space="operations"
     )
     with pytest.raises(NotShown, match=r"seed 0 of operations does not show idle.*got none"):
-        check_shown({"idle": idle}, {"idle": SHOWN_BY})
+        check_shown({"idle": without_effect}, {"idle": SHOWN_BY})
 
 
 def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: Path) -> None:
-    """The space of this test is `operations` itself, so seed 0 shows a bug.
+    """The test searches `operations` itself, so that seed 0 does show a bug.
 
-    A second call continues from the file `progress`.
+    Then it calls the search again with one seed more. The search must continue from the file
+    `progress`, and play only the new seed.
     """
     progress = tmp_path / "absent.json"
     space = packaged_space("operations")
@@ -87,10 +89,10 @@ def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: 
     assert continued.shown[:1] == (0,)
     assert msgspec.json.decode(progress.read_bytes(), type=Absence) == continued
 
-    # Results of other code are not continued.
+    # The file is ignored if other code wrote it: the search begins again with seed 0.
     progress.write_bytes(msgspec.json.encode(replace(continued, code="of other code", seeds=7)))
-    anew = search_absent(OPERATION_BUGS, space, seeds=1, progress=progress)
-    assert (anew.seeds, anew.shown) == (1, (0,))
+    begun_again = search_absent(OPERATION_BUGS, space, seeds=1, progress=progress)
+    assert (begun_again.seeds, begun_again.shown) == (1, (0,))
 
 
 def test_section_has_the_counts() -> None:
@@ -101,7 +103,8 @@ def test_section_has_the_counts() -> None:
     page = " ".join(absence_lines(no_bug_shown))
     assert "seeds 0 to 1,999 of the space `standard`" in page
     assert "No seed shows one of them" in page
-    assert FAILED in page
-    page = " ".join(absence_lines(replace(no_bug_shown, shown=(3, 5), undecided=2)))
+    assert ONE_BUG in page
+    with_shown_bugs = replace(no_bug_shown, shown=(3, 5), undecided=2)
+    page = " ".join(absence_lines(with_shown_bugs))
     assert "shown by seeds 3, 5" in page
     assert "without a verdict: 2" in page

@@ -1,9 +1,9 @@
-"""A run that never ends is a failure of this project, and not of Kafka.
+"""A run that never ends is stopped, so that a search can go on with its next seed.
 
-An exploration plays many runs, each with a schedule of faults that a seed draws from a space. A
-worker process plays one seed after the other. A timer of the operating system (ITIMER_PROF) counts
-the CPU time of a run. When the limit is reached, the signal SIGPROF raises RunNeverEnds in the main
-thread, so that the worker can play the next seed.
+A search plays thousands of runs in worker processes. If a bug of ours lets one run loop for ever,
+the worker must not hang. So `limited_cpu` sets a timer of the operating system (ITIMER_PROF), which
+counts the CPU time of the run. At the limit the signal SIGPROF raises RunNeverEnds in the main
+thread. The seed is then reported as broken, which means that the lab failed, and not Kafka.
 """
 
 import signal
@@ -27,12 +27,15 @@ def never_ends() -> None:
 
 
 def test_endless_run_is_ended() -> None:
-    """RunNeverEnds is no Exception, so the run cannot swallow it. Signal and timer are restored."""
-    before = signal.getsignal(signal.SIGPROF)
+    """RunNeverEnds does not inherit from Exception, so `except Exception` does not catch it.
+
+    Afterwards the signal handler and the timer are as before.
+    """
+    handler_before = signal.getsignal(signal.SIGPROF)
     with pytest.raises(RunNeverEnds, match=r"not ended after 0\.05 s of CPU"), limited_cpu(0.05):
         never_ends()
 
-    assert signal.getsignal(signal.SIGPROF) == before
+    assert signal.getsignal(signal.SIGPROF) == handler_before
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
@@ -58,14 +61,14 @@ def test_other_threads_have_no_limit() -> None:
 
     Python runs signal handlers in the main thread only, so a signal could not end this thread.
     """
-    ended = []
+    results = []
 
     def work() -> None:
         with limited_cpu(0.01):
-            ended.append(sum(range(1_000_000)))
+            results.append(sum(range(1_000_000)))  # takes more than 0.01 s
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
 
-    assert ended
+    assert results

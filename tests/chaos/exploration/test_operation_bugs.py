@@ -1,7 +1,8 @@
 """Planted bugs that only a rollout or a scaling shows: other faults do not reach the changed code.
 
-A rollout stops a member in an orderly way: it closes its consumer, which commits once more. The
-bugs change what happens then.
+A rollout replaces the members of a group one after the other. It stops each of them in an orderly
+way, so the member closes its consumer, which commits once more. The bugs change what happens then.
+A crash or a pause never closes a consumer, so it cannot show them.
 """
 
 import msgspec
@@ -16,9 +17,9 @@ from chaos.faults.registry import FAULT_KINDS
 from tests.support.builders.packaged_spaces import packaged_space
 from tests.support.builders.quick_experiment import quick_experiment
 
-FAILED = "closing_commit_counts_although_it_failed"
-FETCHED = "closing_commit_covers_what_was_fetched"
-SUCCESSOR = "successor_goes_on_where_its_predecessor_was"
+FAILED_COMMIT_COUNTS = "closing_commit_counts_although_it_failed"
+FETCHED_RECORDS_COMMITTED = "closing_commit_covers_what_was_fetched"
+SUCCESSOR_GOES_ON = "successor_goes_on_where_its_predecessor_was"
 
 
 def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
@@ -28,9 +29,13 @@ def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
 
 
 def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
-    """The planted bug: a closing member treats a failed last commit as acknowledged."""
+    """The planted bug: a closing member treats a failed last commit as acknowledged.
+
+    A search of the space `operations` finds it with its first seed. Without the bug this seed
+    passes.
+    """
     experiment = draw(packaged_space("operations"), seed=0)
-    run = with_bug(FAILED, experiment, seed=0)
+    run = with_bug(FAILED_COMMIT_COUNTS, experiment, seed=0)
     assert run.result is PlayResult.VIOLATED
     assert {finding.signature.check for finding in run.findings} == {"durable_commits"}
     assert play(experiment, seed=0).result is PlayResult.PASS
@@ -53,7 +58,7 @@ def busy_members(fault: str, **fields: object) -> Experiment:
     return msgspec.structs.replace(made, groups={"readers": group})
 
 
-@pytest.mark.parametrize("name", [FETCHED, SUCCESSOR])
+@pytest.mark.parametrize("name", [FETCHED_RECORDS_COMMITTED, SUCCESSOR_GOES_ON])
 def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name: str) -> None:
     """A crashed member does not close its consumer, so the planted bug has no effect."""
     rollout = busy_members("rollout", target="members(readers)", args={"start_up": "1s"})
@@ -66,13 +71,14 @@ def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name
 
 
 def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:
-    """Of these faults only a controlled shutdown stops a process in an orderly way.
+    """So a search of the standard space cannot find the bugs of this module.
 
-    A controlled shutdown can be aimed at servers only. Rollouts and scalings are gradual faults,
-    which this space does not have.
+    Three kinds of faults stop a process in an orderly way: rollouts and scalings, which are
+    gradual faults, and controlled shutdowns. The space has no gradual fault, and it can aim a
+    controlled shutdown at servers only, not at members.
     """
     kinds = {name: FAULT_KINDS[name] for name in packaged_space("standard").faults.kinds}
-    assert len(kinds) >= 10  # the lists below must not be empty because the space is
+    assert len(kinds) >= 10  # or else the two lists below would be empty without a reason
     assert [name for name, kind in kinds.items() if kind.is_gradual] == []
     aimed_at_members = [
         name

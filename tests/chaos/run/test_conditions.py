@@ -1,8 +1,12 @@
-"""Parts that a cluster lacks to be steady (before the faults), or live (after their healing).
+"""What a cluster still lacks: to be steady before the first fault, or live after the last one.
 
-A FakeRuntime has no nodes; its status is that of a healthy cluster, unless a test changes it.
-`commits_before` has each member's number of acknowledged commits at the healing; the member must
-have more commits to be live. Here `commits_before` is empty, so commits do not matter.
+A run injects no fault before the cluster is steady, and at its end it waits until the cluster is
+live again. Meanwhile it queries the status of the cluster, and lists what is missing, such as
+`orders-0 has no leader`. The tests make such a status: a FakeRuntime, which has no nodes, reports a
+healthy cluster, and each test changes something in this report.
+
+To be live, a member must also commit again. `commits_before` has its number of commits at the time
+at which the faults were healed. It is empty in these tests, so commits play no role.
 """
 
 from dataclasses import replace
@@ -29,7 +33,8 @@ def status_of(runtime: FakeRuntime) -> ClusterStatus:
 def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
     """A `node_loss` removes a member for good; a member that died in another way must return.
 
-    In the status the second member is down, and its group no longer has it.
+    In the status the second member is down, and its group has only the first. `lost` has the nodes
+    that a `node_loss` has removed.
     """
     runtime = FakeRuntime(experiment())
     runtime.nodes[SECOND] = NodeState.DOWN
@@ -71,14 +76,14 @@ def test_member_that_its_group_refused_is_not_awaited() -> None:
 
 
 def test_partition_of_a_deleted_topic_needs_no_leader() -> None:
-    """A fault may have deleted the topic, here `orders`."""
+    """The status lacks `orders`. This is as it should be only if a fault has deleted the topic."""
     status = status_of(FakeRuntime(experiment()))
-    partitions = {
-        partition: its_status
-        for partition, its_status in status.partitions.items()
+    partitions_without_orders = {
+        partition: partition_status
+        for partition, partition_status in status.partitions.items()
         if partition.topic != "orders"
     }
-    status = replace(status, partitions=partitions)
+    status = replace(status, partitions=partitions_without_orders)
 
     assert (
         missing_for_liveness(experiment(), status, commits_before={}, deleted_topics=("orders",))
@@ -88,7 +93,11 @@ def test_partition_of_a_deleted_topic_needs_no_leader() -> None:
 
 
 def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
-    """Until the session of the lost member ends, partitions are assigned to its member id."""
+    """The second member is lost, but its group still assigns partitions to its member id.
+
+    This lasts until the session of the lost member ends. Until then the group has two members, and
+    should have one.
+    """
     status = status_of(FakeRuntime(experiment()))
 
     assert "group readers has 2 of 1 members" in missing_for_liveness(
@@ -96,8 +105,8 @@ def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
     )
 
 
-def from_nothing() -> Experiment:
-    """Return a group whose members all join during the run."""
+def experiment_with_late_members() -> Experiment:
+    """Return an experiment with a group whose members all join during the run."""
     readers = {
         "members": 0,
         "topics": ["orders"],
@@ -108,31 +117,33 @@ def from_nothing() -> Experiment:
     return experiment(groups={"readers": readers})
 
 
-def test_group_whose_members_all_join_late_is_missed_only_at_the_end() -> None:
+def test_members_that_all_join_late_are_missed_only_at_the_end() -> None:
     """Before its late members join, the group does not exist, and the cluster is steady."""
-    runtime = FakeRuntime(from_nothing())
+    runtime = FakeRuntime(experiment_with_late_members())
     status = status_of(runtime)
 
-    assert missing_for_steady_state(from_nothing(), status) == []
+    assert missing_for_steady_state(experiment_with_late_members(), status) == []
     assert "consumer-readers-0 does not answer" in missing_for_liveness(
-        from_nothing(), status, commits_before={}
+        experiment_with_late_members(), status, commits_before={}
     )
 
 
 def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reader() -> None:
     """ZooKeeper does not store the state of a group, so the states of its members decide.
 
+    A member has settled if its state is STABLE.
+
     See rule ZK-27 in docs/kafka/ZOOKEEPER_CONSUMER.md.
     """
     old = {"members": 2, "topics": ["orders"], "coordination": "zookeeper"}
-    file = experiment(groups={"old": old}, faults=[])
-    status = status_of(FakeRuntime(file))
+    on_zookeeper = experiment(groups={"old": old}, faults=[])
+    status = status_of(FakeRuntime(on_zookeeper))
     names = [NodeName("consumer-old-0"), NodeName("consumer-old-1")]
 
-    def lacking(*assigned: tuple[int, ...], state: str = "STABLE") -> list[str]:
-        """Return what the steady state lacks if the members have these partitions of orders.
+    def missing_if(*assigned: tuple[int, ...], state: str = "STABLE") -> list[str]:
+        """Return what is missing if the members have these partitions of orders.
 
-        `assigned` has the numbers of each member's partitions.
+        `missing_if((0, 1), ())`: the first member has orders-0 and orders-1, the second has none.
         """
         members = {
             name: MemberStatus(
@@ -149,14 +160,14 @@ def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reade
         }
         server = ZooKeeperStatus(state="LEADING", is_serving=True, epoch=1, zxid=1, sessions=2)
         answered = replace(status, members=members, zookeepers={zookeeper_name(1): server})
-        return missing_for_steady_state(file, answered)
+        return missing_for_steady_state(on_zookeeper, answered)
 
-    assert lacking((0,), (1,)) == []
-    assert lacking((0,), ()) == ["0 members of old read orders-1"]
-    assert lacking((0, 1), (1,)) == ["2 members of old read orders-1"]
-    assert lacking((0,), (1,), state="REBALANCING") == [
+    assert missing_if((0,), (1,)) == []
+    assert missing_if((0,), ()) == ["0 members of old read orders-1"]
+    assert missing_if((0, 1), (1,)) == ["2 members of old read orders-1"]
+    assert missing_if((0,), (1,), state="REBALANCING") == [
         "consumer-old-0 is REBALANCING",
         "consumer-old-1 is REBALANCING",
     ]
     # The unchanged status has no answer of the ZooKeeper server.
-    assert "zookeeper-1 does not serve" in missing_for_steady_state(file, status)
+    assert "zookeeper-1 does not serve" in missing_for_steady_state(on_zookeeper, status)

@@ -1,9 +1,11 @@
-"""The injector: rows and journal of each injection and healing, and healing after any outcome.
+"""The injector injects the faults of a plan, records them, and undoes ("heals") them in any case.
 
-A fault is healed when it is undone. Faults have ids such as `cut-0`: the kind, and the place in the
-file. The journal has an entry for each planned fault. `Injecting` injects the faults of an
-experiment on a FakeRuntime, a runtime without nodes. An act is a call of the runtime that changes
-the cluster; `run.runtime.acts` has each act, as text.
+It writes down what it does in two places: rows of the trace, and the journal, which has one entry
+for each fault of the plan. A fault has an id such as `cut-0`, which is its kind and its place in
+the experiment file.
+
+The tests inject faults on a FakeRuntime, which has no nodes. It only remembers how it was called:
+`run.runtime.acts` is a list of texts such as `pause broker-1` and `resume broker-1`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from tests.support.builders.experiments import experiment
 from tests.support.builders.injecting import Injecting
 from tests.support.harness.fake_runtime import FakeRuntime
 
-S = 1_000_000  # microseconds of a second
+SECOND_US = 1_000_000
 PAUSE = {"at": "1s", "fault": "pause", "target": "broker(1)"}
 CRASH = {"at": "1s", "fault": "crash", "target": "broker(2)"}
 SHUTDOWN = {"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"}
@@ -28,18 +30,18 @@ CUT = {"at": "1s", "fault": "cut", "from": "broker(0)", "to": "controller"}
 
 
 class SlowRuntime(FakeRuntime):
-    """A runtime whose every act takes a second."""
+    """A runtime that takes a second to set link rules, to pause a node, or to resume it."""
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        await self.sleep(S)
+        await self.sleep(SECOND_US)
         await super().set_link_rules(rules)
 
     async def resume(self, node: NodeName) -> None:
-        await self.sleep(S)
+        await self.sleep(SECOND_US)
         await super().resume(node)
 
     async def pause(self, node: NodeName) -> HitNode:
-        await self.sleep(S)
+        await self.sleep(SECOND_US)
         return await super().pause(node)
 
 
@@ -47,31 +49,33 @@ class SlowRuntime(FakeRuntime):
 def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_healing(
     fault: dict[str, object],
 ) -> None:
-    """While a fault is in force, every affected node has it, and checkers rely on it.
+    """A fault is in force while it affects all of its nodes. Checkers rely on these times.
 
-    Each act of the runtime takes a second: injection from 0 to 1 s, healing from 10 to 11 s.
+    Here the injection takes from 0 to 1 s, and the healing from 10 to 11 s. So the fault is in
+    force from 1 to 10 s.
     """
     own_experiment = experiment(faults=[fault])
     run = Injecting(own_experiment=own_experiment, runtime=SlowRuntime(own_experiment))
 
     run.inject()
-    run.runtime.time_us = 10 * S
+    run.runtime.time_us = 10 * SECOND_US
     entry = run.heal()
 
-    assert (entry.fired_at_us, entry.in_force_from_us) == (0, S)
-    assert (entry.in_force_until_us, entry.healed_at_us) == (10 * S, 11 * S)
+    assert (entry.fired_at_us, entry.in_force_from_us) == (0, SECOND_US)
+    assert (entry.in_force_until_us, entry.healed_at_us) == (10 * SECOND_US, 11 * SECOND_US)
     assert [(row.kind, row.time_us) for row in run.rows] == [
         (TraceKind.FAULT_INJECTED, 0),
-        (TraceKind.FAULT_IN_FORCE, S),
-        (TraceKind.FAULT_HEALED, 11 * S),
+        (TraceKind.FAULT_IN_FORCE, SECOND_US),
+        (TraceKind.FAULT_HEALED, 11 * SECOND_US),
     ]
-    assert run.detail_of(TraceKind.FAULT_HEALED)["in_force_until_us"] == 10 * S
+    assert run.detail_of(TraceKind.FAULT_HEALED)["in_force_until_us"] == 10 * SECOND_US
 
 
 def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
-    """The pipeline joins the rows by the id (`cause`).
+    """The pipeline joins the rows of a fault by its id, which is in the column `cause`.
 
-    A row has room for one peer, which is here the first node of `from`. The detail has all nodes.
+    The column `peer` has room for one node only, which is here the first node of `from`. All nodes
+    are in the row's detail.
     """
     run = Injecting({**CUT, "from": ["broker(1)", "broker(0)"], "to": ["controller"]})
 
@@ -82,7 +86,7 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
     assert [(row.cause, row.peer) for row in run.rows] == [("cut-0", "broker-1")] * 3
     detail = run.detail_of(TraceKind.FAULT_INJECTED)
     assert detail["from"] == ["broker-1", "broker-0"]
-    assert detail["nodes"] == detail["from"]
+    assert detail["nodes"] == detail["from"]  # the nodes that are hit are those of `from`
     assert detail["to"] == ["controller-100"]
     assert detail["target"] == "broker(1), broker(0) <-> controller"
 
@@ -94,7 +98,10 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
 def test_members_survive_faults_of_servers_only(
     fault: dict[str, object], members_survive: bool
 ) -> None:
-    """While its members survive, a group needs no rebalance, and a check relies on this."""
+    """The entry says whether members survive: if so, their group needs no rebalance.
+
+    The check `needless_rebalance` relies on this.
+    """
     run = Injecting(fault)
 
     entry = run.inject()
@@ -104,7 +111,11 @@ def test_members_survive_faults_of_servers_only(
 
 
 def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
-    """A hit has nodes, the ends of links, or moves of leadership."""
+    """An entry says what its fault has hit.
+
+    A pause hits nodes, a cut hits the nodes at both ends of its links, and a leadership move
+    changes the leaders of partitions.
+    """
     run = Injecting(
         PAUSE, CUT, {**PAUSE, "fault": "leadership_move", "target": "leader-of(orders-0)"}
     )
@@ -143,7 +154,7 @@ def test_all_faults_in_force_are_healed_links_first() -> None:
 
 
 def test_healed_fault_is_not_healed_again() -> None:
-    """Neither the act nor its row is repeated. The rows are: injected, in force, healed."""
+    """The broker is resumed once, and only one row says that the fault was healed."""
     run = Injecting(PAUSE)
     run.inject()
     run.heal()
@@ -151,14 +162,14 @@ def test_healed_fault_is_not_healed_again() -> None:
     run.heal_everything()
 
     assert run.runtime.acts == ["pause broker-1", "resume broker-1"]
-    assert len(run.rows) == 3
+    assert len(run.rows) == 3  # injected, in force, healed
 
 
 class InterruptedRuntime(FakeRuntime):
     """A runtime in which the user presses Ctrl-C after each act, before the act has returned."""
 
-    is_interrupted = True
-    """False: link rules can be set without an interrupt."""
+    interrupts_link_rules = True
+    """Whether Ctrl-C is also pressed when link rules are set or removed."""
 
     async def pause(self, node: NodeName) -> HitNode:
         await super().pause(node)
@@ -170,7 +181,7 @@ class InterruptedRuntime(FakeRuntime):
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         await super().set_link_rules(rules)
-        if self.is_interrupted:
+        if self.interrupts_link_rules:
             raise KeyboardInterrupt
 
 
@@ -185,9 +196,10 @@ class InterruptedRuntime(FakeRuntime):
 def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
     fault: dict[str, object], undone: list[str]
 ) -> None:
-    """The interrupt comes before the act returns, so the injector does not know its outcome.
+    """The user interrupts the injection, so the injector cannot know whether it has worked.
 
-    So the injector reads the states of the nodes, and removes the rules in any case.
+    To heal the fault, the injector reads the states of the nodes: it resumes a paused one and
+    restarts a dead one. Rules of links are removed in any case.
     """
     own_experiment = experiment(faults=[fault])
     runtime = InterruptedRuntime(own_experiment)
@@ -196,7 +208,7 @@ def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
         run.inject()
     assert run.injector.may_need_healing
     runtime.acts.clear()
-    runtime.is_interrupted = False
+    runtime.interrupts_link_rules = False
 
     run.heal_everything()
 
@@ -225,24 +237,28 @@ def test_fault_that_was_never_injected_leaves_nothing_to_undo() -> None:
 
 
 class StubbornLinks(FakeRuntime):
-    """A runtime that fails to remove rules the first time.
+    """A runtime whose links cannot be healed at the first attempt.
 
-    Its first call sets the rules of the cut; its second call, which removes them, fails.
+    Link rules are set three times in the test:
+
+    1. The injection of the cut sets its rules.
+    2. The healing of the cut sets an empty list of rules, and fails.
+    3. The end of the run sets an empty list again.
     """
 
-    attempts = 0
+    calls = 0
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        self.attempts += 1
-        if self.attempts == 2:
+        self.calls += 1
+        if self.calls == 2:
             raise OSError("no answer")
         await super().set_link_rules(rules)
 
 
 def test_rules_are_removed_even_if_a_fault_of_links_could_not_be_healed() -> None:
-    """No rule may outlive the run, so at the end another attempt removes the rules.
+    """No rule may outlive the run, so its end makes another attempt to remove them.
 
-    The failure of the first attempt is reported.
+    The failure of the first attempt is reported nevertheless. The pause is healed as well.
     """
     own_experiment = experiment(faults=[CUT, PAUSE])
     run = Injecting(own_experiment=own_experiment, runtime=StubbornLinks(own_experiment))

@@ -1,9 +1,12 @@
 """Live checks report findings during a run; an error in them does not disturb the run.
 
-On Ray the nodes write their rows into files, which can be read with a delay while the run goes on.
-Live checks read the files for a first report of findings (violations). The verdict follows from the
-whole trace, after the run. A follower is a function that returns the rows that have become readable
-since its last call.
+On Ray the nodes write their trace rows into files. Live checks read these files while the run goes
+on, so that a person who watches the run sees a violation early. Some rows arrive late or not at
+all, so this is a first report only: after the run the checks judge the whole trace, and only this
+decides the verdict.
+
+Live checks get their rows from a "follower". This is a function that returns the rows that have
+become readable since it was called last.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,14 +77,17 @@ def test_failure_of_the_live_checks_ends_only_them() -> None:
 def test_run_shows_possible_violations_and_judges_by_the_whole_trace(
     tmp_path: Path,
 ) -> None:
-    """Live rows may be incomplete: they cause no VIOLATION row and no verdict."""
+    """The live rows violate a promise, but the whole trace of the run does not.
+
+    So the progress and the log show a possible violation, and the trace and the verdict show none.
+    """
     own_experiment = experiment()
     rows: list[TraceRow] = []
     progress: list[Progress] = []
-    # This suite judges the whole trace; the live checks have a suite of their own. `replay` is the
-    # command that repeats a run; no command plays a run on a fake runtime.
+    # This suite judges the whole trace. The live checks have a suite of their own, below.
     suite = CheckSuite(context_of(own_experiment), SAFETY)
     plan = plan_of(own_experiment)
+    # `replay` is empty, because no command plays a run on a fake runtime.
     directory = create_run_directory(
         tmp_path, own_experiment, plan, seed=0, runtime="fake", replay=""
     )

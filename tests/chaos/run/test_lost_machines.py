@@ -1,9 +1,13 @@
-"""A machine lost by accident: the run reports it, and accuses neither Kafka nor the lab.
+"""A machine that is lost by accident makes a run inconclusive, and is never taken for a bug.
 
-An accident is not in the plan of faults: a machine that the run uses is lost, or disturbed (out of
-reach for some time). The lab is the tool itself. A FakeRuntime has no nodes; `machines_away` are
-the accidents that it reports, and an injected crash fails with `crash_fails_with`. The plan is one
-crash.
+A run on Ray uses several machines. Any of them may really fail while the run goes on: it is lost,
+or it is "disturbed", which means out of reach for some time. No fault of the plan did this, so the
+run must neither accuse Kafka (verdict VIOLATED) nor report that coordlab itself has failed
+(INTERNAL_ERROR). It ends with the verdict UNKNOWN instead.
+
+The tests play a plan with one fault, a crash, on a FakeRuntime, which has no nodes. Two of its
+attributes make the accident: `machines_away` has the accidents that it reports, and
+`crash_fails_with` is the exception that the injection of the crash raises.
 """
 
 from pathlib import Path
@@ -31,13 +35,15 @@ from results_schema.results import (
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 
-S = 1_000_000  # microseconds of a second
+SECOND_US = 1_000_000
 NODES = (NodeName("broker-2"), NodeName("consumer-readers-1"))
 """The nodes of the machine that is lost or disturbed."""
-LOST = MachineEvent(address="10.0.0.3", from_us=7 * S, until_us=None, nodes=NODES, is_lost=True)
+LOST = MachineEvent(
+    address="10.0.0.3", from_us=7 * SECOND_US, until_us=None, nodes=NODES, is_lost=True
+)
 DISTURBED = MachineEvent(address="10.0.0.3", from_us=24_100_000, until_us=36_300_000, nodes=NODES)
-KINDS = CheckSuite(context_of(experiment()), tuple(CHECKERS)).kinds_read()
-"""Kinds of rows that each check depends on, by the check's name."""
+KINDS_READ_BY = CheckSuite(context_of(experiment()), tuple(CHECKERS)).kinds_read()
+"""Name of each check -> the kinds of trace rows that it reads. Without them it cannot judge."""
 
 
 def execute(runtime: FakeRuntime, tmp_path: Path) -> Results:
@@ -79,23 +85,27 @@ def violated(*times_us: int) -> CheckReport:
     )
 
 
-def without_evidence(
+def reports_after_accident(
     *reports: CheckReport, event: MachineEvent, nodes_without_rows: tuple[NodeName, ...] = ()
 ) -> tuple[CheckReport, ...]:
-    """Return what the run makes of these reports after an accident.
+    """Return the reports as the run changes them after an accident.
 
-    `nodes_without_rows` are the nodes whose rows are lost; a disturbed machine loses none.
+    If a lost machine took trace rows with it, `nodes_without_rows` names the nodes of these rows.
     """
-    return without_lost_evidence(reports, (event,), nodes_without_rows, KINDS)
+    return without_lost_evidence(reports, (event,), nodes_without_rows, KINDS_READ_BY)
 
 
 @pytest.mark.parametrize(
-    "failure", [OSError("actor died"), None], ids=["an act failed", "the run went on"]
+    "failure", [OSError("actor died"), None], ids=["the crash failed", "the run went on"]
 )
 def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
     failure: Exception | None, tmp_path: Path
 ) -> None:
-    """The exit code is 2. The reasons name the machine first, then the failures that followed."""
+    """The exit code is 2 (unknown).
+
+    The first reason names the machine. If the injection of the crash failed as well, because its
+    node was on the machine, another reason names this failure.
+    """
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [LOST]
     runtime.crash_fails_with = failure
@@ -105,7 +115,8 @@ def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
     assert (results.outcome, results.verdict) == (RunOutcome.COMPLETED, Verdict.UNKNOWN)
     assert results.exit_code == EXIT_UNKNOWN
     assert results.reasons[0] == "machine 10.0.0.3 was lost at 7.0 s"
-    assert any("actor died" in reason for reason in results.reasons) == (failure is not None)
+    is_failure_named = any("actor died" in reason for reason in results.reasons)
+    assert is_failure_named == (failure is not None)
     assert ("machine_lost", "machine 10.0.0.3 was lost at 7.0 s") in journal_of(tmp_path)
     assert runtime.stopped
 
@@ -124,26 +135,30 @@ def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
 
 
 def test_run_that_cannot_continue_without_the_machine_ends_at_once(tmp_path: Path) -> None:
-    """The run does not wait for a steady state that never comes.
-
-    `ends_run` is the reason why no run can continue without the machine.
-    """
+    """Without its only controller the cluster never becomes steady, so the run must not wait."""
     runtime = FakeRuntime(experiment())
-    why = "controller-100 was on it, whose disk held the only copy of what it knew"
+    why_no_run_can_continue = (
+        "controller-100 was on it, whose disk held the only copy of what it knew"
+    )
     lost = MachineEvent(
-        address="10.0.0.2", from_us=S, until_us=None, nodes=NODES, is_lost=True, ends_run=why
+        address="10.0.0.2",
+        from_us=SECOND_US,
+        until_us=None,
+        nodes=NODES,
+        is_lost=True,
+        ends_run=why_no_run_can_continue,
     )
     runtime.machines_away = [lost]
 
     results = execute(runtime, tmp_path)
 
-    assert results.reasons[:2] == (lost.sentence, why)
+    assert results.reasons[:2] == (lost.sentence, why_no_run_can_continue)
     assert results.exit_code == EXIT_UNKNOWN
     assert results.steady_at_us is None
 
 
 def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
-    """The journal lists the disturbance like a fault, with begin and end, but as an accident."""
+    """The disturbance has an entry beside those of the faults, which is marked as an accident."""
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [DISTURBED]
 
@@ -163,19 +178,20 @@ def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
 def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands() -> None:
     """A slow or silent machine may break a promise that Kafka keeps on a sound machine.
 
-    The disturbance begins at 24.1 s; findings are at 5 s and at 30 s.
+    The disturbance begins at 24.1 s. So a finding at 30 s is dropped, and one at 5 s is kept.
     """
-    (after,) = without_evidence(violated(30 * S), event=DISTURBED)
-    (both,) = without_evidence(violated(5 * S, 30 * S), event=DISTURBED)
+    before_us, after_us = 5 * SECOND_US, 30 * SECOND_US
+    (found_after,) = reports_after_accident(violated(after_us), event=DISTURBED)
+    (found_both,) = reports_after_accident(violated(before_us, after_us), event=DISTURBED)
 
-    assert (after.outcome, after.findings) == (CheckOutcome.INCONCLUSIVE, ())
-    assert [finding.time_us for finding in both.findings] == [5 * S]
-    assert both.outcome is CheckOutcome.VIOLATED
+    assert (found_after.outcome, found_after.findings) == (CheckOutcome.INCONCLUSIVE, ())
+    assert [finding.time_us for finding in found_both.findings] == [before_us]
+    assert found_both.outcome is CheckOutcome.VIOLATED
 
 
 def test_check_whose_rows_are_lost_is_never_violated() -> None:
     """Fencing reads rows of brokers, and the lost rows of broker-2 might disprove a finding."""
-    reports = without_evidence(violated(S), event=LOST, nodes_without_rows=NODES)
+    reports = reports_after_accident(violated(SECOND_US), event=LOST, nodes_without_rows=NODES)
 
     verdict, _ = reach_verdict(reports=reports, entries=(), unknown_because=(LOST.sentence,))
     assert verdict is Verdict.UNKNOWN
@@ -184,14 +200,15 @@ def test_check_whose_rows_are_lost_is_never_violated() -> None:
 
 
 def test_check_whose_rows_are_complete_is_judged() -> None:
-    """Only the rows of a consumer are lost. `fencing` does not depend on them.
+    """Only the rows of a consumer are lost.
 
-    `processing` depends on them, so it can no longer pass.
+    `fencing` and `positions_never_go_back` do not read them, so their outcomes stay. `processing`
+    reads them, so it can no longer pass.
     """
     _, consumer = NODES
 
-    first, *others = without_evidence(
-        violated(S),
+    violation, *passes = reports_after_accident(
+        violated(SECOND_US),
         passed("fencing"),
         passed("positions_never_go_back"),
         passed("processing"),
@@ -199,20 +216,20 @@ def test_check_whose_rows_are_complete_is_judged() -> None:
         nodes_without_rows=(consumer,),
     )
 
-    assert first.outcome is CheckOutcome.VIOLATED
-    assert [report.outcome for report in others] == [
+    assert violation.outcome is CheckOutcome.VIOLATED
+    assert [report.outcome for report in passes] == [
         CheckOutcome.PASS,
         CheckOutcome.PASS,
         CheckOutcome.INCONCLUSIVE,
     ]
-    assert "consumer-readers-1" in others[2].note
+    assert "consumer-readers-1" in passes[2].note
 
 
 @pytest.mark.parametrize("name", sorted(CHECKERS))
 def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> None:
-    """A check depends on its own kinds of rows, and on those of the evidence that all checks share.
+    """A check reads its own kinds of rows, and those of faults.
 
-    An example of shared evidence is the list of the faults in force.
+    Every check must know which faults are in force, since they excuse some events.
     """
     kinds = CheckSuite(context_of(experiment()), (name,)).kinds_read()[name]
 
@@ -222,6 +239,6 @@ def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> No
 
 def test_run_without_accidents_keeps_its_reports() -> None:
     """Without an accident no evidence can be lost, so the reports are returned as they are."""
-    reports = (violated(S),)
+    reports = (violated(SECOND_US),)
 
-    assert without_lost_evidence(reports, (), (), KINDS) is reports
+    assert without_lost_evidence(reports, (), (), KINDS_READ_BY) is reports

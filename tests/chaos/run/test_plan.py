@@ -1,22 +1,22 @@
-"""The plan: repeats, ends, and the schedule of faults and late members.
+"""How the faults of an experiment file become a plan, and the plan becomes a schedule.
 
-The plan is the list of a run's faults with their times. The ends of a fault of links are the nodes
-of `from` and those of `to`. To heal a fault is to undo it. A late member starts at a time of the
-plan. The number in a fault's id is its place in the file.
+`plan_of` lists each injection of each fault, with its time. `schedule_of` puts everything that the
+run must do into the order of time: it injects faults, heals them (that is, undoes them), and starts
+late members, which are the members that join a group during the run.
 """
 
 from chaos.experiment.structs import consumer_name
 from chaos.run.plan import Arrival, PlannedAct, arrivals_of, plan_of, schedule_of
 from tests.support.builders.experiments import experiment
 
-S = 1_000_000
-"""Microseconds of a second."""
+SECOND_US = 1_000_000
 
 
 def test_repeated_fault_is_one_record_for_each_injection() -> None:
-    """`repeat` counts all injections: `every` 20 s from 5 s on gives 5, 25 and 45 s.
+    """A pause at 5 s with `every: 20s` and `repeat: 3` is injected at 5, 25 and 45 s.
 
-    Each injection has an id of its own, for journal, trace and tables.
+    Each injection has an id of its own, such as `pause-0.1`: the fault `pause` is number 0 in the
+    file, and this is its first repetition.
     """
     plan = plan_of(
         experiment(
@@ -34,17 +34,21 @@ def test_repeated_fault_is_one_record_for_each_injection() -> None:
         )
     )
 
-    assert [(fault.fault_id, fault.at_us // S, fault.duration_us) for fault in plan] == [
-        ("pause-0", 5, 4 * S),
-        ("pause-0.1", 25, 4 * S),
-        ("pause-0.2", 45, 4 * S),
+    assert [(fault.fault_id, fault.at_us // SECOND_US, fault.duration_us) for fault in plan] == [
+        ("pause-0", 5, 4 * SECOND_US),
+        ("pause-0.1", 25, 4 * SECOND_US),
+        ("pause-0.2", 45, 4 * SECOND_US),
         ("crash-1", 1, None),
     ]
 
 
 def test_ends_of_links_are_lists_in_either_notation() -> None:
-    """In the file one target needs no brackets. A cut without `direction` is in both directions."""
-    both, one_way = plan_of(
+    """The links of a cut go from the nodes of `from` to those of `to`.
+
+    Each of the two is a list of targets, which needs no brackets if it has only one. A cut without
+    `direction` is in both directions.
+    """
+    both_ways, one_way = plan_of(
         experiment(
             faults=[
                 {"at": "1s", "fault": "cut", "from": "broker(0)", "to": ["controller", "brokers"]},
@@ -59,16 +63,17 @@ def test_ends_of_links_are_lists_in_either_notation() -> None:
         )
     )
 
-    assert both.from_ == ("broker(0)",)
-    assert both.to == ("controller", "brokers")
-    assert both.aimed_at == "broker(0) <-> controller, brokers"
+    assert both_ways.from_ == ("broker(0)",)
+    assert both_ways.to == ("controller", "brokers")
+    assert both_ways.aimed_at == "broker(0) <-> controller, brokers"
     assert one_way.aimed_at == "broker(0) -> clients"
 
 
 def test_schedule_orders_healing_before_faults_before_late_members() -> None:
-    """A plan must always mean the same, so entries of the same time have an order.
+    """A plan must always mean the same, so steps at the same time have a fixed order.
 
-    At 9 s the pause (3 s + 6 s) is healed, then broker-1 is crashed, then two members start.
+    Three things happen at 9 s. First the pause is healed, which began at 3 s and lasts 6 s. Then
+    broker-1 is crashed. Then two members start.
     """
     own_experiment = experiment(
         groups={
@@ -90,14 +95,15 @@ def test_schedule_orders_healing_before_faults_before_late_members() -> None:
     for step in schedule:
         match step:
             case PlannedAct(planned=planned, heals=heals):
-                steps.append((step.at_us // S, f"{'heal' if heals else 'do'} {planned.fault_id}"))
+                verb = "heal" if heals else "inject"
+                steps.append((step.at_us // SECOND_US, f"{verb} {planned.fault_id}"))
             case Arrival(node=node):  # the start of a late member
-                steps.append((step.at_us // S, str(node)))
+                steps.append((step.at_us // SECOND_US, str(node)))
     assert steps == [
-        (3, "do pause-1"),
+        (3, "inject pause-1"),
         (3, str(consumer_name("readers", 3))),
         (9, "heal pause-1"),
-        (9, "do crash-0"),
+        (9, "inject crash-0"),
         (9, str(consumer_name("readers", 1))),
         (9, str(consumer_name("readers", 2))),
     ]

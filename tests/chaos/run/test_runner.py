@@ -1,14 +1,21 @@
-"""The runner on a scripted runtime: stages, faults, healing, and the verdict of every ending.
+"""The runner plays one experiment from the start of the cluster to the verdict.
 
-A FakeRuntime has no nodes; its status is that of a healthy cluster. `Run.runtime.at` maps a time in
-microseconds to a function that changes this status at that time. The default experiment has one
-fault: broker-0, the coordinator, crashes at 5 s and is restarted at 30 s. The cluster is steady at
-0 s. Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
+A run has these stages, one after the other:
 
-Stages of a run: starting (until the steady state), faults, healing (all faults are undone),
-liveness (until the group works again), recovery (until each promise is kept again, if configured),
-verifying (the committed offsets are read), stopping. The blast radius of a fault is the groups and
-partitions that it affects. A generation is the number of a group's rebalance.
+1. starting: it waits until the cluster is steady;
+2. faults: it injects the faults of the plan, and undoes ("heals") those whose duration ends;
+3. healing: it undoes the other faults;
+4. liveness: it waits until the groups work again;
+5. recovery, if the experiment has a `recovery_timeout`: it waits until each promise is kept again;
+6. verifying: it reads the committed offsets, to compare them with the acknowledged commits;
+7. stopping: it stops all nodes.
+
+The tests run on a FakeRuntime, which has no nodes and reports a healthy cluster, steady at 0 s. A
+test can change this report during the run: `run.runtime.at[8 * SECOND_US] = function`. The default
+experiment has one fault: broker-0, which is the coordinator, crashes at 5 s and is restarted at
+30 s.
+
+Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
 """
 
 from pathlib import Path
@@ -33,10 +40,9 @@ from results_schema.results import CheckOutcome, Results, RunOutcome, Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 
-S = 1_000_000
-"""Microseconds of a second."""
+SECOND_US = 1_000_000
 SAFETY = ("fencing", "durable_commits")
-"""Checks without a finding if no node writes rows, as on the fake runtime."""
+"""Checks that find nothing on the fake runtime, since it has no nodes that write rows."""
 
 
 class Run:
@@ -68,7 +74,7 @@ class Run:
             time_limit_us=self.time_limit_us,
         ).execute()
 
-    def execute_alone(self) -> Results:
+    def execute_unobserved(self) -> Results:
         """Execute without an observer of the progress ("unobserved"), and without a directory."""
         return ExperimentRun(
             self.experiment,
@@ -115,8 +121,8 @@ def test_run_passes_its_stages_and_heals_by_plan() -> None:
     (entry,) = results.faults
     assert entry.outcome is FaultOutcome.HIT
     assert results.steady_at_us == 0
-    assert (entry.planned_at_us, entry.fired_at_us) == (5 * S, 5 * S)
-    assert entry.healed_at_us == 30 * S
+    assert (entry.planned_at_us, entry.fired_at_us) == (5 * SECOND_US, 5 * SECOND_US)
+    assert entry.healed_at_us == 30 * SECOND_US
     assert entry.healed_by == "plan"
     assert (entry.node, entry.incarnation, entry.pid) == ("broker-0", 0, 4711)
     assert results.outcome is RunOutcome.COMPLETED
@@ -126,13 +132,14 @@ def test_run_passes_its_stages_and_heals_by_plan() -> None:
 
 
 def test_run_continues_after_liveness_until_no_promise_waits() -> None:
-    """With a `recovery_timeout` of 20 s the run waits at most 20 s for promises to be kept.
+    """In the stage "recovery" the run waits until the checks have no unsettled promise.
 
-    The test replaces `unsettled`, which returns the promises that are not kept yet. If the promise
-    settles after 3 s, the wait ends after 3 s; if it settles after 100 s, the wait ends after 20 s.
+    `unsettled` returns sentences about such promises. The test replaces it, so that there is one
+    until a given time. The wait ends at that time, or at the latest after the `recovery_timeout`.
     """
-    for settles_s, ends_s in ((3, 3), (100, 20)):
-        run = Run(experiment(run={"recovery_timeout": "20s"}))
+    timeout_s = 20
+    for settles_s, ends_s in ((3, 3), (100, timeout_s)):
+        run = Run(experiment(run={"recovery_timeout": f"{timeout_s}s"}))
         original_unsettled = run.suite.unsettled
 
         # `run` and `settles_s` are defaults, because they change with the next pass of the loop.
@@ -142,7 +149,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
                 for row in run.of_kind(TraceKind.RUN_STAGE)
                 if detail_of(row)["stage"] == "recovery"
             ]
-            is_settled = now_us - stage.time_us >= settles_s * S
+            is_settled = now_us - stage.time_us >= settles_s * SECOND_US
             return [] if is_settled else ["t-0 is not whole"]
 
         run.suite.unsettled = unsettled  # type: ignore[method-assign]
@@ -157,7 +164,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
             )
             for name in ("recovery", "verifying")
         )
-        assert ended - began == ends_s * S
+        assert ended - began == ends_s * SECOND_US
         waiting_for = {
             progress.waiting_for
             for progress in run.progress
@@ -167,29 +174,33 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
 
 
 def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
-    """A finding can name a waiting request and its node if the trace has a row of it.
+    """If a group does not recover, the run traces the requests that still wait for an answer.
 
-    The group of the first run recovers immediately, so the first run lists no requests. In the
-    second run the group does not recover, because no commit is acknowledged.
+    A finding can then name such a request, and the broker that does not answer it. The group of the
+    first run recovers immediately, so nothing is traced. In the second run the group does not
+    recover, because no commit is acknowledged.
     """
     run = Run()
-    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5 * S),)
+    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5 * SECOND_US),)
     run.execute()
     assert not run.of_kind(TraceKind.REQUEST_WAITING)
 
     run = Run()
-    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5 * S),)
+    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5 * SECOND_US),)
     run.runtime.commits_stand_still = True
     run.execute()
 
     first = run.of_kind(TraceKind.REQUEST_WAITING)[0]
     assert (first.group, first.api, first.peer) == ("readers", "JoinGroup", "broker-1")
     assert nonconformity(first) is None
-    assert detail_of(first) == {"consumer": "consumer-readers-0", "waited_us": 5 * S}
+    assert detail_of(first) == {"consumer": "consumer-readers-0", "waited_us": 5 * SECOND_US}
 
 
 def test_fault_is_traced_with_its_hit_and_its_blast_radius() -> None:
-    """The rows name the node hit, and the groups and partitions that it coordinates."""
+    """The rows name the node that was hit.
+
+    They also name the groups and partitions that the fault affects, its blast radius.
+    """
     run = Run()
     run.execute()
 
@@ -214,10 +225,11 @@ def test_fault_without_duration_is_healed_at_the_end() -> None:
     assert acts.index("restart broker-2") > acts.index("stage healing")
 
 
-def test_run_is_observed_after_a_slow_undoing() -> None:
-    """`after_faults` (10 s) begins when the last fault is really undone, not at its planned time.
+def test_run_goes_on_for_some_time_after_a_slow_undoing() -> None:
+    """After the last fault the run goes on for 10 s (`after_faults`), before it begins to end.
 
-    Here a broker does not stop by itself, is killed, and so returns 30 s late.
+    This time begins when the fault is really undone, not when it should have been. Here the broker
+    cannot be restarted at 6 s, because it is still stopping. It is killed 30 s later.
     """
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}]))
@@ -226,9 +238,10 @@ def test_run_is_observed_after_a_slow_undoing() -> None:
     results = run.execute()
 
     healed_us = results.faults[0].healed_at_us
-    assert healed_us == 36 * S  # injected at 1 s, undone after 5 s, killed 30 s later
+    duration_s, wait_for_stop_s = 5, 30
+    assert healed_us == (1 + duration_s + wait_for_stop_s) * SECOND_US
     (healing,) = (row for row in run.of_kind(TraceKind.RUN_STAGE) if "healing" in str(row.detail))
-    assert healing.time_us == healed_us + 10 * S
+    assert healing.time_us == healed_us + 10 * SECOND_US
 
 
 def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
@@ -241,16 +254,19 @@ def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
     results = run.execute()
 
     stopped, crashed = results.faults
-    assert (crashed.fired_at_us, crashed.healed_at_us) == (8 * S, 12 * S)
-    assert (stopped.in_force_until_us, stopped.healed_at_us) == (6 * S, 36 * S)
+    assert (crashed.fired_at_us, crashed.healed_at_us) == (8 * SECOND_US, 12 * SECOND_US)
+    assert (stopped.in_force_until_us, stopped.healed_at_us) == (6 * SECOND_US, 36 * SECOND_US)
     assert stopped.note == "broker-1 was still stopping 30 s later, and was killed"
 
 
 def test_fault_finds_its_target_while_no_controller_answers() -> None:
-    """Without a controller no leader changes, so the controller's last answer gives the target.
+    """The crash at 5 s needs the coordinator, but the controller is paused from 1 s to 21 s.
 
-    The plan pauses the controller from 1 s to 21 s. In the fake runtime a paused controller goes on
-    to answer, so the test silences it, from 2 s to 22 s. The crash at 5 s needs the coordinator.
+    Without a controller no leader changes. So the run uses the leaders that the controller named in
+    its last answer.
+
+    A paused controller of the fake runtime still answers, so the test silences it: from 2 s to 22 s
+    the status has no controller.
     """
     own_experiment = experiment(
         faults=[
@@ -267,7 +283,7 @@ def test_fault_finds_its_target_while_no_controller_answers() -> None:
     def speak(runtime: FakeRuntime) -> None:
         runtime.controller = controller_name(FIRST_CONTROLLER_ID)
 
-    run.runtime.at |= {2 * S: silence, 22 * S: speak}
+    run.runtime.at |= {2 * SECOND_US: silence, 22 * SECOND_US: speak}
 
     results = run.execute()
 
@@ -283,7 +299,7 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
     def lose_the_broker(runtime: FakeRuntime) -> None:
         runtime.nodes[broker_name(0)] = NodeState.DOWN
 
-    run.runtime.at[2 * S] = lose_the_broker
+    run.runtime.at[2 * SECOND_US] = lose_the_broker
 
     results = run.execute()
 
@@ -296,10 +312,13 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
 
 
 def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls() -> None:
-    """500 records of 10 ms and a poll of 50 ms take 5.05 s; `max.poll.interval.ms` is 5 s.
+    """A group never becomes steady if its application is too slow for `max.poll.interval.ms`.
 
-    A search with `explore` can accept this one reason why a run proves nothing. So the reason has
-    words that no other reason has.
+    Here a poll returns up to 500 records. The application needs 10 ms for each of them, and 50 ms
+    for the poll: 5.05 s, where 5 s are allowed.
+
+    A search with `explore` can accept this one reason why a run proves nothing, and recognizes it
+    by its words.
     """
     slow = {
         "members": 2,
@@ -331,14 +350,17 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
     )
     (missed,) = run.of_kind(TraceKind.STEADY_STATE_MISSED)
     assert nonconformity(missed) is None
-    assert detail_of(missed)["waited_us"] == 60 * S
+    assert detail_of(missed)["waited_us"] == 60 * SECOND_US
     assert results.steady_at_us is None
     assert results.faults[0].outcome is FaultOutcome.PLANNED
     assert run.runtime.stopped
 
 
 def test_member_that_never_commits_prevents_the_steady_state() -> None:
-    """The run measures the longest time between two commits, so each member must have a commit."""
+    """A member must have committed once before the faults begin.
+
+    From this first commit on, the run measures the longest time without a commit.
+    """
     run = Run()
     run.runtime.first_commit = 0  # commits that each member had acknowledged at 0 s
     run.runtime.commits_stand_still = True
@@ -347,7 +369,10 @@ def test_member_that_never_commits_prevents_the_steady_state() -> None:
 
 
 def test_vanished_offset_is_a_violation() -> None:
-    """An offset of orders-0 is acknowledged, but at the end the coordinator has only orders-1."""
+    """A commit of orders-0 is acknowledged at 20 s.
+
+    When the run reads the committed offsets at its end, the coordinator has none for orders-0.
+    """
     run = Run()
     run.runtime.committed = {TopicPartition("orders", 1): Offset(7)}
 
@@ -358,7 +383,7 @@ def test_vanished_offset_is_a_violation() -> None:
             )
         )
 
-    run.runtime.at[20 * S] = acknowledge
+    run.runtime.at[20 * SECOND_US] = acknowledge
 
     results = run.execute()
 
@@ -375,7 +400,7 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
     def break_the_tool(runtime: FakeRuntime) -> None:
         runtime.tool_failures.append("broker-1: task fetch died")
 
-    run.runtime.at[8 * S] = break_the_tool
+    run.runtime.at[8 * SECOND_US] = break_the_tool
 
     results = run.execute()
 
@@ -388,9 +413,9 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
 
 
 def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
-    """A fault that finds no target is a miss. This fault finds its target, so the tool has failed.
+    """A fault that finds no target is a miss, which is no failure.
 
-    Its act on the target raises an error.
+    This fault does find its target, broker-0, but the kill raises an error. So the tool has failed.
     """
     run = Run()
     run.runtime.crash_fails_with = OSError("no such process")
@@ -411,7 +436,7 @@ def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
     )
     run.directory = directory
 
-    run.runtime.at[12 * S] = press_ctrl_c
+    run.runtime.at[12 * SECOND_US] = press_ctrl_c
 
     results = run.execute()
 
@@ -478,7 +503,7 @@ def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
     run.runtime = StubbornBroker(run.experiment)
 
-    run.runtime.at[2 * S] = press_ctrl_c
+    run.runtime.at[2 * SECOND_US] = press_ctrl_c
 
     interrupted, failure = run.execute().reasons
 
@@ -494,7 +519,7 @@ def stage_times(run: Run) -> dict[str, int]:
 class SlowAnswers(FakeRuntime):
     """A runtime in which brokers answer a status query 250 ms later than members do.
 
-    Each member has a commit acknowledged every 200 ms, so one or two while a query waits for the
+    A member commits every 200 ms, so it commits at least once while the query waits for the
     brokers.
     """
 
@@ -508,21 +533,22 @@ class SlowAnswers(FakeRuntime):
 
 
 def test_commit_before_the_stage_liveness_does_not_end_it() -> None:
-    """The wait for liveness counts only commits after the stage has begun, as the check does.
+    """The wait for liveness counts only commits after the beginning of the stage.
 
-    A row of the trace marks the beginning of the stage. If the run read the members' counters
-    before this row, commits during the query would end the wait immediately, although no member had
-    a commit after the row.
+    A row of the trace marks the beginning, and the check `liveness` counts from this row on. The
+    run must do the same. If it read the members' counters before it writes the row, then a commit
+    between the two would end the wait immediately, although no commit follows the row.
     """
     run = Run()
     run.runtime = runtime = SlowAnswers(run.experiment, run.observe)
 
     run.execute()
 
-    # The fake members commit every 200 ms, so the time in these units is a member's number of
-    # commits. It grew between the row and the query that ended the wait.
-    commits_at_entry = stage_times(run)["liveness"] // 200_000
-    assert runtime.answered_us // 200_000 > commits_at_entry
+    # A member commits every 200 ms from 0 s on, so its number of commits follows from the time. It
+    # must have grown between the row and the answer that ended the wait.
+    commit_interval_us = 200_000
+    commits_at_entry = stage_times(run)["liveness"] // commit_interval_us
+    assert runtime.answered_us // commit_interval_us > commits_at_entry
 
 
 class SilentAtHealing(FakeRuntime):
@@ -543,10 +569,11 @@ class SilentAtHealing(FakeRuntime):
 
 
 def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> None:
-    """The member's only commit came before the healing, so it must not end the wait for liveness.
+    """The only commit of the member came before the healing, so it must not end the wait.
 
-    The member does not answer the query at the healing, so its number of commits is unknown. If the
-    run counted from 0 instead, the old commit would end the wait before its 60 s.
+    The member does not answer the first query of the stage "liveness", so the run does not learn
+    how many commits it had. If the run assumed 0, the old commit would look like a new one in the
+    next query, and would end the wait. But the wait must last its whole 60 s.
     """
     own_experiment = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
     run = Run(own_experiment)
@@ -557,7 +584,7 @@ def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> N
 
     times = stage_times(run)
     assert own_experiment.run.liveness_timeout == "60s"
-    assert times["stopping"] - times["liveness"] == 60 * S
+    assert times["stopping"] - times["liveness"] == 60 * SECOND_US
 
 
 def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() -> None:
@@ -580,7 +607,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
     def lose_the_late_member(runtime: FakeRuntime) -> None:
         runtime.nodes[NodeName("consumer-readers-1")] = NodeState.DOWN
 
-    run.runtime.at[20 * S] = lose_the_late_member
+    run.runtime.at[20 * SECOND_US] = lose_the_late_member
 
     results = run.execute()
 
@@ -615,9 +642,9 @@ def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
 
 
 def test_finding_during_a_run_is_traced_and_shown_at_the_next_status_query() -> None:
-    """A checker reports findings while rows come in, and the run collects them at its next query.
+    """The run asks the checkers for new findings at each status query.
 
-    The checker has a finding at 19.9 s, and the next status query is at 20 s.
+    Here a checker reports a finding at 19.9 s, and the next status query is at 20 s.
     """
     run = Run()
 
@@ -631,14 +658,14 @@ def test_finding_during_a_run_is_traced_and_shown_at_the_next_status_query() -> 
     assert results.verdict is Verdict.VIOLATED
     (violation,) = run.of_kind(TraceKind.VIOLATION)
     assert (violation.cause, violation.partition) == ("fencing", "orders-0")
-    assert violation.time_us == 20 * S
+    assert violation.time_us == 20 * SECOND_US
     shown = [progress for progress in run.progress if progress.findings]
-    assert shown[0].time_us == 20 * S
+    assert shown[0].time_us == 20 * SECOND_US
 
 
 def test_time_limit_makes_the_verdict_unknown_and_heals_the_run() -> None:
     """A run that was cut off proves nothing, and leaves no fault."""
-    run = Run(time_limit_us=12 * S)
+    run = Run(time_limit_us=12 * SECOND_US)
 
     results = run.execute()
 
@@ -655,36 +682,37 @@ def test_progress_names_what_a_stage_waits_for() -> None:
     def stabilize(runtime: FakeRuntime) -> None:
         runtime.group_state = "Stable"
 
-    run.runtime.at[3 * S] = stabilize
+    run.runtime.at[3 * SECOND_US] = stabilize
 
     results = run.execute()
 
     waiting = [progress for progress in run.progress if progress.waiting_for]
     assert waiting[0].stage == "starting"
     assert "group readers is PreparingRebalance" in waiting[0].waiting_for
-    assert results.steady_at_us == 3 * S
+    assert results.steady_at_us == 3 * SECOND_US
     assert run.progress[-1].stage == "stopping"
 
 
 def test_observed_run_queries_the_runtime_as_often_as_an_unobserved_one() -> None:
-    """A status query is an event in virtual time, so more queries could change the run.
+    """A run must not change because somebody watches it.
 
-    An observed run has an observer of its progress.
+    An observed run reports its progress. If it queried the status more often for this, the queries
+    could change the order of events in virtual time, and so the run.
     """
     observed, unobserved = Run(), Run()
 
-    assert observed.execute() == unobserved.execute_alone()
+    assert observed.execute() == unobserved.execute_unobserved()
     assert observed.runtime.acts == unobserved.runtime.acts
     assert observed.rows == unobserved.rows
 
 
 @pytest.mark.parametrize("time_limit_us", [None, 8_900_000])
 def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | None) -> None:
-    """An unobserved run has no need to show its progress, so it queries the status less often.
+    """An unobserved run need not show its progress, so it queries the status less often.
 
-    A member counts its records from 0 in each incarnation. So the runner must query a member's
-    figures just before a fault ends its incarnation. In the second case the time limit ends the run
-    while the second crash is in force.
+    Its totals must be correct all the same. A member loses its counters in a crash, so the run must
+    query them just before each crash. In the second case the time limit, at 8.9 s, ends the run
+    while the member is down.
     """
     crashes = experiment(
         faults=[
@@ -703,7 +731,7 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
 
     results = observed.execute()
 
-    assert unobserved.execute_alone() == results
+    assert unobserved.execute_unobserved() == results
     assert results.records_consumed > 0
     assert unobserved.runtime.statuses_asked < observed.runtime.statuses_asked / 2
 
@@ -712,17 +740,20 @@ def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
     """An unobserved run queries the status seldom, so it must query once more at an interrupt."""
     unobserved = Run()
 
-    unobserved.runtime.at[12 * S] = press_ctrl_c
+    unobserved.runtime.at[12 * SECOND_US] = press_ctrl_c
 
-    results = unobserved.execute_alone()
+    results = unobserved.execute_unobserved()
 
     assert results.outcome is RunOutcome.INTERRUPTED
     # Two members, each with a record every 100 ms, for 12 s.
-    assert results.records_consumed == 2 * 12 * S // 100_000
+    assert results.records_consumed == 2 * 12 * SECOND_US // 100_000
 
 
 def test_trace_read_after_the_stop_is_judged() -> None:
-    """On Ray the rows come from files, after all nodes have stopped."""
+    """On Ray the nodes write their rows to files, which are read after all nodes have stopped.
+
+    So `read_trace` is called at the end of the run, and the checks judge what it returns.
+    """
     run = Run()
     runtime = FakeRuntime(run.experiment, run.rows.append)
     suite = CheckSuite(context_of(run.experiment), SAFETY)
@@ -743,11 +774,11 @@ def test_trace_read_after_the_stop_is_judged() -> None:
 def test_exception_at_any_stage_stops_the_cluster(when_s: float) -> None:
     """The times are in the stages `starting`, `faults` and `liveness`."""
     run = Run()
-    run.runtime.commits_stand_still = True  # the wait for liveness lasts its whole bound
+    run.runtime.commits_stand_still = True  # so that the run is still in `liveness` at 41 s
     if when_s < 1:
-        run.runtime.group_state = "Empty"
+        run.runtime.group_state = "Empty"  # so that the run is still `starting` at 0.1 s
 
-    run.runtime.at[round(when_s * S)] = explode
+    run.runtime.at[round(when_s * SECOND_US)] = explode
 
     results = run.execute()
 

@@ -1,8 +1,9 @@
 """The reading of committed offsets at the end of a run.
 
-The checks compare the offsets with the acknowledged commits. One request asks for the offsets of
-all partitions of a group. A coordinator refuses the request if one of these partitions has an
-offset in an open transaction. Then another request is sent for each partition.
+The checks compare these offsets with the acknowledged commits. First one request asks for the
+offsets of all partitions of a group. But a coordinator refuses it as long as one of the partitions
+has an offset in an open transaction. If the request is refused until it times out, each partition
+is read by a request of its own.
 """
 
 import asyncio
@@ -18,9 +19,10 @@ from tests.support.builders.experiments import experiment
 
 
 class _Cluster:
-    """A cluster that answers a request for at most `at_once` partitions.
+    """A cluster whose answers are scripted.
 
-    A request for more partitions times out. So does each request for the partition `stuck`.
+    A request for more than `at_once` partitions times out. So does each request for the partition
+    `stuck`. `asked` has the number of partitions of each request.
     """
 
     def __init__(self, at_once: int, stuck: TopicPartition | None = None) -> None:
@@ -58,9 +60,9 @@ ORDERS_1 = TopicPartition("orders", 1)
 def test_offsets_are_unreadable_if_one_partition_alone_is(
     cluster: _Cluster, asked: list[int], unreadable: list[str]
 ) -> None:
-    """One request asks for all partitions. If it gets no answer, each is requested alone.
+    """A row of the trace names the partition that could not be read, and the group.
 
-    `asked` has the number of partitions of each request.
+    `asked`: number of partitions of each request. [3, 1, 1]: all three, then one, then another.
     """
     own_experiment = experiment(
         topics={"orders": {"partitions": 3, "replication.factor": 3}},

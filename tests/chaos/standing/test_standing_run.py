@@ -1,11 +1,13 @@
-"""A run with an open end on a scripted runtime: orders, a plan beside them, every ending.
+"""A standing cluster: a person injects faults by commands, until the command `down` ends the run.
 
-A standing run continues until a request `down`. An order is a request that injects or heals
-(undoes) a fault now; its fault is recorded in the journal like one of a plan. The scripts below map
-times to requests. A FakeRuntime has no nodes; its status is that of a healthy cluster, unless a
-test changes it, and `runtime.acts` has each call that changes the cluster, as text. RefusalKind
-says why an order is refused: UNKNOWN means that it can never be carried out, NOTHING_NOW that it
-would hit nothing at this time.
+Each command sends a request to the run. A request that injects a fault, or heals (undoes) one, is
+called an order. The fault of an order is recorded in the journal like one of a plan. If an order
+cannot be carried out, it is refused with a RefusalKind: UNKNOWN if no such order could ever be
+carried out, NOTHING_NOW if it would hit nothing at this time.
+
+In these tests a script gives the requests with their times: `Standing({5 * SECOND_US: CRASH})`.
+The run is played on a FakeRuntime, which has no nodes and reports a healthy cluster. It remembers
+how it was called: `runtime.acts` is a list of texts such as `crash broker-0`.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -48,8 +50,8 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 SECOND_US = 1_000_000
 SAFETY = ("fencing", "durable_commits")
-"""Checks without a finding if no node writes rows, as on the fake runtime."""
-# The fields of a status that the run itself does not know.
+"""Checks that find nothing on the fake runtime, since it has no nodes that write rows."""
+# The caller of the run gives it these fields of a status, such as the cluster's name.
 IDENTITY = StatusAnswer(
     name="lab", run_directory="runs/lab/x", runtime="fake", pid=1, stage="", time_us=0
 )
@@ -57,10 +59,10 @@ CRASH = InjectRequest(fault="crash", target="coordinator-of(readers)", duration=
 
 
 class ScriptedOrders:
-    """The orders of a run: requests at times of the run's clock, in microseconds.
+    """Gives the run each request at its time of the run's clock, in microseconds.
 
-    A real run takes its orders from a mailbox. `asked` has the requests that the run has taken,
-    `answered_at_us` the time of each answer, by the number of its request.
+    A real run takes its requests from a mailbox instead. `asked` has the requests that the run has
+    taken. `answered_at_us[0]` is the time at which the first of them was answered.
     """
 
     def __init__(self, runtime: FakeRuntime, script: dict[int, Request]) -> None:
@@ -77,7 +79,10 @@ class ScriptedOrders:
         self.closed_because = self.closed_because or reason
 
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
-        """Wait for `pause`, which ends at the run's next act; return a request due by then."""
+        """Wait for `pause`, then return the next request whose time has come, or None.
+
+        The run calls this whenever it has nothing to do; `pause` ends when it must do something.
+        """
         await pause
         for time_us, request in self.script.items():
             if time_us <= self.runtime.time_us:
@@ -117,7 +122,7 @@ class Standing:
         self.duration_us = duration_us
         self.directory: RunDirectory | None = None
         self.served_at_us: list[int] = []  # when the brokers began to serve
-        self.serving: list[str] = []  # the run enters and leaves the context `while_serving`
+        self.context_steps: list[str] = []  # when the run enters and leaves `while_serving`
 
     def observe(self, row: TraceRow) -> None:
         self.rows.append(row)
@@ -125,9 +130,9 @@ class Standing:
 
     @contextmanager
     def while_serving(self) -> Iterator[None]:
-        self.serving.append("entered")
+        self.context_steps.append("entered")
         yield
-        self.serving.append("left")
+        self.context_steps.append("left")
 
     def execute(self) -> Results:
         self.run = StandingRun(
@@ -179,14 +184,14 @@ def test_an_order_is_a_fault_of_the_run_and_ends_after_its_duration() -> None:
     assert standing.orders.answered_at_us[0] == 5 * SECOND_US
 
     assert standing.served_at_us == [0]
-    assert standing.serving == ["entered", "left"]
+    assert standing.context_steps == ["entered", "left"]
     assert standing.orders.closed_because == "the cluster is going down"
 
 
 def test_a_waiting_caller_is_answered_when_the_fault_is_over() -> None:
-    """With `waits` the order of 1 s is answered at 11 s."""
-    waits = InjectRequest(fault="crash", target="broker(1)", duration="10s", waits=True)
-    standing = Standing({SECOND_US: waits, 20 * SECOND_US: DownRequest()})
+    """The order comes at 1 s, and its fault lasts 10 s. With `waits` it is answered at 11 s."""
+    waiting_order = InjectRequest(fault="crash", target="broker(1)", duration="10s", waits=True)
+    standing = Standing({SECOND_US: waiting_order, 20 * SECOND_US: DownRequest()})
     standing.execute()
     (answer,) = standing.orders.answers
     assert isinstance(answer, InjectAnswer)
@@ -196,8 +201,8 @@ def test_a_waiting_caller_is_answered_when_the_fault_is_over() -> None:
 
 def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered() -> None:
     """The caller waits for the healing, and must not wait beyond the end of the run."""
-    waits = InjectRequest(fault="pause", target="broker(1)", waits=True)
-    standing = Standing({SECOND_US: waits, 20 * SECOND_US: DownRequest()})
+    waiting_order = InjectRequest(fault="pause", target="broker(1)", waits=True)
+    standing = Standing({SECOND_US: waiting_order, 20 * SECOND_US: DownRequest()})
     standing.execute()
     (answer,) = standing.orders.answers
     assert isinstance(answer, InjectAnswer)
@@ -206,9 +211,15 @@ def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered
 
 
 def test_faults_are_healed_by_order() -> None:
-    """`heal` without an id heals the only fault; with an id that fault; with `all` every fault.
+    """An order to heal may mean the only fault, one fault by its id, or every fault.
 
-    A fault that is healed by an order is not healed again at the end of its duration.
+    What happens at each time:
+
+    - 1 to 3 s: pause-0 is injected and healed; the second `heal` finds nothing to heal.
+    - 4 to 6 s: pause-1 and cut-0 are injected; `heal` without an id is refused, since it might mean
+      either of them.
+    - 7 to 9 s: a mistyped id and the id of a healed fault are refused; pause-1 is healed.
+    - 10 to 11 s: pause-2 is injected; `everything` heals it and cut-0.
     """
     pause = InjectRequest(fault="pause", target="broker(1)", duration="1h")
     cut = InjectRequest(fault="cut", from_=("broker(0)",), to=("controller",))
@@ -247,10 +258,10 @@ def test_faults_are_healed_by_order() -> None:
 
 
 def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
-    """The target is down, or its group or topic does not exist.
+    """The target is down already, or its group or topic does not exist.
 
-    In a plan such a fault would be a miss, with which the run proves nothing. A refused order does
-    not count.
+    If a fault of a plan hits nothing, the whole run proves nothing. If an order would hit nothing,
+    it is only refused, because the person sees the answer and can give another order.
     """
     standing = Standing(
         {
@@ -305,7 +316,7 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
     can hit.
     """
 
-    class WithGuests(FakeRuntime):
+    class WithOutsideGroup(FakeRuntime):
         async def status(self) -> ClusterStatus:
             status = await super().status()
             status.groups["payments"] = [
@@ -320,17 +331,19 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
             ]
             return status
 
-    crash = InjectRequest(fault="crash", target="coordinator-of(payments)", duration="5s")
-    member = InjectRequest(fault="crash", target="leader-member-of(payments)")
+    crash_coordinator = InjectRequest(
+        fault="crash", target="coordinator-of(payments)", duration="5s"
+    )
+    crash_member = InjectRequest(fault="crash", target="leader-member-of(payments)")
     standing = Standing(
         {
-            1 * SECOND_US: crash,
-            10 * SECOND_US: member,
+            1 * SECOND_US: crash_coordinator,
+            10 * SECOND_US: crash_member,
             11 * SECOND_US: StatusRequest(partitions=True),
             12 * SECOND_US: DownRequest(),
         }
     )
-    standing.runtime = WithGuests(standing.experiment, standing.observe)
+    standing.runtime = WithOutsideGroup(standing.experiment, standing.observe)
     standing.orders.runtime = standing.runtime
     results = standing.execute()
 
@@ -382,9 +395,10 @@ def test_status_shows_the_cluster() -> None:
 
 
 def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> None:
-    """The cluster is steady at 10 s, so the plan's crash at 5 s is injected at 15 s.
+    """The times of a plan count from the steady state, which is reached at 10 s here.
 
-    Orders are possible before that. The number of an order comes after those of the plan.
+    So the plan's crash at 5 s is injected at 15 s. An order is possible before that, at 12 s. Its
+    fault is `crash-1`, because `crash-0` is the fault of the plan.
     """
     own_experiment = experiment()
     standing = Standing(
@@ -425,7 +439,7 @@ def _consumer(index: int) -> NodeName:
 
 
 def test_late_members_that_were_not_started_are_not_awaited() -> None:
-    """When `down` comes, at 20 s, the member of 5 s has started, and the member of 1 h has not."""
+    """`down` comes at 20 s. One member has started at 5 s; another should start at 1 h."""
     groups = {
         "readers": {
             "members": 1,
@@ -437,7 +451,7 @@ def test_late_members_that_were_not_started_are_not_awaited() -> None:
     standing.execute()
     assert standing.runtime.acts.count("start consumer-readers-1") == 1
     assert standing.runtime.nodes[_consumer(2)] is NodeState.NOT_STARTED
-    # The run ends soon after the healing, because it does not wait for the member of 1 h.
+    # The run ends soon after `down`, because it does not wait for the second late member.
     assert standing.runtime.time_us < 25 * SECOND_US
 
 
@@ -446,7 +460,8 @@ def test_a_duration_ends_the_run() -> None:
     standing = Standing(duration_us=7 * SECOND_US)
     results = standing.execute()
     assert results.outcome is RunOutcome.COMPLETED
-    assert results.healed_at_us == 7 * SECOND_US  # the stage of healing begins the end of a run
+    # The end of a run begins with the stage "healing".
+    assert results.healed_at_us == 7 * SECOND_US
 
 
 def test_brokers_that_never_serve_prove_nothing() -> None:
@@ -489,11 +504,11 @@ def test_orders_are_in_the_manifest(tmp_path: Path) -> None:
 def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
     """From 5 s on a client from outside is a member of the lab's own group.
 
-    The client's actions write no rows, so a checker may report a normal state as a violation. The
-    finding of 4 s counts, the finding of 8 s does not.
+    What this client does writes no rows, so a checker may take a normal state for a violation. So
+    of two findings, at 4 s and at 8 s, only the first counts.
     """
 
-    class WithGuest(FakeRuntime):
+    class WithOutsideMember(FakeRuntime):
         async def status(self) -> ClusterStatus:
             status = await super().status()
             if self.time_us >= 5 * SECOND_US:
@@ -504,7 +519,7 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
             return status
 
     standing = Standing({20 * SECOND_US: DownRequest()})
-    standing.runtime = WithGuest(standing.experiment, standing.observe)
+    standing.runtime = WithOutsideMember(standing.experiment, standing.observe)
     standing.orders.runtime = standing.runtime
 
     def find(runtime: FakeRuntime) -> None:
@@ -522,10 +537,10 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
 
 
 def test_an_order_for_an_unknown_machine_is_refused() -> None:
-    """A machine can be given by a node on it, here the coordinator of a group that does not exist.
+    """The order means the machine of a coordinator, whose group `payments` does not exist.
 
-    The group may exist later, so the order is refused as NOTHING_NOW. Without machines in the file
-    no such order can ever be carried out, so it is refused as UNKNOWN.
+    - An experiment with machines: the group may exist later, so the refusal is NOTHING_NOW.
+    - An experiment without machines: the order can never be carried out, so it is UNKNOWN.
     """
     order = InjectRequest(fault="machine_loss", target="machine-of(coordinator-of(payments))")
     for machines, kind in ((3, RefusalKind.NOTHING_NOW), (None, RefusalKind.UNKNOWN)):
