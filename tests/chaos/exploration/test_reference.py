@@ -1,10 +1,11 @@
-"""The reference space has its promised sizes, and each run of it does a minimum of work.
+"""What makes the measured speed of a search ("runs per minute") meaningful.
 
-A space is a file from which seeds draw experiments with their faults. The speed of a search is
-measured with the space `reference`. A run must do some work (`minimum`), because a broken cluster
-is fast and must not count as a fast run. For speed, garbage collection is paused during runs.
-LEFT_MAX is the number of objects that a batch of runs may leave before cycles are collected; SELDOM
-has the collector's thresholds for one long run.
+The speed is measured with runs of the space `reference`, which is a file from which seeds draw
+experiments. Two things are tested here:
+
+- Each run has a fixed size and does a minimum of work. Otherwise a broken cluster, in which nothing
+  happens, would look fast.
+- Python's garbage collector is paused during runs, for speed, and is always switched on again.
 """
 
 import gc
@@ -75,22 +76,23 @@ def test_garbage_collector_is_paused_and_restored() -> None:
 
     The end of a nested block must not switch it on before the outer block ends.
     """
-    frozen = gc.get_freeze_count()  # objects that the collector ignores
+    frozen_before = gc.get_freeze_count()  # number of objects that the collector ignores
     with collecting_afterwards():
         assert not gc.isenabled()
         with collecting_afterwards():
             assert not gc.isenabled()
         assert not gc.isenabled()
+        # Leave some garbage: a list that refers to itself.
         cycle: list[object] = []
         cycle.append(cycle)
         del cycle
 
     assert gc.isenabled()
-    assert gc.get_freeze_count() == frozen
+    assert gc.get_freeze_count() == frozen_before
 
 
 def test_garbage_collector_that_was_off_stays_off() -> None:
-    """If the collector was off before the block, the caller wants it off."""
+    """The caller has switched it off on purpose."""
     gc.disable()
     try:
         with collecting_afterwards():
@@ -108,23 +110,29 @@ class Loop:
 
 
 def test_long_run_collects_at_long_intervals() -> None:
-    """The collector frees garbage in the block. Python's own thresholds are restored after it."""
-    before = gc.get_threshold()
+    """During one long run the collector works seldom (thresholds SELDOM), but it does work.
+
+    Otherwise the garbage would fill the memory. After the block Python's thresholds are restored.
+    """
+    thresholds_before = gc.get_threshold()
     with collecting_seldom():
         assert gc.get_threshold() == SELDOM
         garbage = weakref.ref(Loop())  # nothing else refers to this Loop
-        held = [Loop() for _ in range(2 * LEFT_MAX)]  # enough objects for a collection
+        held = [Loop() for _ in range(2 * LEFT_MAX)]  # so many objects cause a collection
         assert garbage() is None
         with collecting_seldom():
             assert gc.get_threshold() == SELDOM
         assert len(held) == 2 * LEFT_MAX
 
-    assert gc.get_threshold() == before
+    assert gc.get_threshold() == thresholds_before
     assert gc.get_freeze_count() == 0
 
 
 def test_cycles_of_many_runs_are_collected_between_runs() -> None:
-    """A batch of hundreds of runs must not keep the garbage of all of them."""
+    """A batch of hundreds of runs must not keep the garbage of all of them.
+
+    At the end of a run the garbage is collected if the runs have left LEFT_MAX objects or more.
+    """
     with collecting_between_runs() as run_is_over:
         first_garbage = weakref.ref(Loop())
         run_is_over()

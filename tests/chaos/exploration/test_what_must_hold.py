@@ -1,10 +1,11 @@
-"""Breaches of unpromised properties are findings only where a group demands the property.
+"""`must_hold`: an experiment can demand a property that the system under test does not promise.
 
-A group demands a property by `must_hold` in the experiment file. The property here is
-`one_owner_processes`: no two members process records of a partition while both own the partition.
-Consumers on ZooKeeper (the group `old`) do not promise it, because each computes its own share. A
-finding is a violation that a checker reports. Ids such as ZK-58 are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+Old consumers, which coordinate over ZooKeeper, do not promise that only one member at a time
+processes the records of a partition, because each of them computes its own share. So two owners are
+no finding by default. But a group may demand it, with `must_hold: [one_owner_processes]` in its
+experiment file. Then a breach is a finding. The group in these experiments is named `old`.
+
+Ids such as ZK-58 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ from protocol.trace import TraceKind, TraceRow
 SCHEDULES = Path(__file__).resolve().parents[2] / "schedules"
 ZOMBIE = SCHEDULES / "zombie_on_zookeeper.yaml"
 SPLIT_VIEW = SCHEDULES / "split_view_on_zookeeper.yaml"
-LAGGING = "zookeeper-1"
+LAGGING_SERVER = "zookeeper-1"
 CHECK = "one_owner_processes"
 
 
@@ -56,19 +57,20 @@ def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
     assert len(experiment.faults) == 1
     assert {finding.signature.check for finding in played.findings} == {CHECK}
 
-    # The server of each consumer, and the number of members in its last view, at the finding.
+    # Find out, for the time of the finding, the server of each consumer, and how many members the
+    # consumer saw when it last computed its share.
     first_finding_us = min(finding.time_us for finding in played.findings)
     servers: dict[str, str | None] = {}
-    members: dict[str, int] = {}
+    members_seen: dict[str, int] = {}
     for row in rows:
         if row.time_us > first_finding_us:
             break
         if row.kind == TraceKind.ZOOKEEPER_CLIENT_STATE:
             servers[row.node] = row.peer  # None: not connected
         elif row.kind == TraceKind.ZOOKEEPER_VIEW:
-            members[row.node] = len(detail_of(row)["members"])
+            members_seen[row.node] = len(detail_of(row)["members"])
 
-    # The consumer at the lagging server computed last, and is the only one that saw two members.
-    (last,) = (node for node, server in servers.items() if server == LAGGING)
-    assert members[last] == 2
-    assert [count for node, count in members.items() if node != last] == [1]
+    # Only the consumer at the lagging server saw two members.
+    (lagging,) = (node for node, server in servers.items() if server == LAGGING_SERVER)
+    assert members_seen[lagging] == 2
+    assert [count for node, count in members_seen.items() if node != lagging] == [1]

@@ -1,8 +1,8 @@
-"""A wall clock that jumps changes only the times in a run's manifest.
+"""A machine's wall clock may jump during a run, and must not change what the run does.
 
-Everything else in a run in virtual time (a simulated clock) reads no wall clock. In a run on Ray,
-which is in real time, nodes read a RunClock. The manifest describes a run: its experiment, seed,
-begin and end.
+A run in virtual time has a simulated clock. It reads the wall clock only for its manifest, the file
+that says when the run began and ended. A run on Ray is in real time; its nodes read a RunClock,
+which does not jump either.
 """
 
 import json
@@ -29,7 +29,7 @@ HOUR = timedelta(hours=1)
 
 
 def jumping(step: timedelta) -> Iterator[datetime]:
-    """Yield times; each differs from the last by `step`, which may be negative."""
+    """Yield 2026-06-01 00:00, then times that each differ from the last by `step`."""
     return (datetime(2026, 6, 1, tzinfo=UTC) + step * number for number in count())
 
 
@@ -44,7 +44,7 @@ def jump_clock(monkeypatch: pytest.MonkeyPatch, step: timedelta) -> None:
     monkeypatch.setattr(time, "time_ns", lambda: int(next(moments).timestamp() * 1e9))
 
 
-def play(root: Path) -> PastRun:
+def play_run(root: Path) -> PastRun:
     """Play the run into `root` and return it."""
     assert run_cli([*RUN, "--runs", str(root)]) == 0
     (past,) = list_runs(root)
@@ -59,14 +59,14 @@ def test_run_with_a_jumping_wall_clock_is_the_same_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Digest of the trace, journal and results are equal; `list` shows the run as completed.
+    """The run has the same events, faults and results as with a steady clock.
 
-    The digest is a hash over all events of the run, the journal lists its faults.
+    The manifest's digest is a hash over all events, so equal digests mean equal events.
     """
-    expected = play(tmp_path / "steady")
+    expected = play_run(tmp_path / "steady")
     with monkeypatch.context() as jumps:
         jump_clock(jumps, step)
-        past = play(tmp_path / "jumping")
+        past = play_run(tmp_path / "jumping")
         capsys.readouterr()
         assert run_cli(["list", "--json", "--runs", str(tmp_path / "jumping")]) == 0
     (listed,) = json.loads(capsys.readouterr().out)["runs"]

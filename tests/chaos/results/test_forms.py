@@ -1,8 +1,8 @@
-"""Directories of an unknown form are refused, and the message names the form.
+"""Directories that another version of coordlab wrote in another form are refused with a message.
 
-A run has a directory of files. So has an exploration, which is a search of many runs. The form says
-which fields these files have, and what they mean. It is a version number: the field `format` of the
-manifest, which is the file that describes the directory.
+A run writes a directory of files. So does an exploration, which is a search of many runs. The files
+have a "form", which is a number: a later version that gives them other fields counts it up. It is
+the field `format` of `manifest.json`, the file that describes the directory.
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 from chaos.exploration.store import NotAnExploration, open_exploration
 from chaos.results.run_directory import NotARun, PastRun, list_runs, open_run, scan_runs
 
-RUN = {
+MANIFEST = {
     "run": "small/2026-01-01T00-00-00.000Z",
     "experiment": "small",
     "config": {},
@@ -37,14 +37,14 @@ def write_manifest(folder: Path, **fields: object) -> Path:
 
 def test_manifest_without_a_form_is_read_as_the_first(tmp_path: Path) -> None:
     """Manifests that were written before the forms had numbers have no field `format`."""
-    folder = write_manifest(tmp_path / "small" / "a", **RUN)
+    folder = write_manifest(tmp_path / "small" / "a", **MANIFEST)
     assert open_run(folder).manifest.format == 1
 
 
 def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> None:
     """The later form may have data that this version would silently ignore."""
     folder = write_manifest(
-        tmp_path / "small" / "a", **RUN, format=7, versions={"coordlab": "0.9.0"}
+        tmp_path / "small" / "a", **MANIFEST, format=7, versions={"coordlab": "0.9.0"}
     )
     with pytest.raises(NotARun) as refused:
         PastRun(folder)
@@ -62,9 +62,12 @@ def test_run_of_a_later_form_with_other_fields_is_refused_for_its_form(tmp_path:
 
 
 def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> None:
-    """A run of another version must not hide the runs that can be read."""
-    write_manifest(tmp_path / "small" / "a", **RUN)
-    write_manifest(tmp_path / "small" / "b", **RUN, format=7)
+    """A run of another version must not hide the runs that can be read.
+
+    `list_runs` returns the readable runs only; `scan_runs` returns an error for each other one.
+    """
+    write_manifest(tmp_path / "small" / "a", **MANIFEST)
+    write_manifest(tmp_path / "small" / "b", **MANIFEST, format=7)
     assert [past.path.name for past in list_runs(tmp_path)] == ["a"]
     assert [str(scanned) for scanned in scan_runs(tmp_path) if isinstance(scanned, NotARun)] == [
         f"{tmp_path / 'small' / 'b' / 'manifest.json'} was written in form 7, this version reads "

@@ -1,10 +1,12 @@
-"""Runs on a disk that is full or fills: they undo their faults, stop, report, and remain readable.
+"""What a run does if the disk is full: it undoes its faults, stops, and can still be read.
 
-A run first allocates a reserve, a file of 4 MB. When the disk is full, the run deletes the reserve.
-This makes room for the end of the trace and for the documents (manifest, journal, results). The
-trace is written to a file with the suffix `.unfinished`, which is renamed at the end.
-
-Exit codes: 254: no run began; 255: the tool failed, so the run says nothing about Kafka.
+1. A run first allocates a reserve, a file of 4 MB. If there is no room for it, no run begins, and
+   the exit code is 254.
+2. During the run the trace is written to a file with the suffix `.unfinished`, which gets its final
+   name at the end.
+3. If the disk is full before the end, the run deletes the reserve. This makes room for the last
+   rows of the trace and for the small files: manifest, journal, log and results. The exit code is
+   255: the tool failed, so the run says nothing about Kafka.
 """
 
 import errno
@@ -36,7 +38,7 @@ RUN = (
 
 
 class SmallDisk:
-    """A disk with `room` bytes for a trace; the freed reserve adds `reserve` bytes."""
+    """A disk that has room for `room` bytes, and for `reserve` more when the reserve is deleted."""
 
     def __init__(self, room: int, reserve: int) -> None:
         self._room = room
@@ -94,7 +96,7 @@ def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
 def check_reported_as_unknown(
     past: PastRun, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Check that everything was healed, and that results and `list` show an unknown verdict."""
+    """Check that no fault is in force, and that results and `list` show an unknown verdict."""
     assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
     assert past.manifest.status is RunStatus.FAILED
     results = past.results()
@@ -122,7 +124,8 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     assert f"kept in {past.path}: manifest.json, journal.json, log.txt, results.json" in sentence
     rows = list(read_parquet(past.events / EVENTS_FILE))
     assert f"{len(rows):,} rows of the trace" in sentence
-    assert rows[-1].time_us < 40_000_000, "the run ended at its next status query, not at its end"
+    # The run ended at its next status query after the failed write; a whole run takes longer.
+    assert rows[-1].time_us < 40_000_000
     check_reported_as_unknown(past, tmp_path, capsys)
 
 
@@ -146,19 +149,20 @@ def test_disk_without_room_for_the_end_of_a_trace_keeps_the_documents(
 def test_disk_that_is_full_from_the_start_begins_no_run(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reserve cannot be allocated, so no directory remains, and `latest` is unchanged.
+    """The reserve cannot be allocated, so no run begins.
 
-    The errors mean: no space left, quota exceeded, file too large.
+    The directory of the new run is removed again, and the link `latest` still leads to the run
+    before it. The three errors mean: no space left, quota exceeded, file too large.
     """
 
-    def full(_file: int, _offset: int, _size: int) -> None:
+    def refuse_to_allocate(_file: int, _offset: int, _size: int) -> None:
         raise OSError(error, os.strerror(error))
 
     # A first run, before the disk is full.
     assert run_cli([*RUN, "--runs", str(tmp_path)]) == 0
-    (before,) = list_runs(tmp_path)
+    (first_run,) = list_runs(tmp_path)
     capsys.readouterr()
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", refuse_to_allocate)
 
     code = run_cli([*RUN, "--runs", str(tmp_path)])
 
@@ -166,17 +170,18 @@ def test_disk_that_is_full_from_the_start_begins_no_run(
     assert (code, output.out) == (254, "")
     assert output.err.startswith("no run can begin: ")
     assert os.strerror(error) in output.err
-    assert [past.path for past in list_runs(tmp_path)] == [before.path]
-    assert (before.path.parent / "latest").resolve() == before.path
+    assert [past.path for past in list_runs(tmp_path)] == [first_run.path]
+    assert (first_run.path.parent / "latest").resolve() == first_run.path
 
 
 @pytest.mark.parametrize("in_the_way", ["coordinator_crash", "coordinator_crash/latest"])
 def test_file_or_folder_in_the_way_begins_no_run(
     in_the_way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file is where a folder is needed, or a folder where the link `latest` is needed.
+    """The run cannot write its directory, because something else has this name.
 
-    Permissions are no obstacle for root, who may run the tests, so the test does not use them.
+    Either a file has the name of the experiment's folder, or a folder has the name of the link
+    `latest`. (Missing permissions would not stop root, who may run the tests.)
     """
     path = tmp_path / in_the_way
     if path.name == "latest":

@@ -1,8 +1,8 @@
-"""The stamp of a replay file: the code and Python that reproduce the run.
+"""The stamp of a replay file says which code and which Python can reproduce the run.
 
-A replay file is an experiment with the seed of a run that is to be repeated. Its stamp says which
-code and Python made the run. The code version is a hash over the source files of the packages that
-a node runs.
+A replay file is an experiment with the seed of a run, so that a person can repeat the run. Other
+code or another Python might play another run, and `replay` must warn of this. So the stamp has the
+version of Python and a code version, which is a hash over the source files of a node.
 """
 
 import subprocess
@@ -26,12 +26,12 @@ def test_stamp_of_this_code_and_python_has_no_difference() -> None:
 
 
 def test_other_code_and_other_python_are_both_named() -> None:
-    """Other code may change a run, and so may another Python. The commit says where the code is."""
-    earlier = ReplayStamp(
+    """The user gets a sentence about each of them. The commit helps to find the other code."""
+    other_stamp = ReplayStamp(
         seed=7, code="0f", commit="a" * 40, python="3.99", result="pass", digest="12"
     )
 
-    assert differences(earlier) == (
+    assert differences(other_stamp) == (
         "the code is another: it was written by code 0f (commit aaaaaaaaaaaa), "
         f"this is {code_version()}",
         f"Python is another: it was written by 3.99, this is {python_version()}",

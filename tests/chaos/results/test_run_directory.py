@@ -1,11 +1,11 @@
 """Run directories: unique, readable while they are written and after an interruption.
 
-The driver is the process that plays the run and writes its directory. The manifest is the file that
-describes the run, and names the driver's process id and machine; its `replay` is the command that
-plays the run again. The journal is the file with an entry for each fault of the plan.
+The runs of the experiment `small`, which these tests play, are in the folder `small`:
 
-The experiment of the tests is named `small`; the folder `small` has its runs, and a link `latest`.
-The plan of `small` has one fault, `crash-0`.
+    small/2026-01-01T00-00-00.000Z/   one run, with these files and others:
+        manifest.json                 what is played, by which process, and how to play it again
+        journal.json                  an entry for each fault; here there is one fault, `crash-0`
+    small/latest                      a link to the last run
 """
 
 from pathlib import Path
@@ -66,11 +66,14 @@ def test_manifest_has_all_that_reproduces_the_run(tmp_path: Path) -> None:
 
 
 def test_run_of_a_dead_process_reads_as_incomplete(tmp_path: Path) -> None:
-    """The driver was killed, so the manifest still says that the run is running."""
+    """The process that plays a run was killed, so the manifest still says that the run goes on.
+
+    The manifest has the id of this process. So a reader sees that the process is dead.
+    """
     run = create(tmp_path)
     assert not open_run(run.path).incomplete
     assert open_run(run.path).is_running
-    assert open_run(run.path).is_here  # the driver is on this machine: its pid can be checked
+    assert open_run(run.path).is_here  # its process is on this machine, so it can be looked up
 
     run.manifest.pid = pid_of_ended_process()
     run.write_manifest()

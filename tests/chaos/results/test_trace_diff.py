@@ -1,10 +1,13 @@
-"""The first difference of two traces: the row, the nodes, and the steps before it.
+"""Where do two runs part? The first difference of their traces.
 
-A trace has the recorded events of a run, one row each. The first difference is called a parting.
-`parting` compares all rows and returns None if there is no difference. `story_parting` compares
-steps only: rows that change the course of a run, such as an election, without their times. In a
-result, `one` and `other` are the rows of the two traces from the difference on; `nodes` has the
-first different row of each node.
+A trace has a row for each recorded event of a run. Two functions compare traces:
+
+- `parting` compares all rows, with their times. It is for two runs that should be equal.
+- `story_parting` compares only the steps that change the course of a run, such as an election, and
+  ignores their times. It is for runs of two seeds, whose messages never have the same latencies.
+
+In a result, `one` and `other` have the rows of the two traces from the difference on; `nodes` has
+the first different row of each node.
 """
 
 from msgspec.structs import replace
@@ -36,9 +39,12 @@ def test_traces_that_differ_in_run_and_row_numbers_are_equal() -> None:
 
 
 def test_first_different_row_is_reported_with_its_context() -> None:
-    """The context is the rows before it (two here), and the next rows of both (three)."""
+    """The rows differ from row 6 on.
+
+    The result has the two rows before it, and the next three rows of each trace.
+    """
     one = [row(time_us, "x") for time_us in range(10)]
-    other = [*one[:6], *(replace(same_row, offset=7) for same_row in one[6:])]
+    other = [*one[:6], *(replace(changed_row, offset=7) for changed_row in one[6:])]
     parts = parting(one, other, before=2, after=3)
 
     assert parts is not None
@@ -71,9 +77,15 @@ def test_nodes_are_listed_in_the_order_of_their_first_difference() -> None:
 
 
 def test_same_event_at_another_time_differs_only_by_time() -> None:
-    """Runs of two seeds first differ in the latency of a message, so only by its time."""
-    later, another = row(2, "x"), row(1, "x", TraceKind.LEADER_ELECTED)
-    by_time, by_event = parting([row(1, "x")], [later]), parting([row(1, "x")], [another])
+    """Runs of two seeds usually differ first in the latency of a message.
+
+    Such a difference says little, so it is told apart from a difference of events.
+    """
+    original = row(1, "x")
+    same_event_later = row(2, "x")
+    another_event = row(1, "x", TraceKind.LEADER_ELECTED)
+    by_time = parting([original], [same_event_later])
+    by_event = parting([original], [another_event])
 
     assert by_time is not None
     assert by_event is not None
@@ -84,7 +96,8 @@ def test_same_event_at_another_time_differs_only_by_time() -> None:
 def test_rows_up_to_the_steady_state_count_as_before_it() -> None:
     """Before the steady state, differences are usual: latencies decide how the groups form.
 
-    The row STEADY itself counts as before it. Index 3 is one past the last row.
+    The row STEADY itself (index 1) still counts as before. Index 3 is behind the last row, where
+    the difference is if one trace is longer.
     """
     rows = [row(0, "x"), STEADY, row(1, "x")]
 
@@ -92,10 +105,10 @@ def test_rows_up_to_the_steady_state_count_as_before_it() -> None:
 
 
 def test_steps_are_equal_if_only_times_numbers_and_repetitions_differ() -> None:
-    """Differences that follow from the times of messages do not count.
+    """Differences that follow only from the latencies of messages do not count.
 
-    Such differences are in rows before the steady state, in high watermarks and other offsets, and
-    in how often a failure is repeated.
+    Here `one` has a row before the steady state, a row of a high watermark, and the same failure
+    twice. `other` has another time, offset and member.
     """
     elected = row(5, "c", TraceKind.LEADER_ELECTED)
     failed = row(6, "m", TraceKind.COMMIT_FAILED)
@@ -119,7 +132,7 @@ def test_steps_differ_at_the_first_step_that_the_other_run_lacks() -> None:
 
 
 def test_different_step_is_reported_with_the_steps_before_it() -> None:
-    """The steps before it are of any node, except of the administrator's client (ADMIN_NODE)."""
+    """These may be steps of any node, but not of the administrator's client (ADMIN_NODE)."""
     fenced, elected = row(3, "c", TraceKind.BROKER_FENCED), row(5, "b", TraceKind.BECAME_LEADER)
     admin = row(4, ADMIN_NODE, TraceKind.NODE_STARTED)
     story = story_parting([STEADY, fenced, admin, elected], [STEADY, fenced], before=4)
@@ -129,10 +142,11 @@ def test_different_step_is_reported_with_the_steps_before_it() -> None:
 
 
 def test_row_of_an_earlier_healing_is_no_difference_of_its_own() -> None:
-    """Two runs are compared, one of them without the last fault of the other.
+    """A user compares a run with the same run without its last fault.
 
-    The run without the fault enters the stage "healing" earlier. A difference at the row of this
-    stage shows nothing about Kafka, because the missing fault alone causes it (`parts_by_itself`).
+    The run without the fault is over sooner, so it enters the stage "healing" earlier. If the two
+    traces first differ at this row, the difference says nothing about Kafka: they part "by
+    themselves".
     """
     healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
     one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]

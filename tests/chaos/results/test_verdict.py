@@ -1,9 +1,10 @@
 """The verdict of a run, from its checks and faults, and its exit code.
 
-The verdict is pass, violated, or unknown (the run proves nothing). `unknown_because` has reasons
-from the run itself why it proves nothing. The outcome of a check is NOTHING_SEEN if it had no case
-to judge, and INCONCLUSIVE if it could not decide a case. A fault is PLANNED until it is injected,
-and MISSED if it hit nothing.
+The verdict is unknown if the run proves nothing. There may be three reasons for this:
+
+- a check had nothing to judge (NOTHING_SEEN), or could not decide a case (INCONCLUSIVE);
+- a fault was never injected (it is still PLANNED), or it hit nothing (MISSED);
+- the run itself failed in some way, such as "no steady state" (`unknown_because`).
 """
 
 import pytest
@@ -57,8 +58,9 @@ def test_verdict_of_checks_faults_and_reasons(
     )
 
     assert reached_verdict is verdict
-    # A violation needs no reasons, but keeps those of the run.
-    assert bool(reasons) == (verdict is Verdict.UNKNOWN or bool(unknown_because))
+    # An unknown verdict has reasons. Another verdict has only those of the run itself.
+    has_reasons = verdict is Verdict.UNKNOWN or bool(unknown_because)
+    assert bool(reasons) == has_reasons
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
-"""The control channel: accepted callers, broken frames, and the clusters that are up.
+"""How commands such as `inject`, `status` and `down` reach a cluster that another process runs.
 
-A standing cluster, started by `up`, listens at a port for commands of other processes. A file with
-its name, port and token claims the name in the folder of runs. The mailbox takes requests from the
-listener's thread to the run's own loop. An order changes the run; a request for presence only asks
-whether the cluster is there.
+The command `up` starts a cluster that stands until `down` ends it. It listens at a port. It also
+claims its name (by default `lab`): it writes a file with its name, its port and a secret token into
+the folder of runs. Another command finds the cluster by this file, and sends a request to its port.
+There a thread receives the request, and passes it through a Mailbox to the loop of the run.
 
-A caller may get two errors. Unreachable means that no cluster with this token listens at the port.
-SilentCluster means that the cluster may be alive, but gave no answer.
+Most requests are orders, which change the run. A PresenceRequest only asks whether the cluster is
+there.
+
+If a caller gets no answer, it raises one of two errors. Unreachable: certainly no cluster with this
+token listens at the port. SilentCluster: the cluster may be alive and may have carried out the
+order.
 """
 
 import socket
@@ -55,7 +59,7 @@ from chaos.standing.registry import (
 )
 
 TOKEN = "secret"
-DOWN = DownAnswer(
+VERDICT = DownAnswer(
     exit_code=0, outcome="completed", verdict="pass", reasons=(), run_directory="runs/lab/x"
 )
 
@@ -64,10 +68,10 @@ DOWN = DownAnswer(
 def server() -> Iterator[ControlServer]:
     """Start a server whose handler gives every order the same answer: no fault was healed."""
 
-    def heal(_request: Request) -> Answer:
+    def answer_that_nothing_was_healed(_request: Request) -> Answer:
         return HealAnswer(faults=())
 
-    server = ControlServer(heal, token=TOKEN)
+    server = ControlServer(answer_that_nothing_was_healed, token=TOKEN)
     yield server
     server.close()
 
@@ -80,7 +84,7 @@ def send_raw(port: int, content: bytes) -> bytes:
         return connection.recv(1 << 16)
 
 
-def dead(name: str, run_directory: Path) -> StandingCluster:
+def dead_cluster(name: str, run_directory: Path) -> StandingCluster:
     """Return a cluster whose port has no listener any more."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))  # 0: any free port, which is closed again after this block
@@ -103,10 +107,11 @@ def test_a_request_is_answered(server: ControlServer) -> None:
 
 
 def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> None:
-    """The token is in a file that only the cluster's owner can read.
+    """Only the owner of the cluster can read the file with the token.
 
-    An order without an answer may have been carried out, so the cluster counts as silent. A cluster
-    always answers a request for presence, so there another program must listen at the port.
+    - An order without an answer may have been carried out, so the error is SilentCluster.
+    - A cluster always answers whether it is there. So if a PresenceRequest gets no answer, another
+      program listens at the port, and the error is Unreachable.
     """
     with pytest.raises(SilentCluster):
         ask_at(server.port, "guessed", HealRequest())
@@ -137,7 +142,10 @@ def test_a_caller_of_another_version_gets_a_message(server: ControlServer) -> No
     ids=["nothing", "half a length", "too long", "half a frame", "no JSON", "no request"],
 )
 def test_a_broken_frame_ends_only_its_connection(server: ControlServer, content: bytes) -> None:
-    """The caller gets no answer, and the next caller is served."""
+    """A frame is a length of four bytes, and a JSON document of this length.
+
+    Whoever sends something else gets no answer, and the next caller is served.
+    """
     assert send_raw(server.port, content) == b""
     assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
 
@@ -173,7 +181,7 @@ def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> Non
     (run / "disks" / "broker-0").mkdir(parents=True)
     (run / "listeners.json").write_text("{}")
     (run / "trace").mkdir()
-    claim(tmp_path, dead("lab", run))
+    claim(tmp_path, dead_cluster("lab", run))
 
     clusters, dead_clusters = clusters_up(tmp_path)
 
@@ -186,16 +194,18 @@ def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> Non
 
 def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
     """A killed cluster cannot remove its claim, so the next cluster of its name removes it."""
-    claim(tmp_path, dead("lab", tmp_path / "lab"))
+    claim(tmp_path, dead_cluster("lab", tmp_path / "lab"))
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=Mailbox()) as claimed:
         assert [report.cluster.pid for report in claimed.died] == [4711]
         assert len(clusters_up(tmp_path)[0]) == 1
 
 
-def test_cluster_of_a_command_is_the_named_the_only_or_the_default_one(tmp_path: Path) -> None:
-    """Without a name a command means the only cluster, or the one with the default name `lab`.
+def test_command_finds_the_cluster_that_it_names_or_the_only_or_the_default_one(
+    tmp_path: Path,
+) -> None:
+    """A command may name its cluster. Otherwise it means the only one, or the one named `lab`.
 
-    If neither exists, the error lists the names of the clusters that are up.
+    If there is no such cluster, the error lists the names of the clusters that are up.
     """
     with pytest.raises(NoCluster, match="no cluster is up"):
         find_cluster(tmp_path, None)
@@ -211,9 +221,10 @@ def test_cluster_of_a_command_is_the_named_the_only_or_the_default_one(tmp_path:
 
 
 def test_a_starting_cluster_refuses_orders_and_keeps_a_request_to_end(tmp_path: Path) -> None:
-    """`down` waits for the verdict, even if it was sent before the cluster had started.
+    """Orders are refused until the cluster has started, except for `down`.
 
-    `conclude` gives the verdict to all who wait for it, and to later requests.
+    `down` waits for the verdict of the run. `conclude` gives the verdict to those who wait for it,
+    and to those who ask later.
     """
     mailbox = Mailbox()
     answers: list[Answer] = []
@@ -222,12 +233,12 @@ def test_a_starting_cluster_refuses_orders_and_keeps_a_request_to_end(tmp_path: 
         refusal = cluster.ask(StatusRequest())
         assert isinstance(refusal, OrderRefusal)
         assert refusal.problems == ("the cluster is starting",)
-        waiting = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
-        waiting.start()
-        claimed.conclude(DOWN)
-        waiting.join(10)
-        assert answers == [DOWN]
-        assert cluster.ask(DownRequest()) == DOWN
+        caller = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
+        caller.start()
+        claimed.conclude(VERDICT)
+        caller.join(10)
+        assert answers == [VERDICT]
+        assert cluster.ask(DownRequest()) == VERDICT
 
 
 class SignallingMailbox(Mailbox):
@@ -245,16 +256,16 @@ class SignallingMailbox(Mailbox):
 
 
 def test_a_cluster_that_ends_without_a_verdict_reports_it(tmp_path: Path) -> None:
-    """`down` waits for a verdict. If there will be none, it needs an answer to end its wait."""
+    """`down` waits for the verdict of the run. If the run fails, it must not wait for ever."""
     answers: list[Answer] = []
     mailbox = SignallingMailbox()
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox):
         cluster, _ = find_cluster(tmp_path, None)
-        waiting = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
-        waiting.start()
+        caller = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
+        caller.start()
         # The end of the `with` block ends the cluster, and must come after the request.
         assert mailbox.down_requested.wait(10)
-    waiting.join(10)
+    caller.join(10)
     (answer,) = answers
     assert isinstance(answer, OrderRefusal)
     assert answer.problems == ("the cluster `lab` ended without a verdict",)

@@ -1,8 +1,9 @@
-"""Experiments of standing clusters: from flags of the command `up`, from a file, or from both.
+"""What the command `up` starts: a cluster from its flags, from an experiment file, or from both.
 
-A standing cluster runs until a person ends it. Its experiment describes the cluster, its topics and
-clients. Without a file the experiment is named `lab`. Flags has the values of the command's flags;
-`overrides` are the values of `--var`.
+`up` starts a cluster that runs until a person ends it. `define(file, flags)` makes the experiment
+that describes this cluster, its topics and its clients. The file may be missing; the experiment is
+named `lab` then. Each field of Flags has the values of one flag: `topics` those of `--topic`,
+`overrides` those of `--var`, and so on.
 """
 
 from pathlib import Path
@@ -34,7 +35,7 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def problems(flags: Flags, file: str | None = None) -> str:
+def problems_text(flags: Flags, file: str | None = None) -> str:
     """Define a cluster that must be refused, and return its problems as text."""
     with pytest.raises(ExperimentError) as refused:
         define(file, flags)
@@ -50,11 +51,13 @@ def test_default_cluster_has_three_brokers_and_no_topic() -> None:
 
 
 def test_flags_create_topics_groups_and_producers() -> None:
-    """A topic that only a group or a producer names is created, too.
+    """A flag may leave out its last parts, which have defaults.
 
-    - topic: NAME:PARTITIONS:REPLICATION, by default 6 partitions and 3 replicas;
-    - group: NAME:TOPICS:MEMBERS, by default 3 members;
-    - producer: TOPIC:RATE, by default 100 records per second.
+    - `--topic NAME:PARTITIONS:REPLICATION`: 6 partitions, 3 replicas;
+    - `--group NAME:TOPICS:MEMBERS`: 3 members;
+    - `--producer TOPIC:RATE`: 100 records per second.
+
+    The topics `made` and `also` are created, too, although only a group or a producer names them.
     """
     flags = Flags(
         brokers=4,
@@ -80,7 +83,10 @@ def test_flags_create_topics_groups_and_producers() -> None:
 
 
 def test_replication_of_kafkas_topics_fits_a_small_cluster() -> None:
-    """With Kafka's default of three replicas, no topic could be created on one broker."""
+    """On one broker no topic can have three replicas, which is Kafka's default.
+
+    So `define` lowers the defaults, also that of `__consumer_offsets`.
+    """
     experiment = define(None, Flags(brokers=1, topics=("orders",))).experiment
     assert experiment.cluster.config.offsets_topic_replication_factor == 1
     assert experiment.topics["orders"].replication_factor == 1
@@ -123,12 +129,12 @@ def test_flags_change_a_file(file: str) -> None:
     ],
 )
 def test_problems_of_flags_have_the_messages_of_files(flags: Flags, expected: str) -> None:
-    """Flags become parts of an experiment, which the rules of files then check."""
-    assert expected in problems(flags)
+    """`define` makes an experiment of the flags, and checks it like one from a file."""
+    assert expected in problems_text(flags)
 
 
 def test_problem_in_a_file_has_its_line(tmp_path: Path) -> None:
     """The topic in line 7 has more replicas than there are brokers."""
     path = tmp_path / "bad.yaml"
     path.write_text(FILE.replace("replication.factor: 3", "replication.factor: 4"))
-    assert f"{path}:7: topics.orders.replication.factor" in problems(Flags(), str(path))
+    assert f"{path}:7: topics.orders.replication.factor" in problems_text(Flags(), str(path))

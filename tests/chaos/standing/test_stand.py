@@ -1,9 +1,10 @@
-"""A standing run as a library: orders from another thread, the local runtime, a directory.
+"""The function `stand`, with which another program's test can use a cluster without commands.
 
-A standing run continues until a request ends it; the local runtime plays it in real time in this
-process. An order is a request that changes the run. A mailbox passes requests of other threads to
-the run's loop; its `ask` returns a future. RefusalKind.ENDING means that the cluster takes no
-orders, because it has not started yet or is ending.
+`stand` runs a cluster in this process and in real time, until a request ends it. It blocks its
+thread, so the requests come from another thread: `mailbox.ask(request)` passes a request to the
+loop of the run, and returns a future for the answer.
+
+A request gets the refusal RefusalKind.ENDING if the cluster has not started yet or is ending.
 """
 
 import threading
@@ -35,7 +36,7 @@ from tests.support.builders.quick_experiment import quick_experiment
 
 PATIENCE_S = 60.0
 """Limit of each wait, because a failure must not hang the test."""
-# The fields of a status that the run itself does not know.
+# The caller of `stand` gives it these fields of a status, such as the cluster's name.
 IDENTITY = StatusAnswer(
     name="quick", run_directory="x", runtime="local", pid=1, stage="", time_us=0
 )
@@ -49,12 +50,12 @@ def refusal_of(future: "Future[Answer]") -> RefusalKind | None:
 
 
 def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
-    """The test of another program would use `stand` like this, without a command line.
+    """The test of another program would use `stand` like this.
 
     1. A request before the start is refused.
-    2. The thread waits for the steady state, injects a crash and waits for its healing.
+    2. A thread waits for the steady state, injects a crash and waits for the end of the crash.
     3. An order about an unknown group is refused, and changes nothing.
-    4. The last request ends the run, which has a verdict.
+    4. The last request ends the run. `stand` returns the results.
     """
     experiment = quick_experiment(faults=[], run={})
     directory = create_run_directory(
@@ -81,7 +82,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         return answer
 
     def send_orders() -> None:
-        """Carry out the steps 2 to 4."""
+        """Do the steps 2 to 4 of the docstring above."""
         assert serving.wait(PATIENCE_S)
         while True:
             status = ask(StatusRequest())
