@@ -1,15 +1,14 @@
-"""Bugs planted in the real code, run on the virtual cluster: the checkers must find each.
+"""We plant bugs in our own code and run a cluster with them: the checkers must find each bug.
 
-The same runs without a bug must have no finding. A bug is planted by patching code, or by switching
-off a guard (a check of Kafka's). `small` has three brokers and the group readers: two members that
-commit every 200 ms. CUT isolates their coordinator, broker-0, from the cluster, but not from them.
+The same runs without a bug must have no finding. A bug is planted by replacing a method, or by
+switching off a guard, which is a safety check that Kafka always makes.
+
+`small(fault)` is a small experiment with this fault. It has three brokers and the group `readers`,
+whose two members commit every 200 ms and have a session timeout of 10 s. The fault CUT separates
+their coordinator, broker-0, from the other servers, but not from the members.
+
 Citations name a file of docs/kafka and a section. test_coordinator_crash has more planted bugs,
 which a crash of the coordinator uncovers.
-
-The coordinator of a group is the broker that leads its partition of `__consumer_offsets`; it loads
-the group from the log. The high watermark is the offset below which all in-sync replicas have the
-records. A generation is the group between two rebalances. A session (10 s here) is the time after
-which the coordinator removes a member of which it has not heard.
 """
 
 from collections.abc import Mapping
@@ -123,10 +122,12 @@ def test_runs_without_a_bug_pass_every_check(fault: dict[str, object]) -> None:
 
 
 def test_split_brain_of_ownership_passes_and_is_measured() -> None:
-    """Every partition has two owners from one session after the load until after healing.
+    """During CUT every partition gets two owners, which is no violation, but is measured.
 
-    One session after its load the new coordinator removes the two members that still send
-    heartbeats to the old coordinator. It gives their partitions to the third member.
+    1. The two members stay with the old coordinator, which is cut off.
+    2. A new coordinator loads the group. It hears nothing of the two members, and removes them
+       after one session. It gives their partitions to the third member.
+    3. Both sides own the partitions until the cut is healed.
     """
     played = play(
         small(CUT, group=readers(commit_interval_ms=None, late_members=LATE_ON_THE_OTHER_SIDE))
@@ -467,9 +468,11 @@ def test_member_that_is_refused_for_good_is_found_before_the_steady_state(
 def test_member_that_is_never_expired_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the end of a session removes no member.
 
-    The crashed member returns after 25 s under a new id, and its join starts a rebalance. The old
-    id is removed at the end of this join phase, after 12 s (max.poll.interval.ms). Before that, the
-    old id must have a finding.
+    1. A member crashes. Its session ends after 10 s, but its id stays in the group.
+    2. After 25 s it returns under a new id, and its join starts a rebalance.
+    3. The rebalance waits 12 s (max.poll.interval.ms) for the old id, and then removes it.
+
+    The check must report the old id before step 3.
     """
     dead: dict[str, object] = {
         "at": "2s",

@@ -1,14 +1,14 @@
-"""The experiments that compare a group on ZooKeeper with a group that has a coordinator.
+"""Experiments that compare a group on ZooKeeper with a group that has a coordinator.
 
-The group `old` is on ZooKeeper: its members claim partitions by creating owner nodes there. The
-group `new` has a coordinator. The two groups read the same topic and suffer the same faults. An
-attempt is one try of an old member to own its share: release, compute, claim. A zombie is a member
-that still processes records of a partition that another member owns by now. A view is the list of
-members from which a consumer computes its share of the partitions.
+Two groups read the same topic and suffer the same faults. The group `new` has a coordinator, as in
+today's Kafka. The group `old` works as in old versions of Kafka, without a coordinator. Each of its
+members reads the list of members from ZooKeeper (its "view"), computes its own share of the
+partitions, and claims each of them by creating an owner node in ZooKeeper. One such attempt has
+three steps: the member releases its old partitions, computes, and claims. If the owner node of
+another member is still there, this is a conflict, and the attempt fails.
 
-The ensemble are the servers of ZooKeeper; a session is a client's connection to it, and a zxid is
-the number of a write. Ids such as ZK-92 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. The files in
-experiments/ have the plan (the list of faults) of each run.
+The files in experiments/ have the faults of each run. Ids such as ZK-92 are rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from functools import cache
@@ -72,7 +72,11 @@ def test_same_seed_is_the_same_run() -> None:
 
 
 def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
-    """Double processing lasts from the takeover to the end of the cut (ZK-92, ZK-66)."""
+    """A zombie processes records of partitions that others own by now (ZK-92, ZK-66).
+
+    A member is cut off from ZooKeeper. When its session ends, others take its partitions. It keeps
+    processing until the cut ends.
+    """
     run = played("zookeeper_zombie")
     cut_us = injected_us(run)
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
@@ -104,9 +108,9 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
 
 
 def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -> None:
-    """A coordinator refuses a zombie's commits: it fences commits, not processing (ZK-67).
+    """A coordinator refuses the commits of a zombie, but it cannot stop its processing (ZK-67).
 
-    In a member that is cut off, processing of records already fetched may go on (ZK-93).
+    A member that is cut off may go on to process records that it has fetched already (ZK-93).
     """
     run = played("zookeeper_zombie")
     committed: dict[str | None, int] = {}
@@ -127,10 +131,10 @@ def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -
 
 
 def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
-    """Until a dead member's session ends, no member can claim its partitions (ZK-49, ZK-50).
+    """Until the session of a dead member ends, nobody can claim its partitions (ZK-49, ZK-50).
 
-    Each attempt to claim them is a conflict, and fails, also those of a new member that replaces
-    the dead one immediately.
+    Each attempt to claim them fails with a conflict. Not even the member that replaces the dead one
+    can claim them.
     """
     run = played("zookeeper_restart")
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
@@ -188,7 +192,11 @@ def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
 
 
 def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
-    """Return the time and the members of each view that a member of the old group computed from."""
+    """Return the views from which each member of the old group computed its share.
+
+    {"consumer-old-0": [(31_000_000, (first_id, second_id))]} means that this consumer computed its
+    share at 31 s, when it saw two members.
+    """
     views: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
     for row in since_fault(run, TraceKind.ZOOKEEPER_VIEW, "old"):
         views.setdefault(row.node, []).append((row.time_us, tuple(detail_of(row)["members"])))
@@ -223,13 +231,13 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     slow_computed_us = min(time_us for name, (time_us, _) in first_views.items() if name in slow)
     newcomer = "consumer-old-8"
     quick_views = [views[name] for name in views if name not in slow and name != newcomer]
-    before = [
+    early_views = [
         [members for time_us, members in member_views if time_us < slow_computed_us]
         for member_views in quick_views
     ]
-    assert max(len(computed) for computed in before) >= 3
+    assert max(len(computed) for computed in early_views) >= 3
     # The quick members saw the group without the newcomer (8 members) and with it (9).
-    assert {len(members) for computed in before for members in computed} == {8, 9}
+    assert {len(members) for computed in early_views for members in computed} == {8, 9}
     # A slow member first commits and releases its partitions. Each write waits for the slow link.
     assert slow_computed_us - first_us > 5 * SECOND
 

@@ -1,13 +1,13 @@
-"""Every earlier finding (broken promise) is played again: mended bugs must stay mended.
+"""Every bug that a search has found is played again: mended bugs must stay mended.
 
-Each file of tests/corpus is an experiment with the data of its run (`replay`); its comment
-describes it. There are two kinds of files, by the result in `replay`:
+Each file of tests/corpus is an experiment. Its comment describes the bug, and its part `replay` has
+the seed and the expected result:
 
-- `pass`: our code had a bug, with which the plan violated a promise. The bug is mended.
-- `violated`: the file switches a guard off (a check of Kafka that an experiment can omit), and must
-  still show what the guard prevents. With the guard on, the plan passes.
+- `pass`: our code had a bug, and this experiment showed it. The bug is mended, so the run passes.
+- `violated`: the file switches off a guard, which is a safety check that Kafka always makes. The
+  run must show what the guard prevents. With the guard on, it must pass.
 
-`replay` also has the digest of a trace. The digest belongs to the code of that time, and is not
+`replay` also has the digest of the recorded run. It belongs to the code of that time, so it is not
 compared.
 """
 
@@ -28,8 +28,7 @@ pytestmark = pytest.mark.slow
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 FILES = sorted(CORPUS.glob("*.yaml"))
-# The files that switch a guard off.
-OF_GUARDS = [path for path in FILES if "guards:" in path.read_text(encoding="utf-8")]
+WITH_A_GUARD_OFF = [path for path in FILES if "guards:" in path.read_text(encoding="utf-8")]
 MENDED_BY = "# Mended by commit "
 SHOWN_WITH = "# Guard off: "
 
@@ -48,10 +47,10 @@ def checks_violated(run: PlayedRun) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_file_gives_its_recorded_result(path: Path) -> None:
-    """The recorded seed is played first.
+    """A violation must be found by the check that the first word of `expect` names.
 
-    Since the code has changed, a violation that depends on a race may need another seed. The first
-    word of `expect` is the check that must have a finding.
+    The recorded seed is played first. But the code has changed since then, so a violation that
+    depends on a race may need another seed now. Then some more seeds are played.
     """
     experiment, stamp = read_corpus_file(path)
 
@@ -66,7 +65,7 @@ def test_file_gives_its_recorded_result(path: Path) -> None:
     assert any(check in checks_violated(run_of_seed) for run_of_seed in runs)
 
 
-@pytest.mark.parametrize("path", OF_GUARDS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", WITH_A_GUARD_OFF, ids=lambda path: path.stem)
 def test_guard_prevents_the_violation_of_its_file(path: Path) -> None:
     """With the guard on, the plan passes under its own network seed and under three others."""
     experiment, stamp = read_corpus_file(path)
@@ -88,17 +87,17 @@ def test_each_file_describes_its_bug_or_guard(path: Path) -> None:
 
     assert len([line for line in comment if line.startswith(first_words)]) == 1
     if stamp.result != PlayResult.PASS:
-        off = [name for name, on in asdict(experiment.cluster.guards).items() if not on]
-        assert f"{SHOWN_WITH}{', '.join(off)}" in comment
+        guards = asdict(experiment.cluster.guards)
+        guards_off = ", ".join(name for name, is_on in guards.items() if not is_on)
+        assert f"{SHOWN_WITH}{guards_off}" in comment
 
 
 def test_every_guard_has_a_file() -> None:
     """The file of a guard shows a violation that the guard prevents."""
-    shown = {
-        name
-        for path in OF_GUARDS
-        for name, on in asdict(read_corpus_file(path)[0].cluster.guards).items()
-        if not on
-    }
+    shown: set[str] = set()
+    for path in WITH_A_GUARD_OFF:
+        experiment, _ = read_corpus_file(path)
+        guards = asdict(experiment.cluster.guards)
+        shown |= {name for name, is_on in guards.items() if not is_on}
 
     assert shown == set(asdict(Guards()))

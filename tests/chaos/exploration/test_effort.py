@@ -1,8 +1,8 @@
-"""The effort of a run is counted, and real growth is distinguished from chance.
+"""Effort: how much work the cluster needed for a run, such as rebalances, elections and requests.
 
-Effort is the work that a run causes in the cluster: rebalances, elections, loads (a coordinator
-reads its groups into memory), requests. If the same seeds need more effort after a change of the
-code, the change is a regression.
+A bug may make the cluster do more work than necessary, and yet break no promise. So a benchmark
+plays the same seeds before and after a change of the code, and compares their effort. It must tell
+real growth from chance.
 """
 
 import pytest
@@ -36,7 +36,7 @@ def counted(*rows: TraceRow) -> dict[str, int]:
 
 
 def test_rows_are_counted_by_their_meaning() -> None:
-    """A stored commit is ordinary work, and not counted."""
+    """A stored commit is the ordinary work of a coordinator, so it does not count as effort."""
     assert counted(
         row(TraceKind.REBALANCE_STARTED),
         row(TraceKind.REBALANCE_STARTED),
@@ -84,7 +84,8 @@ def test_counts_of_runs_include_requests_and_zeros() -> None:
     [
         ([10] * SEEDS, False),
         ([11] * SEEDS, True),  # each run needs one more
-        # Significant, but only 2.5 % more: up to 3 % (GROWN) is tolerated.
+        # Every fourth run needs one more. This is significant, but only 2.5 % in all, and up to 3 %
+        # are tolerated.
         ([10, 10, 10, 11] * (SEEDS // 4), False),
         ([60, *[10] * (SEEDS - 1)], False),  # one run needs five times as much: chance
         ([9] * SEEDS, False),
@@ -93,7 +94,7 @@ def test_counts_of_runs_include_requests_and_zeros() -> None:
 def test_growth_is_a_regression_if_it_is_large_and_significant(
     counts: list[int], has_grown: bool
 ) -> None:
-    """A list has the count of each seed; in the earlier version each seed needed 10 truncations."""
+    """`counts` has the truncations of each seed. Before the change each seed needed 10."""
     (change,) = compare({"truncations": counts}, {"truncations": [10] * SEEDS})
     assert change.has_grown is has_grown
     assert (change.now, change.recorded) == (sum(counts), 10 * SEEDS)

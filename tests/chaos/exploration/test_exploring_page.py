@@ -1,6 +1,7 @@
-"""docs/EXPLORING.md: its example of a space, and its recipe, are valid.
+"""The examples of docs/EXPLORING.md work.
 
-A space is a file from which seeds draw experiments: what these have in common, and what may vary.
+The page shows a space, which is a file from which a search draws its experiments, and a recipe to
+search with a guard of Kafka switched off.
 """
 
 import re
@@ -23,10 +24,7 @@ def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
 
 
 def test_recipe_of_the_page_switches_the_guard_off() -> None:
-    """The recipe overrides a setting of the space `standard`, so that every draw has it.
-
-    A guard is a check of Kafka's that an experiment can switch off.
-    """
+    """The recipe overrides a setting of the space `standard`, so that every experiment has it."""
     (override,) = re.findall(r"--var (cluster\.guards\.\S+) --stop-after", PAGE.read_text())
     drawn = draw(load_space("standard", [override]), seed=0)
     assert not drawn.cluster.guards.high_watermark_gate

@@ -1,9 +1,12 @@
-"""A quick form of `make soak PART=mutants`: some planted bugs are found, the canary is shrunk.
+"""Does a search find bugs? We plant bugs in our own code, and search for them.
 
-A planted bug is a change of our code that lasts as long as a `with` block. A seed draws a plan (a
-list of faults) from a space (a file of what may vary). A hunt plays seeds with the bug until a
-check finds it. Then it shrinks the plan of that run: it removes faults as long as the finding
-stays. The canary is the bug that is easiest to find.
+A planted bug replaces a method of our code by a wrong one, for the time of a `with` block. `hunt`
+plays seed after seed with the bug planted, until a check finds something. Then it shrinks the plan
+of this run: it removes faults from it as long as the finding stays. This shows what a person would
+have to look at.
+
+`make soak PART=mutants` hunts all planted bugs. These tests hunt only a few of them. The first one
+is the "canary", the bug that is easiest to find.
 """
 
 from contextlib import ExitStack
@@ -41,10 +44,9 @@ def space() -> Space:
 
 @pytest.mark.slow
 def test_canary_is_found_and_shrunk(space: Space) -> None:
-    """The canary is a coordinator that acknowledges commits too early.
+    """The canary is a coordinator that acknowledges commits before the high watermark passes them.
 
-    It acknowledges them before the high watermark, the offset below which all in-sync replicas have
-    the records, has passed them. Two faults are enough to lose such a commit.
+    Two faults are enough to lose such a commit.
     """
     hunted = hunt(BUGS[CANARY], space, seeds=SEEDS, other_seeds=0)
 
@@ -69,8 +71,9 @@ def test_canary_is_found_and_shrunk(space: Space) -> None:
 def test_bug_is_found(space: Space, bug: str, check: str) -> None:
     """Each bug is found by the check of the promise that it breaks.
 
-    A consumer keeps partitions that it has lost. A new coordinator's load skips tombstones (records
-    that delete a key). A coordinator drops groups because of an order for an older leadership.
+    - `keeps_lost_partitions`: a consumer keeps partitions that it has lost.
+    - `load_drops_tombstones`: when a new coordinator loads the log, it skips the tombstones.
+    - `unload_without_epoch`: a coordinator drops groups although the order to do so is an old one.
     """
     hunted = hunt(BUGS[bug], space, seeds=SEEDS, shrinks=False)
 
@@ -78,9 +81,10 @@ def test_bug_is_found(space: Space, bug: str, check: str) -> None:
     assert check in hunted.checks
 
 
-# `plan_lengths`: number of faults in each failing plan, by seed. `unshrinkable`: seeds whose plans
-# stay too long. `kept_seed`: the seed whose shrunk plan is kept. `tries`: number of plans that are
-# shrunk.
+# - `plan_lengths`: seed -> number of faults in its plan, for the seeds that fail. Other seeds pass.
+# - `unshrinkable`: the seeds whose plans stay too long when they are shrunk.
+# - `kept_seed`: the seed whose shrunk plan is kept.
+# - `tries`: number of plans that are shrunk.
 @pytest.mark.parametrize(
     ("plan_lengths", "unshrinkable", "kept_seed", "tries"),
     [
@@ -99,10 +103,13 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     kept_seed: int,
     tries: int,
 ) -> None:
-    """Short plans are quicker to shrink, so the hunt collects some failing plans before it shrinks.
+    """A short plan is quicker to shrink than a long one.
 
-    Draws, runs and shrinking are replaced. The seeds of `plan_lengths` fail while the bug is
-    planted. A plan of at most 10 faults (FEW_FAULTS) is short enough to end the collection.
+    So the hunt does not shrink the first failing plan. It plays some more seeds, until a plan has
+    at most 10 faults (FEW_FAULTS) or until it has seen a few failing plans, and shrinks the
+    shortest. If this does not get short, it tries the next one.
+
+    The test replaces draws, runs and shrinking.
     """
     # The finding is later than all faults, because only earlier faults count for a plan's length.
     finding = PlayedFinding(
@@ -163,10 +170,10 @@ def test_bug_is_planted_within_the_block_and_removed_after_it(bug: PlantedBug) -
 
     The test looks only at two of the methods that bugs replace.
     """
-    before = (GroupCoordinator.unload, CoordinatorAppends._await)
+    methods_before = (GroupCoordinator.unload, CoordinatorAppends._await)
     with bug.planted():
         pass
-    assert (GroupCoordinator.unload, CoordinatorAppends._await) == before
+    assert (GroupCoordinator.unload, CoordinatorAppends._await) == methods_before
 
 
 @pytest.mark.slow
@@ -182,10 +189,10 @@ def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
 
 @pytest.mark.slow
 def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> None:
-    """Of 74 faults at most 5 are left after 60 runs, because most runs need not wait two minutes.
+    """The finding is that a group never recovers. Each run waits for it, up to `liveness_timeout`.
 
-    A run waits `liveness_timeout` for the group to recover. The whole plan needs the full wait; the
-    shrinker plays smaller plans with a shorter wait. Seed 614 drew the plan.
+    The whole plan of 74 faults needs this wait of two minutes. The shrinker plays smaller plans
+    with a shorter wait. So after only 60 runs at most 5 faults are left. Seed 614 drew the plan.
     """
     experiment = drawn_schedule("seventy_four_faults")
     bug = BUGS["unfence_elects_nobody"]
@@ -212,7 +219,7 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
 def test_list_of_bugs_is_the_preregistered_one() -> None:
     """The README listed the bugs before the first search, so that none was chosen by its result.
 
-    Twelve are for the standard space, seven for the space of groups on ZooKeeper.
+    Twelve bugs are hunted in the standard space, seven in the space of groups on ZooKeeper.
     """
     readme = (PAGE.parents[1] / "benchmarks" / "planted_bugs" / "README.md").read_text()
     rows = [line.split("|") for line in readme.splitlines() if line.startswith("| `")]

@@ -1,9 +1,13 @@
-"""Running totals of an exploration: counts, groups, and the results made from them.
+"""What a search knows at any time: how many runs passed, which findings there are, and so on.
 
-An exploration is a search that plays many seeds. A finding is a violation that a check reports; its
-claim is its sentence without names and numbers. A group is all findings with the same check and
-claim. A Tally adds up the records of a search; its percentage is the share of seeds that are
-rechecked: played twice. A mark is a rare situation that a run reached.
+A search plays one run for each seed. Its Tally adds up the results as they come in, and at the end
+`results_of` makes the summary of the search from it.
+
+Many seeds show the same bug, so findings are put into groups: findings of the same check with the
+same claim, which is the sentence of the finding without names and numbers. `fencing-1` is the first
+group of the check `fencing`.
+
+A share of the seeds is played twice ("rechecked"), to see that the same seed gives the same run.
 """
 
 from pathlib import Path
@@ -22,7 +26,10 @@ MARK = next(iter(MARKS))
 
 
 def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float = 0.0) -> Tally:
-    """Return the totals of `runs` of one worker, and of the rechecks `again` of another."""
+    """Return the totals of a search in which one worker plays `runs`, and another one `again`.
+
+    `again` are second runs of the same seeds. `percent` of all seeds are to be played twice.
+    """
     tally = Tally(percent)
     tally.take(PlayedSeeds(worker="here:1", busy_s=1.0, runs=runs))
     if again:
@@ -32,7 +39,7 @@ def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float
 
 @pytest.mark.parametrize("percent", [0, 1, 5, 12.5, 33, 50, 100])
 def test_rechecked_seeds_are_a_constant_share_from_any_start(percent: float) -> None:
-    """Of 1,000 seeds in a row, `percent` of them are chosen, whichever seed is the first."""
+    """A search may begin with any seed. Of 1,000 seeds in a row, 5 % means that 50 are chosen."""
     for first in (0, 5_000, 999_999):
         chosen = sum(is_chosen(seed, percent) for seed in range(first, first + 1_000))
         assert chosen == pytest.approx(10 * percent, abs=1)
@@ -54,9 +61,10 @@ def test_findings_are_grouped_by_check_and_claim_and_numbered_by_check() -> None
 
 
 def test_example_is_the_run_with_the_fewest_faults_then_the_soonest() -> None:
-    """Seeds 3 and 4 are equal, so the smaller seed is the example.
+    """The example of a group is the run that a person should look at first.
 
-    The order in which workers report does not matter.
+    Few faults count most, then an early violation, then a small seed, which decides between 3 and 4
+    here. The order in which workers report does not matter.
     """
     runs = (
         violated(1, faults=9, time_us=1),
@@ -139,15 +147,18 @@ def test_inconclusive_runs_are_listed_by_their_reasons() -> None:
 def test_verdict_outcome_and_exit_code(
     tally: Tally, stop: Stop, verdict: str, outcome: str, code: int
 ) -> None:
-    """A failure of the lab (broken, not deterministic) gives exit code 255 with any verdict."""
+    """The exit code is 255 with any verdict if the lab has failed.
+
+    It has failed if a run is broken, or if a seed gives two different runs.
+    """
     results = results_of(tally, stop, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1)
     assert (results.verdict, results.outcome, results.exit_code) == (verdict, outcome, code)
 
 
 def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> None:
-    """Seed 9 is lost, because it killed its worker; it counts as a broken run.
+    """A mark is the name of a rare situation. The results say which ones the search has reached.
 
-    Marks that no run reached are listed separately.
+    Seed 9 is lost, because it killed its worker. It counts as a broken run.
     """
     reached = PlayedRun(seed=2, result=PlayResult.PASS, marks=(MARK,))
     tally = tally_of(violated(1), reached)
@@ -172,18 +183,19 @@ def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> N
 def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
     """An excuse is a reason for which a check does not judge something.
 
-    In the run of seed 1 the same excuse applied three times (`fenced: 3`); it still counts once.
+    In the run of seed 1 the same excuse applied three times. The run still counts once.
     """
-    fenced, dead = "liveness: member id that was never stored", "liveness: all members are dead"
+    never_stored = "liveness: member id that was never stored"
+    all_dead = "liveness: all members are dead"
     tally = tally_of(
-        PlayedRun(seed=1, result=PlayResult.PASS, excused={fenced: 3}),
-        PlayedRun(seed=2, result=PlayResult.PASS, excused={fenced: 1, dead: 1}),
+        PlayedRun(seed=1, result=PlayResult.PASS, excused={never_stored: 3}),
+        PlayedRun(seed=2, result=PlayResult.PASS, excused={never_stored: 1, all_dead: 1}),
         passed(3),
     )
     results = results_of(
         tally, Stop.COUNT, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1
     )
-    assert results.excused == {dead: 1, fenced: 2}
+    assert results.excused == {all_dead: 1, never_stored: 2}
 
 
 @pytest.mark.parametrize(
@@ -197,9 +209,11 @@ def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
 def test_inconclusive_run_passes_only_where_the_space_allows_its_reason(
     allowed: tuple[str, ...], verdict: str, code: int
 ) -> None:
-    """An allowed reason is the beginning of a run's reason without names and numbers.
+    """A space lists the reasons for which its runs may be inconclusive (`may_be_unknown`).
 
-    The last case has another text after "BROKER".
+    The reason of a run is compared without names and numbers: "no steady state within Ns: BROKER is
+    fenced". It is allowed if it begins like one of the list. In the last case it begins otherwise,
+    "BROKER has no".
     """
     reason = "no steady state within 60s: broker-1 is fenced"
     results = results_of(

@@ -1,12 +1,12 @@
 """The search: which seeds the workers get, what it records, and when it ends.
 
-Workers play batches of seeds; each seed draws a schedule of faults. A share of the seeds is
-rechecked: played a second time, by another worker if there is one, to show that a run is
-deterministic. A finding is a violation that a check reports.
+A search plays a run for each seed of a range. It gives batches of seeds to workers, and records
+their results. A share of the seeds is "rechecked": another worker plays the seed a second time, to
+show that a seed always gives the same run.
 
-Scripted workers need no cluster, and there are two of them by default. At each wait of the search
-`on_wait` is called and one of them answers. `workers.given` has the work of each worker; `deadly`
-maps a seed to the number of workers that it kills.
+The tests have scripted workers, two of them by default, which play no cluster: a function makes up
+the result of a run from its seed. One worker answers each time that the search waits. Some seeds
+can be `deadly`: {5: 2} means that seed 5 kills two workers.
 """
 
 from collections.abc import Callable
@@ -89,14 +89,17 @@ def test_every_seed_is_played_once_for_any_batches() -> None:
 
 
 def test_batches_grow_to_a_second_of_a_workers_time() -> None:
-    """A scripted run costs 0.25 s, so each batch after the first one has four seeds."""
+    """A batch should take about a second. The first batch of one seed shows how long a run takes.
+
+    A scripted run takes 0.25 s, so each later batch has four seeds.
+    """
     workers = ScriptedWorkers(size=1)
     Searching(workers, Limits(count=9)).search.run()
     assert [len(items) for _, items in workers.given] == [1, 4, 4]
 
 
 def test_chosen_seeds_are_rechecked_by_another_worker() -> None:
-    """20 % of 40 seeds are 8; each of them is given to both workers."""
+    """20 % of the 40 seeds are rechecked. Each of these 8 seeds is given to both workers."""
     workers = ScriptedWorkers(size=2)
     searching = Searching(workers, Limits(count=40, batch=3), recheck_percent=20)
     searching.search.run()
@@ -114,7 +117,7 @@ def test_chosen_seeds_are_rechecked_by_another_worker() -> None:
 
 
 def test_single_worker_rechecks_its_own_seeds() -> None:
-    """There is no other worker; 50 % of 10 seeds are 5."""
+    """There is no other worker to recheck the half of the 10 seeds."""
     searching = Searching(ScriptedWorkers(size=1), Limits(count=10), recheck_percent=50)
     searching.search.run()
     assert len(searching.played_again()) == 5
@@ -122,7 +125,7 @@ def test_single_worker_rechecks_its_own_seeds() -> None:
 
 
 def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
-    """The second worker starts after 40 waits, when the first has played all seeds.
+    """The second worker starts late, when the first one has played all seeds.
 
     The search waits for it, because a recheck by the same process would prove little.
     """
@@ -133,7 +136,7 @@ def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
 
 
 def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
-    """10 % of the 10 seeds is one seed, 9; it has another digest when it is played again."""
+    """One of the ten seeds is rechecked, 9. Its second run has another digest than the first."""
 
     def recheck(seed: int) -> PlayedRun:
         return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)
@@ -152,7 +155,8 @@ def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
 def test_first_run_of_a_finding_is_always_rechecked() -> None:
     """A reported finding must be reproducible, so seed 3 is rechecked.
 
-    Seed 4 has the same finding, and is rechecked only if it is chosen like any seed (here 0 %).
+    Seed 4 shows the same finding. It is rechecked only if it belongs to the share of seeds that are
+    rechecked anyway, which is 0 % here.
     """
     workers = ScriptedWorkers(lambda seed: violated(seed) if seed in {3, 4} else passed(seed))
     searching = Searching(workers, Limits(count=6, batch=1))
@@ -172,12 +176,12 @@ def test_search_stops_after_a_number_of_different_findings() -> None:
     searching = Searching(ScriptedWorkers(play), Limits(count=100, stop_after=2, batch=1))
     assert searching.search.run() is Stop.FINDINGS
     assert [group.name for group in searching.tally.groups.values()] == ["fencing-1", "fencing-2"]
-    # Seed 10 shows the second finding. Runs in progress are finished, and none is begun.
+    # Seed 10 shows the second finding. Only the runs that are in progress then are finished.
     assert max(searching.played()) <= 12
 
 
 def test_search_stops_at_the_time_limit_and_keeps_runs_in_progress() -> None:
-    """A batch of one seed ends every second. At 5 s the sixth batch is in progress, and is kept."""
+    """A run ends every second. At the limit of 5 s the sixth run is in progress, and is kept."""
     clock = ScriptedClock()
 
     def pass_a_second() -> None:
@@ -191,7 +195,11 @@ def test_search_stops_at_the_time_limit_and_keeps_runs_in_progress() -> None:
 
 
 def test_time_left_is_the_smaller_of_count_and_limit() -> None:
-    """20 runs in 10 s are 2 per second: the remaining 80 take 40 s, less than the limit's 490 s."""
+    """A search ends at its number of runs or at its time limit, whichever comes first.
+
+    After 10 s it has played 20 of 100 runs, so the other 80 will take 40 s. The time limit of 500 s
+    is later.
+    """
     clock = ScriptedClock()
     searching = Searching(
         ScriptedWorkers(size=1), Limits(count=100, time_limit_s=500.0, batch=10), clock=clock
@@ -203,7 +211,7 @@ def test_time_left_is_the_smaller_of_count_and_limit() -> None:
 
 
 def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
-    """The interrupt comes at the third wait, when three batches of one seed have ended."""
+    """The interrupt comes when the search waits for the third time. Three runs have ended then."""
     waits: list[None] = []
 
     workers = ScriptedWorkers(size=2, on_wait=lambda: waits.append(None))
@@ -234,7 +242,8 @@ def test_resumed_search_plays_only_the_missing_seeds() -> None:
 def test_resumed_search_has_the_results_of_an_uninterrupted_one() -> None:
     """The same search is played as a whole, and in two parts: interrupted, then resumed.
 
-    The seeds 3, 10, 17 and 24 violate a promise; the run of seed 10 has the fewest faults (0).
+    The seeds 3, 10, 17 and 24 violate a promise. The run of seed 10 has the fewest faults, so it is
+    the example of this finding.
     """
 
     def play(seed: int) -> PlayedRun:
@@ -244,38 +253,39 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one() -> None:
     whole.search.run()
 
     waits: list[None] = []
-    first = Searching(
+    interrupted = Searching(
         ScriptedWorkers(play, on_wait=lambda: waits.append(None)),
         Limits(count=30),
         recheck_percent=10,
         stop_requested=lambda: len(waits) >= 5,
     )
-    assert first.search.run() is Stop.INTERRUPTED
-    rest = Searching(
-        ScriptedWorkers(play), Limits(count=30), recheck_percent=10, before=first.written
+    assert interrupted.search.run() is Stop.INTERRUPTED
+    resumed = Searching(
+        ScriptedWorkers(play), Limits(count=30), recheck_percent=10, before=interrupted.written
     )
-    assert rest.search.run() is Stop.COUNT
+    assert resumed.search.run() is Stop.COUNT
 
-    for tally in (whole.tally, rest.tally):
+    for tally in (whole.tally, resumed.tally):
         (group,) = tally.groups.values()
         assert sorted(group.seeds) == [3, 10, 17, 24]
         assert group.example.seed == 10
         assert tally.results == {PlayResult.PASS: 26, PlayResult.VIOLATED: 4}
-    assert whole.tally.rechecked == rest.tally.rechecked
+    assert whole.tally.rechecked == resumed.tally.rechecked
 
 
 def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
-    """Seed 5 kills its worker once, with the batch of the seeds 4 to 7.
+    """Seed 5 kills its worker, which had the batch of the seeds 4 to 7.
 
-    Each of the four is then played alone, because one of them may kill its next worker, too.
+    The search cannot know which of them was deadly. So each of the four is then played alone. This
+    time seed 5 kills nobody.
     """
     workers = ScriptedWorkers(deadly={5: 1})
     searching = Searching(workers, Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
     assert searching.played() == list(range(12))
     assert searching.tally.lost == {}
-    alone = [items for _, items in workers.given if len(items) == 1]
-    assert sorted(alone) == [(4,), (5,), (6,), (7,)]
+    played_alone = [items for _, items in workers.given if len(items) == 1]
+    assert sorted(played_alone) == [(4,), (5,), (6,), (7,)]
 
 
 def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> None:

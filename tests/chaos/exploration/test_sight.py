@@ -1,18 +1,19 @@
-"""The machinery of `make soak PART=sight`: samples, switched tree, player, records, page.
+"""`make soak PART=sight` measures how many small mistakes in our code a search would find.
 
-It measures how many mutants a search finds. A mutant is a small change of the code at one place; a
-sample is a fixed list of mutants. Words of this machinery:
+It works with mutants. A mutant is a small change of the code at one place, such as `<` for `<=`. A
+sample is a fixed list of drawn mutants. The measurement goes like this:
 
-- A seed draws a schedule of faults from a space (a file of what may vary).
-- A switched tree is a copy of the sources with all mutants of a sample in it. `probes.switch_on`
-  turns one on; a run is sound if none is on.
-- A player is a process that plays in a switched tree. An order is one seed for it: the seed is
-  played sound, and then with each of some mutants. A mutant's number is its index in the sample.
-- A mutant is reached by a run if its place is evaluated. It differs if its trace is not that of the
-  sound run. It is found if a checker (or the lab itself, LAB) reports something that the sound run
-  does not have.
-- A sitting plays some seeds and appends the results to a journal. A record is the summary of a
-  journal; it has a fate, the result, of each mutant. The page shows all records.
+1. `build_tree` copies our sources, with all mutants of a sample in them. Each mutant is behind a
+   switch, and all are off at first: such a run is called "sound". `probes.switch_on(number)` turns
+   one on.
+2. A player is a process that runs this copy. It takes orders: "play seed 0 sound, and then with
+   each of these mutants". A sitting gives it one seed after the other, and writes the results into
+   a journal.
+3. The sound run of a seed reaches a mutant if it evaluates the place of the change. The mutant
+   differs if its trace is not that of the sound run. It is found if a checker reports something
+   that the sound run does not have, or if the lab itself does (LAB).
+4. `record_of` summarizes a journal: each mutant has a fate, such as FOUND or UNREACHED. A page
+   shows all records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -184,9 +185,10 @@ def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None
 
 
 def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> None:
-    """If a mutated expression has the sound value each time, its mutant need not be played.
+    """A mutant is skipped if it cannot make a difference in this run.
 
-    Such a mutant is skipped. A mutant whose value differs, or is not compared, is played.
+    The sound run evaluates a mutated expression beside the original one. If both have the same
+    value each time, the mutant need not be played.
     """
     path = made_up / "made_up" / "one.py"
     mutants = [mutant.source for mutant in every_mutant(path.parent, path)]
@@ -610,9 +612,9 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
 
 
 def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) -> None:
-    """The results are kept in a file, so an interrupted step does not repeat them.
+    """The results are kept in a file, so that no mutant is tried twice.
 
-    The first call knows one mutant, the second one more, the third no new one.
+    The first call has one mutant, the second one more, and the third no new one.
     """
     mutants = read_sample(sample_path(1))[1][:2]
     asked: list[tuple[str, str]] = []
@@ -622,8 +624,8 @@ def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) 
         return [drawn.scope == mutants[0].scope for _, drawn in places]
 
     path = tmp_path / "killed.json"
-    for known in (mutants[:1], mutants, mutants):
-        try_unit_tests(path, known, run=run, say=lambda line: None)
+    for listed in (mutants[:1], mutants, mutants):
+        try_unit_tests(path, listed, run=run, say=lambda line: None)
 
     assert asked == [("coordinator", f"coordinator/{mutant.file}") for mutant in mutants]
     assert read_killed(path) == {mutants[0].id: True, mutants[1].id: False}

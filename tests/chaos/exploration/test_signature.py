@@ -1,8 +1,11 @@
-"""Signatures: equal for runs that found the same with other seeds, names and numbers.
+"""Signatures tell whether two runs have found the same bug.
 
-A finding is a violation that a check reports. It has a summary, which is a sentence, and its
-evidence: rows of the trace. Its signature has the check, the claim (the summary without names and
-numbers), and the story (the kinds of the evidence's rows, in order).
+Two runs that find the same bug differ in names, numbers and times. So the signature of a finding
+has only:
+
+- the check that reports it;
+- the claim: the summary without names and numbers, such as `GROUP, PARTITION: lost`;
+- the story: the kinds of the trace rows that prove it, in order.
 """
 
 import pytest
@@ -68,9 +71,10 @@ def test_names_numbers_and_lengths_of_lists_make_no_difference(
 ) -> None:
     """One bug must have one signature under all seeds."""
     assert signature_of(one) == signature_of(other)
-    # Names of nodes, members and partitions have hyphens. None is left: only the placeholders of
-    # partitions may still have a hyphen.
-    assert "-" not in signature_of(one).claim.replace("__consumer_offsets-N", "").replace("-N", "")
+    # Names of nodes, members and partitions have hyphens. So if no hyphen is left, no name is. Only
+    # the placeholders of partitions, such as `__consumer_offsets-N`, may have one.
+    claim = signature_of(one).claim
+    assert "-" not in claim.replace("__consumer_offsets-N", "").replace("-N", "")
 
 
 @pytest.mark.parametrize(
@@ -88,18 +92,19 @@ def test_kinds_of_events_make_a_difference(one: str, other: str) -> None:
 
 
 def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
-    """A kind that occurs twice in a row is in the story once, because repetitions depend on times.
+    """A kind that occurs twice in a row is in the story once.
 
-    The names of the broker and the member differ here, and the signatures are equal.
+    How often something is repeated depends on times, and not on the bug. Names do not matter
+    either: here the broker and the member differ, and the signatures are equal.
     """
 
     def rows(broker: str, member: str) -> Rows:
-        made = Rows()
-        made.add(1.0, broker, TraceKind.BECAME_LEADER, partition="__consumer_offsets-1")
-        made.add(2.0, broker, TraceKind.MEMBER_REMOVED, member=member, cause=f"{member} left")
-        made.add(3.0, broker, TraceKind.APPEND_COMPLETED, error="NOT_LEADER")
-        made.add(4.0, broker, TraceKind.APPEND_COMPLETED, error="NOT_LEADER")
-        return made
+        evidence = Rows()
+        evidence.add(1.0, broker, TraceKind.BECAME_LEADER, partition="__consumer_offsets-1")
+        evidence.add(2.0, broker, TraceKind.MEMBER_REMOVED, member=member, cause=f"{member} left")
+        evidence.add(3.0, broker, TraceKind.APPEND_COMPLETED, error="NOT_LEADER")
+        evidence.add(4.0, broker, TraceKind.APPEND_COMPLETED, error="NOT_LEADER")
+        return evidence
 
     one = signature_of(finding("x", rows("broker-1", f"readers-{ID}")))
     other = signature_of(finding("x", rows("broker-2", f"writers-{OTHER_ID}")))
@@ -112,10 +117,9 @@ def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
 
 
 def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() -> None:
-    """An append after an election has another cause than an append before it.
+    """An append after an election may fail for another reason than an append before it.
 
     So the order is a part of the signature. `claims_as` compares signatures without their stories.
-    A story has at most 12 steps (MAX_STEPS).
     """
     in_order, reversed_order, long = Rows(), Rows(), Rows()
     kinds = list(TraceKind)

@@ -1,14 +1,16 @@
-"""Space files: found by name; problems have place, expectation and near miss.
+"""Files of spaces: how they are found, and the problems that are reported for a wrong one.
 
-A search draws experiments from a space: for each seed one experiment. The file of a space has:
+A search draws one experiment for each seed from a space. The file of a space has:
 
 - `experiment`: what all drawn experiments have in common;
 - `settings`: lists of values to draw from (`*` stands for each group, or each topic);
 - `counts`: how many of the groups are drawn;
-- `together`: by name, a list of sets of settings, one of which is drawn as a whole;
+- `together`: lists of sets of settings that fit together. Of each list one set is drawn as a whole,
+  such as a session timeout with its heartbeat interval;
 - `faults`: the kinds of faults to draw, with their weights.
 
-A near miss is the known word that a mistyped word resembles.
+A problem of a file says where it is and what is expected there. If a word is mistyped, its
+`near_miss` is the known word that is meant.
 """
 
 from pathlib import Path
@@ -86,13 +88,13 @@ def test_space_lists_the_reasons_for_which_a_run_may_be_inconclusive(tmp_path: P
 
 
 def test_shipped_spaces_are_found_by_their_names() -> None:
-    """Like an experiment, a space is looked up in this folder, in the checkout, or as installed."""
+    """A name is enough for a space that is a part of coordlab; a path is needed for another one."""
     assert {"reference", "standard"} <= set(list_spaces())
     assert load_space("reference").name == "reference"
 
 
 def test_unknown_name_is_reported_with_a_suggestion() -> None:
-    """The commands call a search of a space an exploration, so the message does the same."""
+    """The user has asked for the exploration `standart`, so the message uses this word."""
     (problem,) = problems_of("standart")
 
     assert problem.message == "there is no exploration of this name"
@@ -214,11 +216,12 @@ def test_value_with_which_no_cluster_can_run_names_its_setting(tmp_path: Path) -
 
 
 def test_two_contradicting_values_name_both_settings(tmp_path: Path) -> None:
-    """Each value is valid alone, but some pairs are not: the check tries each pair.
+    """Each value is valid alone, but some pairs of values are not. So each pair is tried.
 
-    A draw may rarely combine such a pair, so the mistake must be found before. Here a session of
-    47 s is longer than the longest session of 46 s that the brokers allow. A session of 2 s is
-    shorter than the shortest session of 45 s.
+    Otherwise such a mistake would show only when a seed draws both values. Here there are two:
+
+    - a session of 47 s, while the brokers allow 46 s at most;
+    - a session of 2 s, while the brokers demand 45 s at least.
     """
     path = written(
         tmp_path,

@@ -1,9 +1,13 @@
-"""An exploration's directory: no finished run is lost, and results of other code are refused.
+"""The directory of a search, from which the search can be resumed after any interruption.
 
-An exploration is one search: many runs, whose schedules seeds draw from a space (a file of what may
-vary). Its directory has a manifest, a copy of the space and `batches.jsonl`, with one record per
-line. A search that was ended resumes from it (`--resume`). The runs of the records are made up:
-`passed(0)` is a run of seed 0 that passed.
+`explore` searches for bugs: it plays many runs, whose faults are drawn from a space. (A space is a
+file that says what may vary.) Such a search is called an exploration. Its directory has a manifest,
+a copy of the space, and the file `batches.jsonl`, to which each batch of finished runs adds a line.
+
+`explore --resume` reads this file, and plays only what is missing. So no finished run may be lost,
+and runs of other code must not be mixed with new ones.
+
+The runs in these tests are made up: `passed(0)` is a run of seed 0 that passed.
 """
 
 import re
@@ -63,14 +67,14 @@ def test_records_are_read_back_as_they_were_written(store: ExplorationStore) -> 
 
 
 def test_torn_last_line_is_dropped_at_every_length(store: ExplorationStore) -> None:
-    """`kill -9` may interrupt a write after any byte.
+    """`kill -9` may interrupt a write after any byte, and leave half a line at the end of the file.
 
-    The finished records are kept, and new ones are appended after them.
+    The half line is dropped. The records before it are kept, and new ones are appended after them.
     """
     batches = store.path / "batches.jsonl"
     whole = batches.read_bytes()
-    last = whole.rindex(b"\n", 0, -1) + 1  # where the last line begins
-    for length in range(last, len(whole)):
+    last_line_begins = whole.rindex(b"\n", 0, -1) + 1
+    for length in range(last_line_begins, len(whole)):
         batches.write_bytes(whole[:length])
         opened = open_exploration(store.path)
         assert tuple(opened.records()) == RECORDS[:2]
@@ -94,7 +98,10 @@ def test_unreadable_line_is_named(store: ExplorationStore) -> None:
 def test_folder_of_a_space_stands_for_its_latest_exploration(
     tmp_path: Path, store: ExplorationStore
 ) -> None:
-    """`runs/explorations/standard` is easier to write than a time stamp."""
+    """The directories of explorations of `standard` are in `runs/explorations/standard`.
+
+    A user may give this folder, or its link `latest`, instead of a directory with a time stamp.
+    """
     assert open_exploration(store.path.parent).path == store.path
     assert open_exploration(store.path.parent / "latest").path == store.path
 
@@ -114,7 +121,10 @@ def test_unchanged_exploration_is_continued(store: ExplorationStore) -> None:
 def test_exploration_of_other_code_or_python_is_refused(
     store: ExplorationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another version may give a seed another plan, so results could not be added up."""
+    """With another version of the code or of Python, a seed may mean other faults.
+
+    So the new results could not be added to the earlier ones.
+    """
     monkeypatch.setattr(exploration_store, "code_version", lambda: "0123456789abcdef")
     monkeypatch.setattr(exploration_store, "python_version", lambda: "3.99")
     with pytest.raises(CannotResume) as refused:
@@ -127,7 +137,7 @@ def test_exploration_of_other_code_or_python_is_refused(
 def test_exploration_of_a_space_that_changed_is_refused(
     store: ExplorationStore, space: Space
 ) -> None:
-    """A seed means another plan in another space; a comment changes no plan."""
+    """If the space changes, a seed may mean other faults. A new comment changes nothing."""
     text = space.path.read_text()
     space.path.write_text("# a comment changes nothing\n" + text)
     check_resumable(store)
@@ -150,9 +160,10 @@ def test_space_that_was_removed_is_played_from_its_copy(
 def test_explorations_are_no_runs_and_no_experiment_has_their_name(
     tmp_path: Path, space: Space
 ) -> None:
-    """`runs/explorations` has explorations, beside the folders of experiments with their runs.
+    """Beside `explorations`, the folder `runs` has a folder for the runs of each experiment.
 
-    `list` must not show explorations as unreadable runs.
+    `list` must not take explorations for unreadable runs. And no experiment may be named
+    `explorations`.
     """
     runs = tmp_path / "runs"
     create_exploration(runs / EXPLORATIONS, space, first_seed=0, count=None, recheck_percent=5.0)
@@ -214,7 +225,10 @@ def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path)
     ],
 )
 def test_override_that_no_draw_would_keep_is_refused(override: str, message: str) -> None:
-    """The search must not silently ignore an override."""
+    """An override (`--var`) replaces a value in each experiment that is drawn from the space.
+
+    One that would have no effect must be refused, and not silently ignored.
+    """
     with pytest.raises(ExperimentError) as refused:
         load_space("reference", (override,))
     assert message in "".join(map(str, refused.value.problems))

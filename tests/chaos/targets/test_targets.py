@@ -1,14 +1,13 @@
-"""Targets are resolved when the fault fires, to the hit nodes or the reason of a miss.
+"""Targets: a fault names what it hits by a role, such as `coordinator-of(readers)`.
 
-A target of an experiment file names a node by its role, such as `coordinator-of(readers)`. A
-FakeRuntime has no nodes. Its status is that of a healthy cluster, unless a test changes it:
-`runtime.leader` leads all partitions (broker-0 by default) that are not in `runtime.partitions`.
-The experiment has the brokers 0 to 2, the topic orders with two partitions, and the group readers
-with two members.
+When the fault is injected, the run looks at the status of the cluster, and resolves the target to a
+node: a Hit. If no node has the role at this time, it is a Miss, with a reason. Targets that can
+never exist are refused when the file is read.
 
-The coordinator of a group is the broker that leads its partition of `__consumer_offsets`, and loads
-the group into memory. The ISR are the in-sync replicas of a partition. The ensemble are the servers
-of ZooKeeper. The blast radius of a fault is the groups and partitions that it affects.
+The tests get the status from a FakeRuntime, which has no nodes and reports a healthy cluster. This
+has the brokers 0 to 2, the topic `orders` with two partitions, and the group `readers` with two
+members.
+`runtime.leader`, by default broker-0, leads all partitions except those in `runtime.partitions`.
 """
 
 from dataclasses import replace
@@ -79,7 +78,7 @@ def with_late_members() -> Experiment:
 
 
 def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
-    """`loaded_by` lists the brokers that have the group in memory."""
+    """`loaded_by` has the numbers of the brokers that have the group in memory."""
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(1)
 
@@ -93,12 +92,13 @@ def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
 def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> None:
     """The old leader, broker-0, still has the group in memory; the new leader, broker-1, is hit."""
     runtime = FakeRuntime(experiment())
-    before = situation_of(runtime).status
+    status_before_move = situation_of(runtime).status
     runtime.leader = BrokerId(1)
-    after = situation_of(runtime)
-    status = replace(after.status, groups=before.groups)  # new leader, old group in memory
+    after_move = situation_of(runtime)
+    # The partition has its new leader, but the group is still in the memory of the old one.
+    during_move = replace(after_move.status, groups=status_before_move.groups)
 
-    coordinator = resolve_target("coordinator-of(readers)", replace(after, status=status))
+    coordinator = resolve_target("coordinator-of(readers)", replace(after_move, status=during_move))
 
     assert isinstance(coordinator, Hit)
     assert coordinator.nodes == ("broker-1",)
@@ -131,9 +131,10 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 def test_follower_of_is_the_next_in_sync_replica_that_is_up(
     isr: tuple[int, ...], down: tuple[int, ...], follower: str
 ) -> None:
-    """The order of the replicas decides, because a plan must always mean the same.
+    """The first replica in the order of the replicas is hit that is in sync and up.
 
-    The order of the ISR may differ from run to run.
+    The order of the ISR does not matter: it may differ from run to run, and a plan must always mean
+    the same.
     """
     runtime = FakeRuntime(experiment())
     runtime.partitions[TopicPartition("orders", 1)] = led_by(leader=2, replicas=(1, 2, 0), isr=isr)
@@ -177,7 +178,7 @@ def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
 
 
 def test_any_broker_with_none_up_is_a_miss() -> None:
-    """A fault of a process needs a process that is up."""
+    """All three brokers are down, so there is no process that could be hit."""
     runtime = FakeRuntime(experiment())
     for broker in range(3):
         runtime.nodes[broker_name(broker)] = NodeState.DOWN
@@ -186,9 +187,10 @@ def test_any_broker_with_none_up_is_a_miss() -> None:
 
 
 def test_controller_is_the_active_or_the_only_one() -> None:
-    """A stopped controller does not report that it is active.
+    """If a cluster has several controllers, the active one is hit.
 
-    The stopped controller is hit nevertheless, because the cluster has no other controller.
+    A stopped controller does not report that it is active. It is hit nevertheless if the cluster
+    has no other, as here.
     """
     runtime = FakeRuntime(experiment())
 
@@ -228,9 +230,9 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
     ],
 )
 def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
-    """A target may be an end of links, and their rules must also apply to nodes that start later.
+    """A cut may name such a set of nodes, and must also affect those that start while it lasts.
 
-    Members 2 and 3 are late members, which start during the run.
+    So the set includes members 2 and 3, which start during the run, and broker-1, which is down.
     """
     runtime = FakeRuntime(with_late_members())
     runtime.nodes[broker_name(1)] = NodeState.DOWN
@@ -383,7 +385,10 @@ def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
 
 
 def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
-    """broker-0 leads all partitions here; the radius of a broker that leads nothing is empty."""
+    """The blast radius of a fault is the groups and partitions that it affects.
+
+    broker-0 leads all partitions here. broker-2 leads none, so its loss affects nothing.
+    """
     runtime = FakeRuntime(experiment())
     situation = situation_of(runtime)
 
@@ -400,15 +405,14 @@ def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
 def test_blast_radius_of_a_member_is_its_group_and_its_partitions() -> None:
     """A paused member does not answer, so its partitions are unknown. Its group is known."""
     runtime = FakeRuntime(experiment())
-    name = NodeName("consumer-readers-1")
+    member = NodeName("consumer-readers-1")
 
-    assert blast_radius_of(
-        (name,), runtime.experiment, situation_of(runtime).status
-    ) == BlastRadius(groups=("readers",), partitions=("orders-1",))
-    runtime.nodes[name] = NodeState.PAUSED
-    assert blast_radius_of(
-        (name,), runtime.experiment, situation_of(runtime).status
-    ) == BlastRadius(groups=("readers",))
+    def radius() -> BlastRadius:
+        return blast_radius_of((member,), runtime.experiment, situation_of(runtime).status)
+
+    assert radius() == BlastRadius(groups=("readers",), partitions=("orders-1",))
+    runtime.nodes[member] = NodeState.PAUSED
+    assert radius() == BlastRadius(groups=("readers",))
 
 
 def test_targets_of_kafka_clients_are_those_connected_now() -> None:

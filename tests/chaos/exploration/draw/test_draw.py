@@ -1,17 +1,16 @@
-"""Draws: equal in every process, valid, wide, and independent of one another.
+"""`draw(space, seed)` makes one experiment with its faults.
 
-A space is a file from which experiments are drawn: what they have in common, and the values and
-faults that vary. A draw makes an experiment from a space and a seed. The tests look at the
-experiments of the first SEEDS seeds of the space `standard`; bounds such as "more than 10 of them"
-leave room for chance.
+A space is a file that says what its experiments have in common, and what may vary: settings with
+lists of values, and faults. It says this about faults:
 
-The `faults` of a space have these parts:
-
-- `kinds` and `patterns` (named combinations of faults), with their weights;
-- `kept`: the probability with which a seed keeps a kind;
+- `kinds` and `patterns`: which faults, and which named combinations of faults, with weights;
+- `kept`: the probability with which a seed keeps a kind of fault, rather than leave it out;
 - `lost`: the share of seeds that lose nodes for good;
-- `factors`: a timeout times a factor gives a duration;
+- `factors`: durations are a timeout times one of these factors;
 - `window`: the time in which faults begin.
+
+Most tests look at the experiments of the first SEEDS seeds of the space `standard`. Bounds such as
+"more than 10 of them" leave room for chance.
 """
 
 import json
@@ -78,7 +77,7 @@ def roles_of(faults: list[FaultDefinition]) -> set[str]:
 
 
 def digests() -> list[str]:
-    """Return the digest of each of the first seeds' experiments."""
+    """Return the digests of the experiments of the first 20 seeds."""
     return [sha256(msgspec.json.encode(draw(standard(), seed))).hexdigest() for seed in range(20)]
 
 
@@ -113,9 +112,10 @@ def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_every_value_of_every_setting_is_drawn() -> None:
-    """Some values that the space lists stand for all: each is drawn by several seeds.
+    """The test looks at some settings of the space, in place of all.
 
-    None of the texts below is in the experiment of every seed, so the seeds draw other values, too.
+    Each of the texts below is in the experiments of several seeds, so the value is drawn. None is
+    in all experiments, so other values are drawn, too.
     """
     texts = [msgspec.json.encode(experiment).decode() for experiment in drawn()]
     for value in (
@@ -166,7 +166,12 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
 
 
 def test_topics_are_created_with_and_without_numbers_before_and_after_deletions() -> None:
-    """Some numbers are impossible. Some plans have both orders of one topic, in either order."""
+    """Each variant of an order to create a topic is drawn by some seeds, and not by others.
+
+    An order may give numbers of partitions and replicas. These may be impossible: no partition, or
+    more replicas than brokers. A topic may be created first and then deleted, or the other way
+    round.
+    """
     creations = [
         (fault.args, experiment.cluster.brokers)
         for experiment in drawn()
@@ -195,23 +200,27 @@ def test_topics_are_created_with_and_without_numbers_before_and_after_deletions(
 
 
 def test_creations_are_drawn_as_often_as_deletions() -> None:
-    """A deletion is left out in experiments whose topics all have clients."""
+    """The two kinds have the same weight.
+
+    Deletions are still rarer in drawn plans: a deletion is left out if each topic has clients.
+    """
     assert standard().faults.kinds["create_topic"] == standard().faults.kinds["delete_topic"]
 
 
 def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:
     """Some situations occur only if other kinds of faults are absent ("swarm testing").
 
-    `without` counts, for each kind, the seeds that have faults but none of this kind.
+    So each kind of fault is absent from the plans of many seeds.
     """
-    without = Counter(
+    # kind -> number of seeds that have faults, but none of this kind
+    seeds_without = Counter(
         kind
         for experiment in drawn()
         for kind in FAULT_KINDS
         if experiment.faults and kind not in {fault.fault for fault in experiment.faults}
     )
 
-    assert all(without[kind] > 10 for kind in FAULT_KINDS)  # of SEEDS runs
+    assert all(seeds_without[kind] > 10 for kind in FAULT_KINDS)
 
 
 def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
@@ -293,7 +302,7 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
     """Each choice and each fault has its own random stream.
 
     So if a value is added to one setting of a space, the seeds keep the rest of their schedules.
-    Here one option of the set `size` is listed twice, so other sizes of groups are drawn.
+    Here one size of groups is listed twice, so some seeds draw other sizes.
     """
     choices = tuple(
         replace(choice, options=(*choice.options, choice.options[0]))
@@ -305,7 +314,7 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
     changed = 0
     for seed in range(40):
         before, after = drawn()[seed], draw(wider, seed)
-        changed += before.groups != after.groups
+        changed += before.groups != after.groups  # counts the seeds with other groups
         assert before.cluster == after.cluster
         assert before.topics == after.topics
         # Only a fault of a member may change, because the number of members may have changed.

@@ -1,11 +1,11 @@
-"""Drawn operations (rollouts and scalings), and how a rollout is shrunk.
+"""Rollouts and scalings: how they are drawn, and how a rollout is made simpler after a finding.
 
-A rollout replaces the members of a group one after the other. A scaling changes their number. Both
-are faults of an experiment.
+A rollout replaces the members of a group one after the other, as for a new version of their
+program. A scaling changes their number. Together they are called operations. In an experiment they
+are faults like a crash.
 
-A space is a file that says what may vary in an experiment. `draw(space, seed)` draws one experiment
-from it. If an experiment fails a check, the shrinker makes it simpler: each of its passes yields
-simpler candidates, and a candidate that still fails is kept.
+If an experiment fails, the "shrinker" looks for the simplest experiment that still fails. It works
+in passes. Each pass yields simpler candidates; a candidate that still fails is kept.
 """
 
 from collections.abc import Callable
@@ -62,10 +62,12 @@ def test_standard_space_draws_no_operation() -> None:
 
 def test_group_without_members_gets_no_operation() -> None:
     """Such a group has no member to replace. The result None means that no fault is drawn."""
-    made = quick_experiment()
-    group = msgspec.structs.replace(made.groups["readers"], members=0)
-    empty = msgspec.structs.replace(made, groups={"readers": group})
-    fault_draw = FaultDraw(experiment=empty, space=FaultSpace(), seed=1, index=0, at_ms=1_000)
+    usual = quick_experiment()
+    empty_group = msgspec.structs.replace(usual.groups["readers"], members=0)
+    without_members = msgspec.structs.replace(usual, groups={"readers": empty_group})
+    fault_draw = FaultDraw(
+        experiment=without_members, space=FaultSpace(), seed=1, index=0, at_ms=1_000
+    )
     assert draw_operation(fault_draw, FAULT_KINDS["rollout"]) is None
 
 
@@ -107,6 +109,6 @@ def test_durations_of_a_rollout_are_shortened_one_by_one() -> None:
         "ready_after": "200ms",
         "max_unavailable": "50%",
     }
-    # Only candidates with a range fail.
-    shortest = shortened(args, lambda tried: isinstance(tried["start_up"], list))
-    assert shortest["start_up"] == ["3s", "9s"]
+    # Only candidates with a range fail, so the range stays.
+    with_range = shortened(args, lambda tried: isinstance(tried["start_up"], list))
+    assert with_range["start_up"] == ["3s", "9s"]

@@ -1,9 +1,12 @@
-"""The corpus of a guided search: kept plans, and the rarity of the coverage marks they reached.
+"""The corpus of a guided search: the plans that are worth a mutation.
 
-A coverage mark names a rare situation; a run reaches some marks. A pair is two marks that one run
-reached. Plans that reached a rare mark or a rare pair are kept: they become parents of mutated
-plans. A plan is named by its lineage: the seed that drew it, then the seed of each mutation.
-`rare()` returns the rare marks and the rare pairs for which parents are chosen.
+A plan is a list of faults. While a run plays it, it reaches some "marks", which are names of rare
+situations such as `two_coordinators`. A guided search looks for runs that reach marks which few
+runs have reached, or two marks that few runs have reached together (a "pair"). It keeps their plans
+in its corpus, and then mutates them: it plays small variations of them.
+
+A plan is named by its lineage. (301,) is the plan that seed 301 draws. (301, 7, 5) is this plan,
+mutated by seed 7 and then by seed 5.
 """
 
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ from chaos.exploration.guided.lineage import MAX_GENERATIONS
 
 
 def run(*lineage: int, marks: str = "", faults: int = 5, passed: bool = True) -> RunSeen:
-    """Return a run that reached the marks, named by letters."""
+    """Return a run with this lineage, which reached the marks. Each letter of "xy" is a mark."""
     return RunSeen(lineage=lineage, marks=tuple(sorted(marks)), faults=faults, passed=passed)
 
 
@@ -37,7 +40,9 @@ def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> Non
 
     assert coverage.rare_marks() == ["r"]
     assert coverage.rare_pairs() == [("a", "b")]
-    assert (coverage.mutated_pairs["a", "b"], coverage.mutated_marks["a"]) == (1, 2)
+    # Of the mutated runs, one reached both a and b, and two reached a.
+    assert coverage.mutated_pairs["a", "b"] == 1
+    assert coverage.mutated_marks["a"] == 2
 
 
 def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
@@ -58,27 +63,30 @@ def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
 
 
 def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
-    """A violating run is a finding, and has a file of its own.
+    """Two kinds of plans are not mutated, although they reach a rare mark.
 
-    A plan of the last generation has been mutated MAX_GENERATIONS times. Without a limit plans
-    would become ever longer.
+    - The run of seed 200 violates a promise. So it is a finding, which has a file of its own.
+    - The last plan has been mutated MAX_GENERATIONS times already. Without this limit plans would
+      become ever longer.
     """
     corpus = Corpus()
     for common_run in runs_with_common_marks(range(100)):
         corpus.take(common_run)
     corpus.take(run(200, marks="r", passed=False))
-    # A lineage is the seed that drew the plan, and a seed for each mutation.
-    corpus.take(run(*range(201, 202 + MAX_GENERATIONS), marks="s"))
+    # The lineage has the seed that drew the plan, and a seed for each of the mutations.
+    mutated_often = range(201, 202 + MAX_GENERATIONS)
+    corpus.take(run(*mutated_often, marks="s"))
 
     assert corpus.rare() == ([], [])
     assert corpus.parent_for(7, corpus.rare()) is None
 
 
 def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs() -> None:
-    """Only run 900 has the rare pair: the marks x and y, which are common alone.
+    """`rare()` returns the rare marks and pairs; `parent_for` chooses a plan for one of them.
 
-    In addition there are rare marks, more of them than RAREST_MARKS. They are named chr(0), chr(1),
-    and so on; chr(index) is reached by 1 + index runs.
+    Only the run 900 has the rare pair: the marks x and y, each of which is common alone. In
+    addition there are more rare marks than RAREST_MARKS. They are named chr(0), chr(1), and so on.
+    One run reaches chr(0), two runs reach chr(1), and so on.
     """
     corpus = Corpus()
     for common_run in runs_with_common_marks(range(400), "x"):

@@ -1,13 +1,15 @@
-"""Guided search: plans independent of the workers, and rare situations sooner than by drawing.
+"""A guided search plays variations of interesting plans, and so reaches rare situations sooner.
 
-A seed draws a plan (a list of faults) from a space, which is a file of what may vary. A mark names
-a rare situation that a run reached. For a share of its seeds, a guided search mutates the plan of
-an earlier run that reached a rare mark; for the other seeds a plan is drawn. A lineage is the seeds
-of a plan: the seed that drew its ancestor, then one seed for each mutation.
+An ordinary search draws a new plan (a list of faults) for each seed. A guided search does so for
+some of its seeds only. For the others it takes the plan of an earlier run that has reached a rare
+situation (a "mark"), and changes a few things in it. This is called a mutation. Such a plan is
+named by its lineage: (1, 7) is the plan of seed 1, mutated by seed 7.
 
-Seeds come in blocks. A mutation in block N uses only the results of the blocks up to N - 2. So
-workers can play the blocks N - 1 and N at the same time, and plans do not depend on which worker is
-quicker. Scripted workers answer in turn, without a cluster.
+Which plan a seed plays must not depend on which worker is quicker. So seeds come in blocks. A
+mutation in block N uses only the results of the blocks up to N - 2, which are complete, while
+workers may play the blocks N - 1 and N at the same time.
+
+The tests have scripted workers, which answer in turn, without a cluster.
 """
 
 from collections.abc import Callable
@@ -48,9 +50,9 @@ SMALL = {
     },
 }
 MEETINGS = {2: "two_meet", 3: "three_meet", 4: "four_meet", 5: "five_meet"}
-"""Made-up marks: a number of faults that begin together -> the mark."""
+"""Made-up marks. A plan reaches "three_meet" if three of its faults begin together."""
 MEETING_US = 300_000
-"""Faults that begin within this time begin together."""
+"""Faults begin together if they begin within this time."""
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +63,9 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
 
 
 def marks_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return made-up marks of a plan, which need no run.
+    """Return made-up marks, which follow from the plan, so that no run is needed.
 
-    The marks say how many faults begin together at most, and the kinds of the faults.
+    A plan with a crash and two cuts that begin together: `has_crash`, `has_cut`, `two_meet`.
     """
     begins = [microseconds(fault.at) for fault in experiment.faults]
     # From each fault on, count the faults that begin within MEETING_US.
@@ -76,7 +78,10 @@ def marks_of(experiment: Experiment) -> tuple[str, ...]:
 
 
 def player(space: Space) -> Callable[[Item], PlayedRun]:
-    """Return a player without a cluster. An item is a seed, or the lineage of a mutated plan."""
+    """Return a function that makes up the run of an item, without a cluster.
+
+    An item is a seed, or the lineage of a mutated plan.
+    """
 
     @cache
     def play(item: Item) -> PlayedRun:
@@ -97,14 +102,15 @@ def player(space: Space) -> Callable[[Item], PlayedRun]:
 class Explored:
     """A whole search over scripted workers.
 
-    share: the share of mutated seeds.
-    block: the number of seeds of a block.
-    size: the number of workers.
-    batch: the number of seeds that a worker gets at a time.
-    before: the records of an interrupted search, which is resumed.
-    deadly: maps a seed to the number of workers that it kills.
+    10 % of its seeds are played twice, to compare the runs. The parameters are:
 
-    10 % of the seeds are rechecked: played twice.
+    - `share`: the share of seeds whose plans are mutated ones;
+    - `block`: number of seeds of a block;
+    - `size`: number of workers;
+    - `batch`: number of seeds that a worker gets at a time;
+    - `before`: records of an interrupted search, which this search resumes;
+    - `stop_after_runs`: the search is interrupted after this number of runs;
+    - `deadly`: seed -> number of workers that it kills.
     """
 
     def __init__(
@@ -157,8 +163,10 @@ def test_plans_do_not_depend_on_workers_and_batches(space: Space) -> None:
 
     assert alone.plans() == together.plans()
     mutated = [seed for seed, (lineage, _) in alone.plans().items() if lineage]
-    assert 20 < len(mutated) < 70  # about half of 80 seeds
-    assert min(mutated) >= 40  # the first two blocks have no earlier results
+    # The first two blocks of 20 seeds have no earlier results, so the first 40 plans are drawn. Of
+    # the other 80 plans about half are mutated.
+    assert min(mutated) >= 40
+    assert 20 < len(mutated) < 70
 
 
 def test_resumed_search_plays_the_seeds_of_an_uninterrupted_one(space: Space) -> None:
@@ -180,9 +188,9 @@ def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
 
 
 def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> None:
-    """Seed 7 kills two workers, so it is not played again (it is lost).
+    """Seed 7 kills two workers, so the search gives it up: it is recorded as lost.
 
-    Later blocks need the results of all seeds of its block, so it counts as finished.
+    Later blocks wait until all seeds of its block are finished. A lost seed counts as finished.
     """
     explored = Explored(space, 120, deadly={7: 2}, batch=1)
     assert explored.stop is Stop.COUNT
@@ -191,7 +199,10 @@ def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> 
 
 
 def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
-    """A recheck needs the lineage, not only the seed. 10 % of the seeds, 9, 19, ..., are chosen."""
+    """Every tenth seed (9, 19, ...) is played twice.
+
+    If its plan is a mutated one, the second worker needs the lineage, and not only the seed.
+    """
     explored = Explored(space, 120)
     assert explored.tally.rechecked == 12
     assert explored.tally.differences == []
@@ -213,10 +224,12 @@ def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
 
 
 def test_block_waits_only_for_the_block_before_the_last() -> None:
-    """The third block waits for the whole first block, and not for the second.
+    """The third block can be played when the whole first block has been played.
 
-    The seeds begin at 1,000. At first the second block has been played, and the first one except
-    for its last seed.
+    The seeds begin at 1,000.
+
+    1. The second block is played, and the first one except for its last seed: not ready.
+    2. This last seed is played: ready.
     """
     guidance = Guidance(share=0.5, first_seed=1_000)
 
@@ -239,8 +252,8 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
     """The rare situation is five faults that begin together.
 
-    A plan with this situation is one mutation away from a plan with four such faults, which a
-    guided search keeps.
+    A guided search keeps a plan in which four faults begin together. One mutation of it may be
+    enough to reach the situation. A drawn plan must have all five by chance.
     """
     count = 600
 
@@ -257,10 +270,11 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
 
 
 def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> None:
-    """For each rare mark the report counts the runs that reached it, and the mutated ones of them.
+    """The report says what the mutations have achieved.
 
-    A parent is a plan that was mutated. `first_by_mutated_runs` counts marks and pairs that a
-    mutated run was the first to reach.
+    For example, `marks_by_mutation_alone` has the marks that no run of a drawn plan has reached.
+    `first_by_mutated_runs` is the number of marks and pairs that a mutated run was the first to
+    reach. `parents` is the number of plans that were mutated.
     """
     explored = Explored(space, 600, block=50, batch=10)
     report = guided_search(explored.guidance)
@@ -274,9 +288,10 @@ def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> 
 
 
 def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None:
-    """Both counts begin with the first mutated seed, 301.
+    """Both counts begin with the first mutated seed, which is 301 here.
 
-    The drawn runs before it had no mutated runs beside them, with which they could be compared.
+    Before it, all plans were drawn. Drawn plans and mutated plans can be compared fairly only in
+    the same part of the search.
     """
 
     def run(seed: int, *marks: str, parent: int | None = None) -> PlayedRun:

@@ -1,9 +1,10 @@
-"""A finding of a mutated plan can be played again, from its file and from the plan's lineage.
+"""If a guided search finds something with a mutated plan, a person can play the run again.
 
-A finding is a violation that a checker reports. A plan is a list of faults, which a seed draws from
-a space (a file of what may vary). A guided search mutates plans of earlier runs. A lineage is the
-seeds of a plan: the seed that drew it, then the seed of each mutation. The network seed decides
-latencies and other chances of a run.
+A guided search plays small variations ("mutations") of earlier plans, which are lists of faults. So
+a run is not determined by one seed, but by several, its lineage. (1, 7, 5) is the plan that seed 1
+draws from a space, mutated by seed 7 and then by seed 5.
+
+The person can play the run from the file of the finding, or from the lineage: `1-7-5`.
 """
 
 from functools import partial
@@ -30,9 +31,10 @@ LINEAGE = (1, 7, 5)
 
 @pytest.mark.slow
 def test_file_of_a_mutated_seeds_finding_plays_the_same_run(tmp_path: Path) -> None:
-    """The file has the plan and the network seed, which may be that of an ancestor.
+    """The file has the plan, and the seed that decides latencies and other chances of the run.
 
-    The run has no finding, so the test makes one up.
+    This network seed may be that of an earlier plan of the lineage. The run has no finding, so the
+    test makes one up.
     """
     space = load_space("reference")
     run = play_seed(space, LINEAGE)
@@ -51,7 +53,7 @@ def test_file_of_a_mutated_seeds_finding_plays_the_same_run(tmp_path: Path) -> N
 
 
 def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
-    """A person can name a mutated plan as `1-7-5`: seed 1, mutated by 7, then by 5."""
+    """The commands accept `1-7-5` in place of a seed."""
     schedule = named_schedule("1-7-5", "reference")
     grown = grow(load_space("reference"), LINEAGE)
 
@@ -61,11 +63,13 @@ def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
 
 @pytest.mark.slow
 def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() -> None:
-    """A search of 14 runs is played as a whole, and in two parts of 8 and 6 runs.
+    """A search of 14 runs is played as a whole, and again in two parts of 8 and 6 runs.
 
-    The second part continues from the records of the first (`before`). A mutation uses the results
-    of whole earlier blocks of seeds. Blocks are small here (3 seeds), so that few runs are enough.
-    Some runs are rechecked: played twice.
+    The second part continues from the records of the first one. It must choose the same parents for
+    its mutations as the whole search.
+
+    A mutation uses only the results of whole earlier blocks of seeds. A block has only 3 seeds
+    here, so that 14 runs are enough. Some runs are played twice, to compare them.
     """
     space = load_space("reference")
 

@@ -1,9 +1,13 @@
-"""Mutations: small, runnable, drawn from the mutant's own seed, equal in every process.
+"""Mutations: small variations of a plan that had an interesting run.
 
-A plan is a list of faults, which a seed draws from a space (a file of what may vary). A genome is
-what a plan is built from: faults, chosen settings, and the network seed. A mutant is a copy of a
-genome, its parent, with a small change. A lineage is the seeds of a plan: the seed that drew it,
-then the seed of each mutation. The network seed decides latencies and other chances of a run.
+A seed draws a plan (a list of faults) from a space. A mutation, which has a seed of its own,
+changes a few things in it: it moves a fault, makes it longer, drops it, adds another one, or
+chooses another setting. It works on the plan's genome: its faults, its settings, and the network
+seed, which decides latencies and other chances of a run. The changed copy is called a mutant of its
+parent.
+
+The seeds together are the lineage of a plan. (3, 1007) is the plan that seed 3 draws, mutated by
+seed 1007.
 """
 
 import json
@@ -88,9 +92,10 @@ def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
 
 
 def test_mutant_keeps_most_of_its_parent() -> None:
-    """The faults of the parent made its run rare, so most mutants keep most of them.
+    """The faults of the parent brought its run into a rare situation, so most of them are kept.
 
-    Each mutant differs in something, and more than half of the plans are different ones.
+    But each mutant differs from its parent in something, and the mutants differ from one another:
+    150 mutants have more than 75 different lists of faults.
     """
     parent = drawn_genome(standard(), PARENT)
     parent_faults = Counter(msgspec.json.encode(fault) for fault in parent.faults)
@@ -102,8 +107,8 @@ def test_mutant_keeps_most_of_its_parent() -> None:
         kept_shares.append((parent_faults & faults).total() / parent_faults.total())
     median = sorted(kept_shares)[len(kept_shares) // 2]
     assert median >= 0.8
-    plans = {msgspec.json.encode(genome.faults) for genome in mutants()}
-    assert len(plans) > len(mutants()) / 2
+    different_plans = {msgspec.json.encode(genome.faults) for genome in mutants()}
+    assert len(different_plans) > len(mutants()) / 2
 
 
 def test_mutants_move_lengthen_drop_and_add_faults_and_change_settings() -> None:
@@ -125,17 +130,17 @@ def test_mutants_move_lengthen_drop_and_add_faults_and_change_settings() -> None
 
 
 def test_half_of_the_mutants_keep_their_parents_network_seed() -> None:
-    """With its parent's network seed, a run equals the parent's run up to the first changed fault.
+    """With the same network seed, a run equals the run of its parent up to the first changed fault.
 
-    So a rare moment before this fault occurs again. SAME_NETWORK is the share of mutants that keep
-    the network seed; the others have one of their own.
+    So a rare moment before this fault occurs again. But the other half gets network seeds of their
+    own, so that something else can happen, too. SAME_NETWORK is the share that keeps the seed.
     """
-    with_parents = sum(genome.network_seed == PARENT for genome in mutants())
-    with_own = sum(
+    keep_parents_seed = sum(genome.network_seed == PARENT for genome in mutants())
+    have_own_seed = sum(
         genome.network_seed == seed for seed, genome in zip(MUTANTS, mutants(), strict=True)
     )
-    assert with_parents + with_own == len(mutants())
-    assert abs(with_parents / len(mutants()) - SAME_NETWORK) < 0.15
+    assert keep_parents_seed + have_own_seed == len(mutants())
+    assert abs(keep_parents_seed / len(mutants()) - SAME_NETWORK) < 0.15
 
 
 def test_lineage_is_written_as_its_seeds() -> None:

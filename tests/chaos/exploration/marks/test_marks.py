@@ -1,26 +1,21 @@
-"""Each coverage mark is reached by the last row of a story of its own.
+"""Coverage marks: has a run reached a given rare situation?
 
-A coverage mark is the name of a rare situation; CoverageMarks finds the marks that a run reached. A
-story is a short list of trace rows that are a second apart. Each function below makes one row, and
-its docstring is what the row reports. `chaos/exploration/marks` describes each mark. A zombie is a
-coordinator that was replaced and does not know this yet.
+A search wants to know which rare situations its runs have reached. Each situation has a name, its
+mark, such as `two_coordinators`; `chaos/exploration/marks` describes each mark. While a run is
+played, CoverageMarks observes the rows of its trace and notes the marks.
 
-The stories are about group `g`, whose members are the consumers C0 and C1. Its offsets partition (a
-partition of `__consumer_offsets`) is on brokers 0 to 2. The leader of this partition is the
-coordinator of the group. The coordinator loads the group into memory, and unloads it when another
-broker replaces the coordinator.
+Each mark has a "story" here: a short list of trace rows, a second apart, whose last row reaches the
+mark. For example, the story of `elected_in_join_phase`:
 
-Terms:
+1. broker-0 is elected, leads, and has loaded the group;
+2. the group begins a rebalance (state PreparingRebalance, which we call the join phase);
+3. broker-1 is elected.
 
-- The leader epoch (`epoch`) is the number of a leadership.
-- The ISR are the in-sync replicas. The high watermark is the offset below which all of them have
-  the records.
-- A generation is the group between two rebalances. In the join phase (state PreparingRebalance) the
-  members rejoin, in the sync phase (CompletingRebalance) they get partitions. Then the group is
-  Stable.
-- A static member has a configured id, which keeps its place through a restart.
-- A marker is the record that ends a transaction.
-- A fenced broker is one that the controller considers dead.
+Each function below makes one row; its docstring is what this row reports. The stories are about the
+group `g`, whose members are the consumers C0 and C1. Its offsets partition (its partition of
+`__consumer_offsets`) is on the brokers 0 to 2, and the leader of this partition coordinates the
+group. The state CompletingRebalance is called the sync phase. A "zombie" is a coordinator that was
+replaced and does not know it yet.
 """
 
 import pytest

@@ -1,11 +1,15 @@
-"""Marks of ZooKeeper, each on its own rows: the last row reaches the mark, no earlier one.
+"""Coverage marks of groups that coordinate over ZooKeeper.
 
-A mark names a rare situation that a run may reach. A story is the trace rows of such a situation,
-each made by one of the functions below. The group is `old`, with the consumers C0 and C1. In an
-attempt a consumer reads a view (the list of members), computes its share of the partitions, and
-claims it by owner nodes in ZooKeeper. S1 and S2 are servers of the ensemble. The `offset` of a row
-of ZooKeeper is a zxid, the number of a write in the ensemble's order. A session is a client's
-connection to the ensemble. Ids such as ZK-38 are those of the rules in
+A mark is the name of a rare situation that a run may reach. As in test_marks, each mark has a
+"story" here: a short list of trace rows whose last row reaches the mark. Each function below makes
+one row; its docstring is what this row reports.
+
+The stories are about the group `old`, whose consumers C0 and C1 coordinate over the ZooKeeper
+servers S1 and S2. To own its share of the partitions, a consumer makes an attempt: it reads the
+list of members (its "view"), computes its share, and claims each partition by creating an owner
+node in ZooKeeper.
+
+In rows of ZooKeeper the column `offset` has a zxid. Ids such as ZK-38 are rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 

@@ -1,12 +1,13 @@
-"""The search for the smallest schedule, with a fake player that needs no cluster.
+"""The Shrinker makes a failing experiment as small as possible, so that a person can understand it.
 
-A schedule is an experiment with its faults. A Shrinker removes parts of a failing experiment as
-long as a run of the rest has the same signature: the violated check and its claim (what it says,
-without names and numbers). A network seed decides the latencies of a run.
+A search may find a bug with twenty faults, of which two are enough to show it. The Shrinker removes
+faults, nodes, topics and settings, and plays each smaller experiment. It keeps the smaller one if
+its run fails in the same way, which means that it has a finding with the same signature: the same
+check, and the same sentence without names and numbers.
 
-In each test, `fails` takes an experiment (`tried`) and a network seed, and returns True if their
-run has the signature. So `fails` determines what the smallest schedule is. `MANY` are twenty faults
-that are not needed.
+The tests need no cluster. In each of them a function `fails` takes an experiment and a network seed
+(which decides the latencies of a run), and says whether this run would fail. So it determines how
+small the experiment can become.
 """
 
 from collections.abc import Callable
@@ -43,9 +44,9 @@ from chaos.run.plan import ends_of
 from protocol.config import BrokerConfig, ConsumerConfig, Guards
 
 LOST = Signature(check="fencing", claim="N append is missing")
-"""The violation that every test shrinks."""
+"""Every test shrinks an experiment that fails in this way."""
 OTHER = Signature(check="fencing", claim="PARTITION has two leaders in epoch N")
-"""The violation of runs that do not fail in the wanted way."""
+"""The other runs fail in this way, which is another one."""
 STEADY_US = 5_000_000
 """Time of the steady state, from which the times of faults count."""
 
@@ -53,7 +54,7 @@ Fails = Callable[[Experiment, int], bool]
 
 
 class FakePlay:
-    """Plays no cluster: a run shows the wanted signature if `fails` returns True.
+    """Plays no cluster: a run has the wanted signature if `fails` returns True, and OTHER if not.
 
     `played` has the experiment and the seed of each run. `at_us` is the time of the violation.
     """
@@ -64,7 +65,7 @@ class FakePlay:
         self.played: list[tuple[Experiment, int]] = []
 
     def __call__(self, experiment: Experiment, seed: int, signature: Signature) -> PlayedRun:
-        """Return the run that `fails` decides; one that does not fail shows OTHER."""
+        """Return the made-up run of an experiment."""
         self.played.append((experiment, seed))
         shown = signature if self._fails(experiment, seed) else OTHER
         return PlayedRun(
@@ -176,7 +177,7 @@ def faults_named(experiment: Experiment, name: str) -> list[FaultDefinition]:
 
 
 MANY = tuple(fault(f"{2_137 + 3_000 * index}ms", "pause", "broker(1)") for index in range(20))
-"""Faults every 3 s, from 2.137 s on."""
+"""Twenty pauses, one every 3 s, which no test needs to fail."""
 
 
 @pytest.mark.parametrize("needed", [(0,), (19,), (3, 17), (2, 9, 10)])
@@ -197,9 +198,9 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
 
 
 def test_large_parts_of_the_plan_are_removed_first() -> None:
-    """Because large parts are removed first, one needed fault of 21 is soon the only one.
+    """One of 21 faults is needed. Since large parts are removed first, it is soon alone.
 
-    The Shrinker reports its progress after each run. Fewer than 14 runs are enough.
+    If faults were removed one by one, this would need 20 runs. Fewer than 14 are enough.
     """
     play = FakePlay(lambda tried, _: bool(faults_named(tried, "crash")))
     sizes: list[int] = []
@@ -217,8 +218,8 @@ def test_large_parts_of_the_plan_are_removed_first() -> None:
 def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan() -> None:
     """Runs of a large cluster are slow, so groups are removed before single faults.
 
-    The order is: large parts of the plan, then the group, then single faults. The two needed
-    faults are crashes. The group `writers` is needed only as long as the plan is long.
+    The order is: large parts of the plan, then groups, then single faults. Here two crashes are
+    needed. The group `writers` is also needed, but only as long as the plan has 20 faults or more.
     """
     plan = tuple(
         fault(f"{index + 2}s", "pause", "broker(1)" if index % 4 else "broker(0)")
@@ -247,10 +248,10 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
 
 
 def test_fault_that_is_not_needed_under_one_of_a_few_seeds_is_removed_in_the_first_round() -> None:
-    """Under one of a few other seeds, one of the two faults is not needed.
+    """Under some other network seed one fault is enough, where the original seed needs two.
 
-    The Shrinker finds this before the rounds that simplify the rest, so that the plan is short even
-    if the time ends during these rounds.
+    The Shrinker tries a few other seeds early, before it simplifies times and settings. So the plan
+    is short even if there is no time for the rest.
     """
 
     def fails(tried: Experiment, seed: int) -> bool:
@@ -308,9 +309,9 @@ def test_unneeded_nodes_are_removed_with_the_faults_that_name_them() -> None:
 
 
 def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> None:
-    """broker-4 is removed. The cut from two brokers loses broker-4 and keeps broker-0.
+    """broker-4 is removed, so its pause is dropped.
 
-    The pause of broker-4 is dropped.
+    The cut separates the controller from broker-0 and broker-4. It stays, but only for broker-0.
     """
     cut = FaultDefinition(
         at="2s", fault="cut", from_="controller", to=("broker(0)", "broker(4)"), duration="20s"
@@ -327,7 +328,10 @@ def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> No
 
 @pytest.mark.parametrize("kind", ["create_topic", "delete_topic"])
 def test_topic_that_a_fault_names_stays_although_no_client_uses_it(kind: str) -> None:
-    """Without the topic, a deletion would be invalid, and a creation would do something else."""
+    """The Shrinker removes topics that nobody uses, but not one that a fault creates or deletes.
+
+    Without the topic, a deletion would be invalid, and a creation would do something else.
+    """
     order = FaultDefinition(at="3s", fault=kind, target="controller", args={"topic": "archive"})
     topics = {
         "orders": TopicDefinition(partitions=8, replication_factor=3),
@@ -342,7 +346,7 @@ def test_topic_that_a_fault_names_stays_although_no_client_uses_it(kind: str) ->
 
     assert [planned.fault for planned in left.faults] == [kind]
     assert "archive" in left.topics
-    assert not left.groups  # they were removed around the fault
+    assert not left.groups  # the run fails without them
     assert "payments" not in left.topics  # no fault names it
 
 
@@ -360,9 +364,10 @@ def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
 
 
 def test_promises_are_never_weakened() -> None:
-    """With one replica, or min.insync.replicas 1, the loss of acknowledged commits is no bug.
+    """Every experiment fails here, but the Shrinker must not weaken some settings.
 
-    Every experiment fails here, but the Shrinker must not make these settings weaker.
+    With one replica, or with min.insync.replicas of 1, the loss of an acknowledged commit is
+    expected. The finding would not be a bug any more.
     """
     left = shrunk(FakePlay(lambda *_: True), experiment_of(*MANY)).experiment
 
@@ -392,10 +397,10 @@ def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
 
 
 def test_a_setting_whose_default_does_not_fail_gets_the_value_of_its_space() -> None:
-    """With the default session of 9 s the run does not fail, so the value of `base` is tried next.
+    """A setting was drawn as 4.321 s, which looks strange in a report. The Shrinker replaces it.
 
-    `base` is the experiment of the space from which the shrunk experiment was drawn. Its value, 5 s
-    here, is more usual than the drawn one, 4.321 s.
+    First it tries Kafka's default of 9 s, but with this value the run does not fail. Then it tries
+    the value of `base`, 5 s. This is the experiment that all draws of a space have in common.
     """
 
     def fails(tried: Experiment, _seed: int) -> bool:
@@ -414,7 +419,7 @@ def test_a_setting_whose_default_does_not_fail_gets_the_value_of_its_space() -> 
 def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
     """The run fails if the faults are at least 4 s apart and the pause lasts at least 9 s.
 
-    Both times get some room, and are round: they become 5 s and 15 s.
+    Both times become round numbers, which leave some room: 5 s between the faults, a pause of 15 s.
     """
 
     def fails(tried: Experiment, _seed: int) -> bool:
@@ -450,7 +455,10 @@ def test_the_shrunk_plan_is_in_order_of_time() -> None:
 
 
 def test_room_of_a_duration_is_kept_in_every_round() -> None:
-    """The pause must last 4 s, and gets room up to 8 s; a second shrinking changes nothing."""
+    """The pause must last 4 s. It is shortened to 8 s, which leaves some room.
+
+    If the result is shrunk again, it must not become longer or shorter each time.
+    """
 
     def fails(tried: Experiment, _seed: int) -> bool:
         return any(microseconds(planned.duration or "0s") >= 4_000_000 for planned in tried.faults)
@@ -472,7 +480,10 @@ def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
 
 
 def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
-    """Lists of ends lose entries, the set `brokers` becomes one broker, arguments are removed."""
+    """The cut separates broker-0 from the controller and all brokers, for Fetch in one direction.
+
+    What is left is a plain cut between broker-0 and another broker.
+    """
     cut = FaultDefinition(
         at="2s",
         fault="cut",
@@ -578,7 +589,11 @@ def test_time_is_limited_by_the_given_clock() -> None:
 
 
 def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
-    """Most runs wait only 20 s for the group; each pass confirms its result with the whole 60 s."""
+    """If the finding is that a group never recovers, each run must wait for it, here up to 60 s.
+
+    This would be slow. So most runs wait only 20 s, and each pass confirms its result with a run
+    that waits for the whole 60 s.
+    """
     whole = experiment_of(fault("2s"), fault("9s", "pause"), fault("15s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
     left = shrunk(play, whole)
@@ -595,9 +610,10 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
 
 
 def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
-    """With one fault the group recovers after 30 s, which a wait of 20 s does not show.
+    """With one fault the group does recover, but after 30 s.
 
-    The confirmation with longer waits shows that one fault is not enough.
+    A wait of 20 s looks as if it never recovered. The confirmation, which waits longer, shows that
+    one fault is not enough to fail.
     """
 
     def fails(candidate: Experiment, _: int) -> bool:
