@@ -78,7 +78,7 @@ PAUSE_MEMBER: dict[str, object] = {
     "target": "member(readers, 0)",
     "duration": "20s",
 }
-NO_COMMITS = readers(commit_interval_ms=None)
+READERS_WITHOUT_COMMITS = readers(commit_interval_ms=None)
 LATE_ON_THE_OTHER_SIDE: list[object] = [
     {
         "at": "12s",
@@ -141,11 +141,12 @@ def test_split_brain_of_ownership_passes_and_is_measured() -> None:
 
 
 def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
-    """The group gives the paused member's partitions to others when its session ends.
+    """When the session of a paused member ends, its group gives its partitions to others.
 
-    The member itself owns them until it has resumed and its first heartbeat is answered.
+    But the member itself still believes that it owns them. It learns the truth after it has
+    resumed, from the answer to its first heartbeat.
     """
-    played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
+    played = play(small(PAUSE_MEMBER, group=READERS_WITHOUT_COMMITS))
 
     assert (played.results.reasons, played.violated) == ((), [])
     # The pause lasts 20 s and the session 10 s, so the overlap should take nearly 10 s.
@@ -156,7 +157,11 @@ def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
 
 
 def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commits() -> None:
-    """Without the guard each side acknowledges records that the other side will never have."""
+    """Without the guard `high_watermark_gate`, both sides of the split acknowledge commits.
+
+    The old coordinator acknowledges commits that it cannot replicate. The new coordinator, and the
+    log of its epoch, will never have them.
+    """
     group = readers(late_members=LATE_ON_THE_OTHER_SIDE)
 
     guarded = play(small(CUT, group=group))
@@ -171,14 +176,17 @@ def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commi
 
 
 def test_commits_of_a_lone_replica_are_found_by_durable_commits() -> None:
-    """Two of three brokers are down; without the guard the third acknowledges commits alone."""
-    down: list[dict[str, object]] = [
+    """Two of three brokers are down. Without the guard the third one acknowledges commits alone.
+
+    The guard `min_insync_check` refuses an append if fewer than `min.insync.replicas` are in sync.
+    """
+    crashes: list[dict[str, object]] = [
         {"at": "2s", "fault": "crash", "target": target, "duration": "20s"}
         for target in ("broker(0)", "broker(1)")
     ]
 
-    guarded = play(small(*down))
-    unguarded = play(small(*down, guards={"min_insync_check": False}))
+    guarded = play(small(*crashes))
+    unguarded = play(small(*crashes, guards={"min_insync_check": False}))
 
     assert (guarded.results.reasons, guarded.violated) == ((), [])
     errors = {row.error for row in guarded.rows if row.kind == TraceKind.APPEND_COMPLETED}
@@ -197,18 +205,19 @@ class GenerousAssignor(RangeAssignor):
     def assign(
         self, partition_counts: Mapping[str, int], members: tuple[MemberSubscription, ...]
     ) -> Assignment:
-        fair = super().assign(partition_counts, members)
-        first = min(partition for partitions in fair.values() for partition in partitions)
+        assignment = super().assign(partition_counts, members)
+        first = min(partition for partitions in assignment.values() for partition in partitions)
+        # `dict.fromkeys` removes the duplicate from the member that had the partition anyway.
         return {
             member: tuple(dict.fromkeys((first, *partitions)))
-            for member, partitions in fair.items()
+            for member, partitions in assignment.items()
         }
 
 
 def test_assignor_that_shares_a_partition_is_found_by_generations_and_ownership(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The run has no fault, which could excuse two owners of a partition for a while."""
+    """The run has no fault. After a fault, two owners of a partition are excused for a while."""
     monkeypatch.setitem(ASSIGNORS, "range", GenerousAssignor())
 
     played = play(small(after_faults="2s"))
@@ -219,9 +228,9 @@ def test_assignor_that_shares_a_partition_is_found_by_generations_and_ownership(
 
 
 def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a join phase that completes in the generation in which it began.
+    """Planted bug: a rebalance does not increment the generation.
 
-    The late member at 1 s causes the second join phase.
+    The group rebalances twice: when its members start, and when a late member joins at 1 s.
     """
     begin = Group.init_next_generation
 
@@ -234,7 +243,7 @@ def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatc
         cause_text: str | None = None,
     ) -> None:
         if self.generation_id > 0:
-            self.generation_id -= 1  # `begin` adds 1
+            self.generation_id -= 1  # `begin` adds 1, so the generation stays the same
         begin(self, now_us=now_us, cause=cause, cause_text=cause_text, trace=trace)
 
     monkeypatch.setattr(Group, "init_next_generation", begin_again)
@@ -247,14 +256,13 @@ def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatc
 
 
 def test_commit_of_an_ended_generation_is_found() -> None:
-    """With the guard off, a static member that was paused in a rebalance commits as before.
+    """The guard is off that refuses a commit of an ended generation.
 
-    A static member has a configured id, which keeps its place through a restart.
-
-    1. The late member joins at 4 s. The paused member does not rejoin.
-    2. After the rebalance timeout (max.poll.interval.ms, 4 s) generation 2 starts. The paused
+    1. A static member is paused at 2 s, for 8 s.
+    2. A late member joins at 4 s. The paused member does not rejoin.
+    3. After the rebalance timeout (max.poll.interval.ms, 4 s) generation 2 starts. The paused
        member stays in the group, because only the end of its session removes a static member.
-    3. The member resumes and commits in generation 1.
+    4. The paused member resumes, and commits in generation 1.
     """
     group = readers(
         config={"group.instance.id": "reader-{index}", "max.poll.interval.ms": 4_000},
@@ -314,7 +322,7 @@ def test_zombie_without_an_error_is_found_by_ownership_and_liveness(
     """
     monkeypatch.setattr(Heartbeat, "_answered", take_for_an_answer)
 
-    played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
+    played = play(small(PAUSE_MEMBER, group=READERS_WITHOUT_COMMITS))
 
     assert {"ownership", "liveness"} <= set(played.violated)
     assert "with nothing broken any more" in played.report("ownership").findings[0].summary
@@ -344,7 +352,7 @@ def test_member_that_stays_with_a_former_coordinator_is_found(
 def test_members_that_a_new_coordinator_does_not_have_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the load reads nothing (BEHAVIOUR 6.6 f).
+    """Planted bug: the new coordinator reads nothing from the log (BEHAVIOUR 6.6 f).
 
     A crash is not needed to show it: here the leadership moves gracefully.
     """
@@ -370,14 +378,15 @@ def test_acknowledgement_of_a_truncated_append_is_found(
     4. The high watermark passes these offsets, and the truncated appends are acknowledged.
     """
     isolated = {**CUT, "duration": "12s"}
-    # This crash hits the second leader. The next one in the order of replicas is the first leader.
+    # This crash hits the second leader. The first leader is next in the order of the replicas, so
+    # it is elected again.
     crash = {**CRASH, "at": "17s"}
-    # Appends must still wait when the first broker leads again, so they may wait for long.
-    slow: dict[str, object] = {
+    # Appends must still wait when the first broker leads again, so they have a long timeout.
+    long_timeout: dict[str, object] = {
         "offsets.commit.timeout.ms": 60_000,
         "broker.session.timeout.ms": 3_000,
     }
-    schedule = small(isolated, crash, after_faults="12s", config=slow)
+    schedule = small(isolated, crash, after_faults="12s", config=long_timeout)
 
     assert play(schedule).violated == []
 
@@ -513,9 +522,10 @@ def build_hasty_consumers(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> N
 
 
 def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> None:
-    """The next owner starts from the committed offset, so the records below it are never processed.
+    """The application commits before it processes, and dies in between.
 
-    The test kills the member right after a commit of records that it has not processed.
+    The next owner starts from the committed offset, so the records before it are never processed.
+    The test kills the member right after such a commit.
     """
     processed: dict[str, int] = {}
     killed: list[str] = []
@@ -546,20 +556,22 @@ def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> 
 def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the 50th fetched batch never reaches the application."""
     collect = Fetcher.collect
-    collected = 0
+    batches = 0
 
     def drop_one(self: Fetcher, max_records: int) -> list[ConsumedRange]:
-        nonlocal collected
+        nonlocal batches
         records = collect(self, max_records)
-        if records:
-            collected += 1
-        return [] if records and collected == 50 else records
+        if not records:
+            return records
+        batches += 1
+        return [] if batches == 50 else records
 
     monkeypatch.setattr(Fetcher, "collect", drop_one)
 
     played = play(small(after_faults="6s"))
 
     assert "processing" in played.violated
+    # Two findings: the member jumps ahead, and the records in between are never processed.
     jump, gap = (finding.summary for finding in played.report("processing").findings)
     assert "while its position was" in jump
     assert "were never processed" in gap
@@ -568,9 +580,10 @@ def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch
 def test_reset_to_latest_after_a_loss_of_offsets_is_found_as_a_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the load reads nothing, so the offsets are lost, and clients skip records.
+    """Planted bug: the new coordinator reads nothing from the log, so committed offsets are lost.
 
-    Without a committed offset a client starts at the end of the log (auto.offset.reset: latest).
+    Without a committed offset a client starts at the end of the log (auto.offset.reset: latest). So
+    it skips records.
     """
     monkeypatch.setattr(GroupCoordinator, "load_batches", load_nothing)
     group = readers(config={"auto.offset.reset": "latest"})

@@ -12,6 +12,7 @@ docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import pytest
 
@@ -23,6 +24,23 @@ from tests.support.worlds.acceptance import VirtualRun, play_virtual
 
 SECOND = 1_000_000
 pytestmark = pytest.mark.slow
+
+
+class View(NamedTuple):
+    """The list of members from which a consumer computes its share."""
+
+    time_us: int
+    """When the consumer computed its share."""
+    members: tuple[str, ...]
+
+
+class Deletion(NamedTuple):
+    """A session deletes an owner node that another session has created."""
+
+    time_us: int
+    session: str
+    creator: str
+    """The other session."""
 
 
 @cache
@@ -152,16 +170,16 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     assert dead in owners
     assert sum(not attempt["done"] for attempt in attempts) >= 2
     generations = {row.generation for row in since_fault(run, TraceKind.GENERATION_STARTED, "new")}
-    # The new group needs one generation for the replacement, and one or two for the killed member
-    # when it comes back.
+    # The new group needs one generation for the replacement, and one or two when the killed member
+    # comes back.
     assert len(generations) <= 3
 
 
 def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
     """Herd effect: every consumer wakes for every change (ZK-29).
 
-    No server is slow here. ZooKeeper notifies the members of the old group within tens of ms. A
-    member of the new group hears of a change at its next heartbeat (ZK-80), which is later.
+    ZooKeeper notifies all members of the old group within a few tens of milliseconds. A member of
+    the new group hears of a change only at its next heartbeat (ZK-80).
     """
     run = played("herd_effect")
     joined_us = next(
@@ -191,23 +209,21 @@ def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
     assert rejoined == {f"consumer-new-{index}" for index in range(8)}
 
 
-def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
-    """Return the views from which each member of the old group computed its share.
-
-    {"consumer-old-0": [(31_000_000, (first_id, second_id))]} means that this consumer computed its
-    share at 31 s, when it saw two members.
-    """
-    views: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
+def views_of(run: VirtualRun) -> dict[str, list[View]]:
+    """Return the views of each consumer of the old group, in order of time."""
+    views: dict[str, list[View]] = {}
     for row in since_fault(run, TraceKind.ZOOKEEPER_VIEW, "old"):
-        views.setdefault(row.node, []).append((row.time_us, tuple(detail_of(row)["members"])))
+        view = View(row.time_us, tuple(detail_of(row)["members"]))
+        views.setdefault(row.node, []).append(view)
     return views
 
 
 def test_members_at_different_servers_see_different_groups_and_agree_in_the_end() -> None:
     """Members at quick servers compute three times before those at the slow server (ZK-71, ZK-95).
 
-    A ninth member joins while the leader's messages reach zookeeper-1 late by 400 ms. In the end
-    all members compute from the same view, without an operator's help.
+    A ninth member joins the group. At this time the messages of ZooKeeper's leader reach the server
+    zookeeper-1 with a delay of 400 ms. So its clients hear of the new member later. In the end all
+    members compute from the same view, without the help of an operator.
     """
     run = played("zookeeper_split_view")
     assert run.results.verdict == "pass"
@@ -227,22 +243,22 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
 
     # The quick members compute several times before the first slow one does.
     views = views_of(run)
-    first_views = {name: computed[0] for name, computed in views.items()}
-    slow_computed_us = min(time_us for name, (time_us, _) in first_views.items() if name in slow)
+    slow_computed_us = min(views[name][0].time_us for name in views if name in slow)
     newcomer = "consumer-old-8"
     quick_views = [views[name] for name in views if name not in slow and name != newcomer]
     early_views = [
-        [members for time_us, members in member_views if time_us < slow_computed_us]
-        for member_views in quick_views
+        [view for view in views_of_member if view.time_us < slow_computed_us]
+        for views_of_member in quick_views
     ]
-    assert max(len(computed) for computed in early_views) >= 3
+    assert max(len(views_of_member) for views_of_member in early_views) >= 3
     # The quick members saw the group without the newcomer (8 members) and with it (9).
-    assert {len(members) for computed in early_views for members in computed} == {8, 9}
+    sizes_seen = {len(view.members) for views_of_member in early_views for view in views_of_member}
+    assert sizes_seen == {8, 9}
     # A slow member first commits and releases its partitions. Each write waits for the slow link.
     assert slow_computed_us - first_us > 5 * SECOND
 
     # Afterwards all have the same view. The new group needed one generation.
-    last_members = {member_views[-1][1] for member_views in views.values()}
+    last_members = {views_of_member[-1].members for views_of_member in views.values()}
     assert len(last_members) == 1
     assert len(since_fault(run, TraceKind.GENERATION_STARTED, "new")) == 1
 
@@ -283,28 +299,32 @@ def test_late_release_deletes_the_owner_nodes_of_other_members() -> None:
     (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
     old_session = detail_of(expired)["session"]
     creators: dict[str, str] = {}
-    deleted: list[tuple[int, str, str]] = []  # time, session that deletes, session that created
-    # Every server traces every transaction. The number of the transaction (zxid) is the offset of
-    # the row. Only the first row of each zxid is used.
-    zxid = 0
+    deletions: list[Deletion] = []
+    # Every server traces every transaction. The number of the transaction (zxid) is in the column
+    # `offset`. Only the first row of each transaction is used.
+    last_zxid = 0
     for row in run.rows:
-        if row.kind != TraceKind.ZOOKEEPER_TXN_APPLIED or (row.offset or 0) <= zxid:
-            continue
         zxid = row.offset or 0
+        if row.kind != TraceKind.ZOOKEEPER_TXN_APPLIED or zxid <= last_zxid:
+            continue
+        last_zxid = zxid
         txn = detail_of(row)
         if txn["op"] == "create" and "/owners/" in txn["path"]:
             creators[txn["path"]] = txn["session"]
         elif txn["op"] == "delete" and txn["path"] in creators:
             creator = creators[txn["path"]]
             if creator != txn["session"]:
-                deleted.append((row.time_us, txn["session"], creator))
+                deletions.append(Deletion(row.time_us, txn["session"], creator))
 
     # Such a deletion may cause others: a member that lost its owner node may release the partition
     # later, and delete the node of the next owner. Only the deletions of the first session count.
-    first_deleter = deleted[0][1]
-    deletion_times_us = [time_us for time_us, session, _ in deleted if session == first_deleter]
+    first_deleter = deletions[0].session
+    deletion_times_us = [
+        deletion.time_us for deletion in deletions if deletion.session == first_deleter
+    ]
     assert len(deletion_times_us) >= 10
     assert deletion_times_us[-1] - deletion_times_us[0] < SECOND // 2
-    # The slow member's ended session is not the deleting one, and created none of the nodes.
-    assert old_session not in {first_deleter, *(owner for _, _, owner in deleted)}
+    # The ended session of the slow member did not delete the nodes, nor had it created them.
+    creators_of_deleted = {deletion.creator for deletion in deletions}
+    assert old_session not in {first_deleter, *creators_of_deleted}
     assert since_fault(run, TraceKind.ZOOKEEPER_GAVE_UP, "old") != []

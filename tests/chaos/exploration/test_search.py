@@ -44,7 +44,7 @@ class Searching:
         clock: ScriptedClock | None = None,
     ) -> None:
         self.written: list[ExplorationRecord] = []
-        self.groups: list[FindingGroup] = []
+        self.reported_groups: list[FindingGroup] = []
         self.tally = Tally(recheck_percent)
         for record in before or []:
             self.tally.take(record)
@@ -55,7 +55,7 @@ class Searching:
             clock=clock or ScriptedClock(),
             write=self.written.append,
             stop_requested=stop_requested,
-            on_group=self.groups.append,
+            on_group=self.reported_groups.append,
         )
 
     def played(self) -> list[int]:
@@ -341,6 +341,6 @@ def test_finding_is_reported_when_new_and_when_its_example_gets_shorter() -> Non
 
     searching = Searching(ScriptedWorkers(play, size=1), Limits(count=4, batch=1))
     searching.search.run()
-    assert len(searching.groups) == 2
+    assert len(searching.reported_groups) == 2
     (group,) = searching.tally.groups.values()
     assert (group.example.seed, group.seeds) == (2, [0, 1, 2, 3])

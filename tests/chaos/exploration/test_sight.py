@@ -247,8 +247,8 @@ def test_mutant_of_removed_code_is_listed_as_removed(made_up: Path) -> None:
     """`gone` has the mutants of the two statements that were replaced by `pass`."""
     mutants = made_up_sample(made_up)
     path = made_up / "made_up" / "one.py"
-    without = MADE_UP.replace("self.note(name)", "pass").replace("self.last = name", "pass")
-    path.write_text(without, encoding="utf-8")
+    shortened = MADE_UP.replace("self.note(name)", "pass").replace("self.last = name", "pass")
+    path.write_text(shortened, encoding="utf-8")
     found, gone = find_mutants(mutants, root=made_up)
 
     assert {mutant.segment for mutant in gone} == {"self.note(name)", "self.last = name"}
@@ -421,7 +421,7 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 
 
 def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
-    """A run without a result (None) was stopped at its bound of CPU time, here after 60.1 s."""
+    """A run that takes too much CPU time is stopped, here after 60.1 s. It has no result (None)."""
     cpu_s = 60.1
     play = mutant_play(7, played("pass"), None, child_cpu_s=cpu_s)
 
@@ -447,7 +447,7 @@ HEAD = JournalHead(
 def test_digest_of_running_code_ignores_sentences_alone(
     tmp_path: Path, source: str, runs_alike: bool
 ) -> None:
-    """A sitting continues the record of code that differs in docstrings and comments only."""
+    """If only docstrings and comments have changed, a sitting may continue the earlier record."""
     digests = []
     for name, text in (("one", "X = 1\ndef f():\n    return X\n"), ("two", source)):
         module = tmp_path / name / "package" / "module.py"
@@ -503,7 +503,7 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
     - 5 has no place in the code any more.
     """
     mutants = made_up_sample(root)[:6]
-    by_whom = ("fencing",) if finds_third else ()
+    finders_of_third = ("fencing",) if finds_third else ()
     stopped = replace(mutated(3), is_stopped=True)
     orders = [
         PlayedOrder(
@@ -512,7 +512,9 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
             mutants=(mutated(0, LAB), mutated(1, differs=False), mutated(2)),
         ),
         PlayedOrder(
-            seed=1, sound=sound(1, 2, 3), mutants=(mutated(2, *by_whom, cpu_s=5.0), stopped)
+            seed=1,
+            sound=sound(1, 2, 3),
+            mutants=(mutated(2, *finders_of_third, cpu_s=5.0), stopped),
         ),
         *(PlayedOrder(seed=seed, sound=sound(3), mutants=(stopped,)) for seed in (2, 3)),
     ]
@@ -526,7 +528,8 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
 def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
     """The `cpu_s` of a found mutant is the CPU time of its runs up to the finding.
 
-    Mutant 2 was found by the second seed: 2 s + 5 s. The score has the mean of mutants 0 and 2.
+    Mutant 0 was found by the first seed, in 2 s. Mutant 2 was found by the second seed: 2 s + 5 s.
+    The score has the mean of both: 4.5 s.
     """
     made_up_record(made_up, "after", finds_third=True)
     (record,) = read_records(made_up / "records")
@@ -549,7 +552,8 @@ def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
 def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
     """A sitting can continue from a record alone, because the journal may be gone.
 
-    Four seeds are cut at each place into a first record and the seeds after it.
+    Four seeds are played in two parts: 0 and 4 seeds, 1 and 3, and so on. Each time the result must
+    be the same as that of all seeds together.
     """
     mutants = made_up_sample(made_up)[:6]
     stopped = replace(mutated(3), is_stopped=True)
@@ -565,9 +569,9 @@ def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
         path = write_record(first, made_up / "records")
         read = read_record("after", 1, made_up / "records")
         assert read == first, path
-        goes_on = replace(HEAD, base=read)
-        assert goes_on.seeds_before == cut
-        assert record_of("after", 1, mutants, goes_on, orders[cut:]) == whole
+        head_of_second_part = replace(HEAD, base=read)
+        assert head_of_second_part.seeds_before == cut
+        assert record_of("after", 1, mutants, head_of_second_part, orders[cut:]) == whole
     assert whole.fates[3].stopped_seeds == (0, 1, 2)
     assert read_record("before", 1, made_up / "records") is None
 

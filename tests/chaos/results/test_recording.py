@@ -62,6 +62,12 @@ class SmallDisk:
         return freed > 0
 
 
+def write_trace_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run write its trace every 1,000 rows, so that the disk fills while it goes on."""
+    in_small_chunks = partialmethod(ParquetTraceWriter.__init__, rows_per_chunk=1_000)
+    monkeypatch.setattr(ParquetTraceWriter, "__init__", in_small_chunks)
+
+
 class PlayOn(Protocol):
     """Plays RUN on a SmallDisk, and returns the exit code and the run."""
 
@@ -72,20 +78,13 @@ class PlayOn(Protocol):
 
 @pytest.fixture
 def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
-    """Return a function that plays RUN on a SmallDisk, and returns the exit code and the run.
-
-    The trace is written every 1,000 rows, so that the disk fills in the middle of the run.
-    """
+    """Return a function that plays RUN on a SmallDisk, and returns the exit code and the run."""
 
     def play(*, room: int, reserve: int) -> tuple[int, PastRun]:
         disk = SmallDisk(room, reserve)
         monkeypatch.setattr(recording, "write_bytes", disk.write)
         monkeypatch.setattr(recording.RunDisk, "free_reserve", disk.free_reserve)
-        monkeypatch.setattr(
-            ParquetTraceWriter,
-            "__init__",
-            partialmethod(ParquetTraceWriter.__init__, rows_per_chunk=1_000),
-        )
+        write_trace_in_small_chunks(monkeypatch)
         code = run_cli([*RUN, "--runs", str(tmp_path)])
         (past,) = list_runs(tmp_path)
         return code, past
@@ -239,11 +238,7 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As with SmallDisk above, but on a real disk that is a little larger than the reserve."""
-    monkeypatch.setattr(
-        ParquetTraceWriter,
-        "__init__",
-        partialmethod(ParquetTraceWriter.__init__, rows_per_chunk=1_000),
-    )
+    write_trace_in_small_chunks(monkeypatch)
     folder = small_tmpfs("4200k")
 
     code = run_cli([*RUN, "--runs", str(folder)])

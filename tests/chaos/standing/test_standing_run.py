@@ -344,7 +344,7 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
         }
     )
     standing.runtime = WithOutsideGroup(standing.experiment, standing.observe)
-    standing.orders.runtime = standing.runtime
+    standing.orders.runtime = standing.runtime  # whose clock decides when a request is due
     results = standing.execute()
 
     (entry,) = results.faults
@@ -520,7 +520,7 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
 
     standing = Standing({20 * SECOND_US: DownRequest()})
     standing.runtime = WithOutsideMember(standing.experiment, standing.observe)
-    standing.orders.runtime = standing.runtime
+    standing.orders.runtime = standing.runtime  # whose clock decides when a request is due
 
     def find(runtime: FakeRuntime) -> None:
         (checker, *_) = standing.suite.checkers

@@ -76,17 +76,18 @@ def shortened(args: dict[str, Any], fails: Callable[[dict[str, Any]], bool]) -> 
 
     `fails` decides from a candidate's arguments whether the candidate still fails.
     """
-    made = quick_experiment(
+    with_rollout = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "args": args}]
     )
     passes = simplifying_passes(base=None)  # None: the experiment was not drawn from a space
     (shortening,) = [
         shrink_pass for shrink_pass in passes if shrink_pass.does == "shortening rollouts"
     ]
-    # A generator: it yields a candidate, and `send` tells it whether the candidate still fails.
-    steps = shortening.steps(made)
+    # The steps are a generator. It yields a candidate, and is told with `send` whether this one
+    # still fails.
+    steps = shortening.steps(with_rollout)
     still_fails: bool | None = None  # None before the first candidate
-    smallest = made
+    smallest = with_rollout
     while True:
         try:
             candidate = next(steps) if still_fails is None else steps.send(still_fails)

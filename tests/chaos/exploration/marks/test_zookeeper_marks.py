@@ -41,7 +41,7 @@ def txn(time_s: float, session: str, op: str, *, zxid: int, **detail: object) ->
     return (time_s, S1, TraceKind.ZOOKEEPER_TXN_APPLIED, columns)
 
 
-def state(time_s: float, new_state: str, server: str = S1) -> StoryRow:
+def connection_state(time_s: float, new_state: str, server: str = S1) -> StoryRow:
     """C0's connection gets another state; C0 has seen states up to zxid 5."""
     detail: dict[str, object] = {"session": "0x1", "state": new_state}
     columns: Columns = {"peer": server, "offset": 5, "detail": detail}
@@ -49,7 +49,7 @@ def state(time_s: float, new_state: str, server: str = S1) -> StoryRow:
 
 
 def step(time_s: float, node: str, kind: TraceKind, **detail: object) -> StoryRow:
-    """A member of the group writes a row of this kind."""
+    """A consumer reports that it did something; `kind` says what."""
     return (time_s, node, kind, {"group": "old", "member": f"m{node[-1]}", "detail": detail})
 
 
@@ -67,20 +67,20 @@ def view(time_s: float, node: str, *members: str, zxid: int) -> StoryRow:
     return (time_s, node, TraceKind.ZOOKEEPER_VIEW, columns)
 
 
-def ended(time_s: float, *, done: bool, cause: str | None = None) -> StoryRow:
+def attempt_ended(time_s: float, *, done: bool, cause: str | None = None) -> StoryRow:
     """An attempt of C0 ends."""
     detail: dict[str, object] = {"attempt": 0, "done": done, "conflicts": 0}
     columns: Columns = {"group": "old", "member": "m0", "detail": detail, "cause_text": cause}
     return (time_s, C0, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, columns)
 
 
-def event(time_s: float, zxid: int) -> StoryRow:
+def event_received(time_s: float, zxid: int) -> StoryRow:
     """C0 gets an event; `zxid` is the newest that C0 has seen."""
     detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
     return (time_s, C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, {"offset": zxid, "detail": detail})
 
 
-def serves(time_s: float, new_state: str, epoch: int | None) -> StoryRow:
+def server_state(time_s: float, new_state: str, epoch: int | None) -> StoryRow:
     """S1 changes its state in the ensemble, under a leader of `epoch`; None: there is no leader."""
     columns: Columns = {"leader_epoch": epoch, "detail": {"state": new_state}}
     return (time_s, S1, TraceKind.ZOOKEEPER_STATE, columns)
@@ -97,22 +97,28 @@ def gave_up(during: str) -> tuple[StoryRow, ...]:
     return (step(1, C0, TraceKind.ZOOKEEPER_GAVE_UP, attempts=4, during=during),)
 
 
-# The consumers have sessions: C0 has 0x1, C1 has 0x2. In STORED C0 has committed the offset 20.
-OPEN = (txn(0, "0x1", "createSession", zxid=1), txn(0, "0x2", "createSession", zxid=2))
-STORED = (*OPEN, txn(1, "0x1", "create", zxid=3, path=OFFSET, data="20", ephemeral=False))
+# The sessions are 0x1 of C0, and 0x2 of C1.
+BOTH_HAVE_SESSIONS = (
+    txn(0, "0x1", "createSession", zxid=1),
+    txn(0, "0x2", "createSession", zxid=2),
+)
+C0_COMMITTED_20 = (
+    *BOTH_HAVE_SESSIONS,
+    txn(1, "0x1", "create", zxid=3, path=OFFSET, data="20", ephemeral=False),
+)
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "gave_up_starting": gave_up("starting"),
     "gave_up_running": gave_up("running"),
     # C0 processes a record more than a second after the end of its session.
     "processed_without_a_session": (
-        *OPEN,
-        state(1, "SyncConnected"),
+        *BOTH_HAVE_SESSIONS,
+        connection_state(1, "SyncConnected"),
         txn(2, "0x1", "closeSession", zxid=3),
         consumed(3.5),
     ),
     # Two consumers compute from different members.
     "views_apart": (view(1, C0, "m0", zxid=7), view(2, C1, "m0", "m1", zxid=7)),
-    # S2 notifies C0 of a change 0.2 s after S1 has applied it. The kind of change does not matter.
+    # S2 notifies C0 of a change 0.2 s after S1 has applied it. It does not matter what has changed.
     "heard_late": (
         txn(1, "0x1", "error", zxid=3),
         (
@@ -123,7 +129,9 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         ),
     ),
     # C0 reads the list of members, and then finds that m1 has no node any more.
-    "member_vanished_between_reads": (ended(1, done=False, cause="NoNode /consumers/old/ids/m1"),),
+    "member_vanished_between_reads": (
+        attempt_ended(1, done=False, cause="NoNode /consumers/old/ids/m1"),
+    ),
     # C0's claim fails at a node of C1, whose process is dead.
     "owner_was_dead": (
         step(1, C1, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
@@ -132,37 +140,37 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
     ),
     # The session of C1 deletes the owner node of C0.
     "owner_node_of_another_deleted": (
-        *OPEN,
+        *BOTH_HAVE_SESSIONS,
         txn(1, "0x1", "create", zxid=3, path=OWNER, data="m0-0", ephemeral=True),
         txn(2, "0x2", "delete", zxid=4, path=OWNER),
     ),
     # C1 commits 9, where C0 has committed 20.
     "offset_set_back_in_zookeeper": (
-        *STORED,
+        *C0_COMMITTED_20,
         txn(2, "0x2", "setData", zxid=4, path=OFFSET, data="9"),
     ),
     "session_at_another_server": (
-        state(1, "SyncConnected"),
-        state(2, "Disconnected"),
-        state(3, "SyncConnected", server=S2),
+        connection_state(1, "SyncConnected"),
+        connection_state(2, "Disconnected"),
+        connection_state(3, "SyncConnected", server=S2),
     ),
     # The event comes right after the connection, so the change happened before it.
-    "event_at_reconnection": (state(1, "SyncConnected"), event(1.01, zxid=5)),
+    "event_at_reconnection": (connection_state(1, "SyncConnected"), event_received(1.01, zxid=5)),
     # The next attempt begins in the moment in which one has ended.
     "change_within_a_rebalance": (
-        ended(1, done=True),
+        attempt_ended(1, done=True),
         step(1, C0, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
     ),
     # C0 begins to read at 9, although 20 is committed.
     "position_behind_a_commit": (
-        *STORED,
+        *C0_COMMITTED_20,
         committed_position(2, offset=9),
         step(3, C0, TraceKind.PARTITIONS_ASSIGNED, partitions=["orders-0"]),
     ),
     "lost_with_its_session": (step(1, C0, TraceKind.PARTITIONS_LOST, partitions=["orders-0"]),),
     # The commit ends at 2 s, after the expiry at 1 s. It began at 0.9 s.
     "committed_after_an_expiry": (
-        state(1, "Expired"),
+        connection_state(1, "Expired"),
         (
             2,
             C0,
@@ -170,11 +178,14 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
             {"group": "old", "offset": 9, "detail": {"store": "kafka", "begun_us": 900_000}},
         ),
     ),
-    "ensemble_elected_again": (serves(1, "LEADING", epoch=1), serves(2, "LEADING", epoch=2)),
+    "ensemble_elected_again": (
+        server_state(1, "LEADING", epoch=1),
+        server_state(2, "LEADING", epoch=2),
+    ),
     # C0 processes a record while S1 looks for a leader.
     "group_without_an_ensemble": (
-        serves(1, "LEADING", epoch=1),
-        serves(2, "LOOKING", epoch=None),
+        server_state(1, "LEADING", epoch=1),
+        server_state(2, "LOOKING", epoch=None),
         consumed(3),
     ),
 }

@@ -157,16 +157,16 @@ def horizon_us(experiment: Experiment) -> int:
 
 
 class SlowPlay(FakePlay):
-    """A player whose runs last until liveness_timeout, as if no group ever recovered."""
+    """Makes up runs in which no group ever recovers, so that each lasts until liveness_timeout."""
 
     def __call__(self, experiment: Experiment, seed: int, signature: Signature) -> PlayedRun:
-        """Return the run, which ends with its bound."""
+        """Return the made-up run, with its duration."""
         played = super().__call__(experiment, seed, signature)
-        bound_us = microseconds(experiment.run.liveness_timeout)
-        return replace(played, virtual_us=STEADY_US + horizon_us(experiment) + bound_us)
+        waited_us = microseconds(experiment.run.liveness_timeout)
+        return replace(played, virtual_us=STEADY_US + horizon_us(experiment) + waited_us)
 
 
-def waits(play: FakePlay) -> list[str]:
+def liveness_timeouts(play: FakePlay) -> list[str]:
     """Return the liveness_timeout of each played experiment, in order."""
     return [played.run.liveness_timeout for played, _ in play.played]
 
@@ -598,15 +598,15 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
     left = shrunk(play, whole)
 
-    bound = whole.run.liveness_timeout
-    assert bound == "60s"
+    assert whole.run.liveness_timeout == "60s"
     assert [planned.fault for planned in left.experiment.faults] == ["pause"]
-    assert left.experiment.run.liveness_timeout == bound
-    assert waits(play)[:3] == [bound, "20s", "20s"]
-    # After the first run, a few runs have the whole bound, and many more the short one.
-    assert 0 < waits(play)[1:].count(bound) < 20
-    assert waits(play).count("20s") > 20
-    assert play.played[-1][0].run.liveness_timeout in ("20s", bound)
+    assert left.experiment.run.liveness_timeout == "60s"
+    timeouts = liveness_timeouts(play)
+    assert timeouts[:3] == ["60s", "20s", "20s"]
+    # After the first run, a few runs wait for the whole time, and many more for the short one.
+    assert 0 < timeouts[1:].count("60s") < 20
+    assert timeouts.count("20s") > 20
+    assert timeouts[-1] in ("20s", "60s")
 
 
 def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
@@ -624,7 +624,7 @@ def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
     left = shrunk(play, experiment_of(fault("2s"), fault("9s", "pause"), fault("15s")))
 
     assert len(left.experiment.faults) == 2
-    assert set(waits(play)) == {"20s", "40s", "60s"}
+    assert set(liveness_timeouts(play)) == {"20s", "40s", "60s"}
     assert left.finding is not None
     assert fails(left.experiment, 0)
 
@@ -648,8 +648,11 @@ def test_a_short_bound_of_the_experiment_is_not_shortened() -> None:
     whole = replace(whole, run=replace(whole.run, liveness_timeout="20s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
     shrunk(play, whole)
-    assert set(waits(play)) <= {"20s", "60s"}  # the default of that setting is tried, too
-    assert waits(play)[:4] == ["20s"] * 4
+    assert set(liveness_timeouts(play)) <= {
+        "20s",
+        "60s",
+    }  # the default of that setting is tried, too
+    assert liveness_timeouts(play)[:4] == ["20s"] * 4
 
 
 def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
