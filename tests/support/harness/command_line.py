@@ -6,6 +6,7 @@ own.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from cluster.realtime.machine_processes import start_ticks
 ROOT = Path(__file__).resolve().parents[3]
 MARK = "COORDLAB_TEST_MARK"
 COMMAND_TIMEOUT_S = 200.0
+_ENV = shutil.which("env") or "env"  # found now, because a test may start a command without PATH
 
 
 class CommandLine:
@@ -64,7 +66,7 @@ class CommandLine:
         # A process inherits ignored signals. Under nohup, the tests ignore SIGHUP; a command that
         # a user starts does not.
         process = subprocess.Popen(
-            ["env", "--default-signal=HUP", sys.executable, "-m", "coordlab", *arguments],
+            [_ENV, "--default-signal=HUP", sys.executable, "-m", "coordlab", *arguments],
             cwd=self.folder,
             env=variables,
             stdout=stdout or subprocess.PIPE,
