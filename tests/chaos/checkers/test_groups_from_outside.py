@@ -1,11 +1,13 @@
-"""Groups that no experiment names: their clients write no trace rows, and no check accuses them.
+"""No check accuses a group whose clients were not started by coordlab.
 
-A standing cluster runs until a person stops it, and Kafka's own clients may join it. Such a client
-is a guest. The trace (the recorded events) has the rows of brokers about the guest's group, but no
-rows of the guest itself. A client of the lab is a node that coordlab has started.
+A standing cluster runs until a person stops it. Meanwhile Kafka's own clients may use it, for
+example a Java consumer of the group `payments`. We call such a client a guest. The brokers write
+trace rows about the guest's group, but the guest itself writes none, so the checkers see only half
+of what happens.
 
-Here a run has two groups of the lab. To make one of them look like a group from outside, the tests
-remove the rows of its members, and its entry in the checkers' context.
+These tests need no Java client. They play a run with two groups that coordlab started, `readers`
+and `payments`. Then they remove the rows that the members of `payments` wrote, and tell the
+checkers that `payments` has guests.
 """
 
 import pytest
@@ -19,6 +21,7 @@ from results_schema.results import CheckOutcome
 from tests.support.builders.quick_experiment import QUICK_BROKERS, quick_experiment
 
 OUTSIDE = "payments"
+"""The group that looks like a group of guests."""
 GROUP = {
     "members": 2,
     "topics": ["orders"],
@@ -27,7 +30,7 @@ GROUP = {
     "config": {"enable.auto.commit": False, "session.timeout.ms": 6_000},
 }
 FAULTS: dict[str, list[dict[str, object]]] = {
-    "nothing": [],
+    "no fault": [],
     "coordinator crashes": [
         {"at": "1s", "fault": "crash", "target": f"coordinator-of({OUTSIDE})", "duration": "4s"}
     ],
@@ -59,13 +62,16 @@ FAULTS: dict[str, list[dict[str, object]]] = {
 
 
 def is_row_of_a_lab_client(prefix: str, row: TraceRow) -> bool:
-    """Return True for a row that the trace has only because a client is one of the lab.
+    """Return True for a row that would be missing if the client were a guest.
 
-    The name of the client begins with `prefix`. Such rows are the client's own, and those of the
-    driver, the process that starts and kills the client.
+    The names of the clients begin with `prefix`. A client of the lab writes rows itself, and the
+    driver, which starts and kills it, writes rows about it.
     """
-    is_of_the_driver = row.kind in {TraceKind.NODE_STARTED, TraceKind.NODE_KILLED}
-    return row.node.startswith(prefix) or (is_of_the_driver and (row.peer or "").startswith(prefix))
+    if row.node.startswith(prefix):
+        return True
+    is_start_or_kill = row.kind in {TraceKind.NODE_STARTED, TraceKind.NODE_KILLED}
+    is_about_the_client = row.peer is not None and row.peer.startswith(prefix)
+    return is_start_or_kill and is_about_the_client
 
 
 def play_two_groups(faults: list[dict[str, object]]) -> tuple[Experiment, list[TraceRow]]:
@@ -90,25 +96,24 @@ def guests_in(rows: list[TraceRow]) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("in_virtual_time", [False, True])
-@pytest.mark.parametrize("unseen", [f"consumer-{OUTSIDE}-", f"consumer-{OUTSIDE}-1"])
+@pytest.mark.parametrize("unseen_prefix", [f"consumer-{OUTSIDE}-", f"consumer-{OUTSIDE}-1"])
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 def test_no_check_accuses_a_group_whose_members_write_no_rows(
-    faults: list[dict[str, object]], unseen: str, in_virtual_time: bool
+    faults: list[dict[str, object]], unseen_prefix: str, in_virtual_time: bool
 ) -> None:
     """No check accuses the group, or raises an exception because of the missing rows.
 
-    `unseen` is the prefix of the members whose rows are removed. If only member 1 is unseen, the
-    group looks like one of the lab that a client from outside has joined. In virtual time (a
-    simulated clock) some checks judge times more strictly.
+    The rows of the members whose names begin with `unseen_prefix` are removed: those of the whole
+    group, or those of member 1 only. In the second case the group looks as if a guest had joined
+    member 0. In virtual time, which is simulated, some checks judge times more strictly.
     """
     experiment, all_rows = play_two_groups(faults)
     assert guests_in(all_rows) == ()
-    rows = [row for row in all_rows if not is_row_of_a_lab_client(unseen, row)]
+    rows = [row for row in all_rows if not is_row_of_a_lab_client(unseen_prefix, row)]
     assert guests_in(rows) == (OUTSIDE,)
     context = context_of(experiment, in_virtual_time=in_virtual_time)
-    # The arguments are the groups with guests, and all groups. A group of the lab is judged in
-    # full only if no guest has joined it.
-    suite = CheckSuite(context.without_guests([OUTSIDE], experiment.groups))
+    # Only `readers`, which no guest has joined, is judged in full.
+    suite = CheckSuite(context.without_guests(mixed=[OUTSIDE], all_groups=experiment.groups))
     suite.observe_all(rows)
 
     reports = suite.finish()
@@ -123,7 +128,10 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
 
 
 def test_member_without_rows_is_accused_if_it_counts_as_one_of_the_lab() -> None:
-    """Without `without_guests` the records that the unseen member processed count as lost."""
+    """The checkers are not told that the group has a guest.
+
+    So the records that the unseen member processed look as if nobody had processed them.
+    """
     experiment, all_rows = play_two_groups([])
     rows = [row for row in all_rows if not is_row_of_a_lab_client(f"consumer-{OUTSIDE}-1", row)]
     suite = CheckSuite(context_of(experiment))

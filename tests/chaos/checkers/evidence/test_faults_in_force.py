@@ -1,14 +1,11 @@
-"""The faults in force: which parts of the cluster they disturb, and when they end.
+"""FaultsInForce tells checkers whether a fault may explain what they see.
 
-A fault is in force until it is healed (undone). The controller fences a broker that it considers
-dead, and unfences the broker when it is back. A fenced broker leads no partition.
+A fault is in force from its injection until the lab heals it, that is, undoes it. Some promises
+hold only without faults, so their checkers need to know since when it has been quiet:
 
-- `quiet_since_us` is the time since which no fault is in force. It is None while a fault is in
-  force.
-- `cluster_quiet_since_us` is the time since which no fault disturbs a server. It is None while a
-  fault disturbs a server.
-
-The time 0 is the beginning of the run.
+- `quiet_since_us` is the end of the last fault. It is None while a fault is in force.
+- `cluster_quiet_since_us` is the end of the last disturbance of a broker or controller. It is None
+  while one of them is disturbed, and 0, the beginning of the run, if none ever was.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -34,13 +31,10 @@ def faults_after(rows: Rows) -> FaultsInForce:
     return faults
 
 
-def killed(time_s: float, node: str) -> Rows:
-    """Return rows of a fault that kills `node`.
-
-    Before the fault, the controller unfences broker-1. By this row FaultsInForce knows that
-    broker-1 is a broker.
-    """
+def rows_of_a_kill(time_s: float, node: str) -> Rows:
+    """Return rows of a fault that kills `node`."""
     rows = Rows()
+    # FaultsInForce takes the nodes that the controller unfences for the brokers.
     rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.fault(time_s, node, nodes=[node])
     rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=node, cause="crash")
@@ -48,9 +42,9 @@ def killed(time_s: float, node: str) -> Rows:
 
 
 def test_end_of_a_member_disturbs_only_its_group() -> None:
-    """The death of a member is a fault in force, but it does not disturb the servers."""
-    rows = killed(20, C0)
-    assert faults_after(rows).quiet_since_us is None  # a fault is in force
+    """A member is killed at 20 s and healed at 30 s, and the brokers are quiet all the time."""
+    rows = rows_of_a_kill(20, C0)
+    assert faults_after(rows).quiet_since_us is None
     assert faults_after(rows).cluster_quiet_since_us == 0
 
     rows.healed(30, C0)
@@ -59,11 +53,12 @@ def test_end_of_a_member_disturbs_only_its_group() -> None:
 
 
 def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -> None:
-    """Once the broker is fenced, the other nodes know that it is down, and go on without it.
+    """broker-1 disturbs the cluster twice.
 
-    Its restart disturbs the cluster again, until the broker is unfenced.
+    1. At 20 s it is killed. From 29 s on it is fenced, and the other nodes go on without it.
+    2. At 40 s it starts again. From 42 s on it is unfenced, and so back in the cluster.
     """
-    rows = killed(20, "broker-1")
+    rows = rows_of_a_kill(20, "broker-1")
     assert faults_after(rows).cluster_quiet_since_us is None
 
     rows.add(29, "controller-100", TraceKind.BROKER_FENCED, peer="broker-1")
@@ -79,9 +74,9 @@ def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -
 
 
 def test_paused_broker_disturbs_even_when_it_is_fenced() -> None:
-    """A paused broker is not dead: when it resumes, it still considers itself a leader.
+    """A paused broker can resume at any time, and then it still considers itself a leader.
 
-    So the fencing of a paused broker does not end the disturbance.
+    So the disturbance does not end when the controller fences the broker.
     """
     rows = Rows()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
@@ -91,7 +86,7 @@ def test_paused_broker_disturbs_even_when_it_is_fenced() -> None:
 
 
 def test_fault_of_links_disturbs_all_nodes_that_it_hits() -> None:
-    """A link connects two nodes, so a cut at a consumer also disturbs the servers."""
+    """The other end of the consumer's links are brokers, so they are disturbed, too."""
     rows = Rows()
     rows.fault(20, C0, fault="cut", nodes=[C0])
 

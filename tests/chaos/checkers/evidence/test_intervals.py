@@ -1,6 +1,7 @@
-"""Intervals of offsets behave like sets of offsets.
+"""An IntervalSet behaves like a set of offsets, and needs less memory.
 
-An interval has a start and an end; the end is the first offset after the interval.
+It stores the offsets 0, 1, 2, 7 and 8 as the intervals (0, 3) and (7, 9). As in `range`, the end of
+an interval is not part of it.
 """
 
 from itertools import pairwise
@@ -23,9 +24,10 @@ intervals_to_add = st.lists(
 def test_intervals_equal_a_set_of_offsets(
     added: list[tuple[int, int]], start: int, length: int
 ) -> None:
-    """Each method gives the same result as with a plain set of offsets (the model).
+    """Each method agrees with a plain set of offsets, the model.
 
-    Besides, no two intervals touch, because the class joins intervals that touch.
+    In addition, there is a gap between any two intervals, because IntervalSet joins intervals that
+    overlap or touch.
     """
     intervals = IntervalSet()
     model: set[int] = set()
@@ -37,13 +39,15 @@ def test_intervals_equal_a_set_of_offsets(
     assert intervals.total == len(model)
     assert intervals.end == (max(model) + 1 if model else None)
     assert intervals.covered(start, end) == len(model & set(range(start, end)))
-    missing = [offset for gap in intervals.missing(start, end) for offset in range(*gap)]
+    missing: list[int] = []
+    for gap_start, gap_end in intervals.missing(start, end):
+        missing.extend(range(gap_start, gap_end))
     assert missing == [offset for offset in range(start, end) if offset not in model]
     assert all(left_end < right_start for (_, left_end), (right_start, _) in pairwise(intervals))
 
 
 def test_consecutive_records_are_one_interval() -> None:
-    """A long run adds many records one by one, which must not add an interval each."""
+    """A long run adds its records one by one, and must not use up memory with each of them."""
     intervals = IntervalSet()
     for offset in range(10_000):
         intervals.add(offset, offset + 1)

@@ -1,9 +1,12 @@
 """The owners of partitions, according to the rows that members write themselves.
 
-An owner is named by its node and incarnation (number of restarts): `(C0, 0)` is the first process
-of C0. `rows.assigned(1, C0, partitions=2)` gives the first two partitions, t-0 and t-1, to C0.
-`owners.of` returns the owners of a partition, `owners.owned_by` the partitions of an owner, and
-`owners.ended` the ownerships that the last observed row ended.
+An owner is a process of a consumer. `(C0, 0)` is the process of C0 that was started first, and
+`(C0, 1)` is the process after a restart. The call `rows.assigned(1, C0, partitions=2)` gives two
+partitions of the group `g`, t-0 and t-1, to C0.
+
+- `owners.of` returns the owners of a partition.
+- `owners.owned_by` returns the partitions of an owner.
+- `owners.ended` lists the ownerships that the last observed row ended.
 """
 
 from chaos.checkers.evidence.owners import Owners
@@ -14,7 +17,7 @@ C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
 def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
-    """Both members own t-0 from the second assignment to the first revocation."""
+    """C0 owns t-0 and t-1. At 2 s C1 gets t-0 as well, and at 3 s C0 revokes its partitions."""
     owners = Owners()
     rows = Rows()
     rows.assigned(1, C0, partitions=2)
@@ -25,7 +28,7 @@ def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
 
     assert list(owners.of("g", "t-0").values()) == rows.rows
     assert list(owners.of("g", "t-1")) == [(C0, 0)]
-    assert owners.of("h", "t-0") == {}
+    assert owners.of("another group", "t-0") == {}
 
     rows.revoked(3, C0)
     owners.observe(rows.rows[-1])

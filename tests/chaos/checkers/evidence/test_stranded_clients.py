@@ -1,14 +1,16 @@
 """A consumer is excused if it knows only brokers that are lost for good, and only then.
 
-Such a consumer is stranded. It looks for its coordinator at a broker of the metadata that it last
-got. A fenced broker is one that the controller considers dead, and metadata does not list it. The
-trace of most tests, in seconds:
+We call such a consumer stranded. It asks the brokers of its last metadata for its coordinator, and
+none of them will ever answer. It makes no progress, but that is how Kafka's consumer works, and so
+the checkers do not accuse it. Metadata does not list fenced brokers, and so a consumer may know a
+single broker of three, as in the trace of most tests (times in seconds):
 
 - 1: group `g` has the members C0 and C1, which own t-0 and t-1.
 - 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2.
 - 20: broker-2 is lost for good.
 - 30: broker-0 and broker-1 are unfenced, which heals the cluster.
-- until the end at 120: C0, which has the metadata of 15 s, asks only broker-2. C1 goes on.
+- 22 to 119: C0, which has the metadata of 15 s, asks broker-2 again and again. C1 goes on.
+- 120: the run ends.
 """
 
 import pytest
@@ -55,13 +57,17 @@ def steady_group() -> Rows:
     return rows
 
 
-def fenced(rows: Rows, time_s: float, *brokers: str) -> None:
+def fence(rows: Rows, time_s: float, *brokers: str) -> None:
+    """Let the controller fence the brokers."""
     for broker in brokers:
         rows.add(time_s, CONTROLLER, TraceKind.BROKER_FENCED, peer=broker)
 
 
 def lookup_failed(rows: Rows, time_s: float, asked: str | None) -> None:
-    """Let a lookup of C0 fail at the broker `asked`; None: C0 has no broker to ask at present."""
+    """Let C0 ask the broker `asked` for its coordinator in vain.
+
+    None means that C0 has no broker to ask, because it waits after the last failure.
+    """
     error = "NO_BROKER_AVAILABLE" if asked is None else "DISCONNECTED"
     rows.add(time_s, C0, TraceKind.COORDINATOR_LOOKUP_FAILED, group="g", peer=asked, error=error)
 
@@ -76,18 +82,20 @@ def stranded_member(
 ) -> Rows:
     """Return the trace of this file's docstring, or a variant of it.
 
-    The last of C0's lookups, one each second, is at `last_lookup_s`; `asked` is the broker that
-    they ask. `returns_s` is the time at which broker-2 starts again, `found_s` the time at which C0
-    finds its coordinator after all.
+    - `fenced_brokers` are fenced at 15 s, and unfenced at 30 s.
+    - `asked` is the broker that C0 asks for its coordinator.
+    - `returns_s` is the time at which broker-2 starts again; None means never.
+    - `found_s` is the time at which C0 finds its coordinator after all; None means never.
+    - `last_lookup_s` is the time of C0's last lookup. It makes one each second.
     """
     rows = steady_group()
-    fenced(rows, 15, *fenced_brokers)
+    fence(rows, 15, *fenced_brokers)
     rows.add(20, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="node loss")
-    fenced(rows, 21, "broker-2")
+    fence(rows, 21, "broker-2")
     for broker in fenced_brokers:
         rows.add(30, CONTROLLER, TraceKind.BROKER_UNFENCED, peer=broker)
     rows.stage(40, "liveness")
-    # A record of t-0 that C0 does not read.
+    # C0 owns t-0, but does not read this record, because it has no coordinator.
     rows.add(
         41, "producer-0", TraceKind.RECORDS_PRODUCED, partition="t-0", offset=0, detail={"count": 1}
     )
@@ -97,21 +105,22 @@ def stranded_member(
             rows.add(time_s, "driver", TraceKind.NODE_STARTED, peer="broker-2")
         if time_s == found_s:
             rows.add(time_s, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-0")
-        # In every second lookup C0 has no broker to ask: after a failure it waits.
-        lookup_failed(rows, time_s, asked if time_s % 2 else None)
+        # After each failure C0 waits, and so every second lookup has no broker to ask.
+        is_waiting = time_s % 2 == 0
+        lookup_failed(rows, time_s, asked=None if is_waiting else asked)
     rows.stage(120, "stopping")
     return rows
 
 
 def check(checker: Checker, rows: Rows) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Return the checker's report about the rows, which are sorted by time first."""
     for row in sorted(rows.rows, key=lambda row: row.time_us):
         checker.observe(row)
     return checker.finish()
 
 
 def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
-    """t-0, which C0 owns, has a record that no member reads. C0 is excused."""
+    """Nobody reads the record of t-0, and its owner C0 is excused for that."""
     report = check(Readers(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.PASS
@@ -122,7 +131,8 @@ def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
 def test_member_that_finds_its_coordinator_again_is_not_excused() -> None:
     """C0 finds its coordinator at 80 s, so it is not stranded any more.
 
-    A partition is judged when the last member leaves: C1 leaves at 43 s, and C0 at the end.
+    The checker judges the partition when the last member leaves. So both members leave here, C1 at
+    43 s, and C0 shortly before the end.
     """
     rows = stranded_member(found_s=80)
     rows.member_state(43, C1, "UNJOINED", cause="left")
@@ -159,12 +169,13 @@ def test_group_is_not_excused_if_another_member_makes_no_progress() -> None:
     "rows",
     [
         pytest.param(
-            stranded_member(fenced_brokers=("broker-0",)), id="metadata always listed broker-1, too"
+            stranded_member(fenced_brokers=("broker-0",)),
+            id="C0 knows broker-1, too, which was never fenced",
         ),
-        pytest.param(stranded_member(asked="broker-1"), id="it asks a broker that lives"),
-        pytest.param(stranded_member(returns_s=60), id="the lost broker returns"),
-        pytest.param(stranded_member(found_s=80), id="it finds its coordinator for a moment"),
-        pytest.param(stranded_member(last_lookup_s=70), id="it stops looking for its coordinator"),
+        pytest.param(stranded_member(asked="broker-1"), id="C0 asks broker-1, which lives"),
+        pytest.param(stranded_member(returns_s=60), id="broker-2 returns"),
+        pytest.param(stranded_member(found_s=80), id="C0 finds its coordinator for a moment"),
+        pytest.param(stranded_member(last_lookup_s=70), id="C0 stops looking for its coordinator"),
     ],
 )
 def test_consumer_that_can_reach_the_cluster_has_to_go_on(

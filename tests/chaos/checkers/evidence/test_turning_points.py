@@ -1,8 +1,11 @@
 """Turning points of a finding: earlier rows that explain how it came about.
 
-A finding is a broken promise that a checker reports. Its evidence are the trace rows that prove it.
-Its turning points (field `led_to`) are earlier rows of the partitions, groups and faults that the
-finding is about. The first argument of `row` is the time in microseconds.
+A checker reports a finding with its evidence: the trace rows that prove that something went wrong.
+The evidence seldom shows why. So the report also lists turning points, which are earlier rows such
+as the fault, the fencing of a broker and the election of another one. They are the finding's field
+`led_to`.
+
+The first argument of `row` is the time in microseconds.
 """
 
 from chaos.checkers.evidence.turning_points import MOST_FAULTS, MOST_OTHERS, TurningPoints
@@ -14,9 +17,9 @@ from tests.support.builders.trace_rows import trace_row as row
 
 OFFSETS = "__consumer_offsets-0"
 
-
-# Rows of a failover, in time order. APPENDED is the evidence of a finding. The earlier rows are the
-# fault and its effects, which led to it.
+# Four rows of a failover: a cut separates broker-0 from the controller, the controller fences
+# broker-0 and elects another leader, and broker-0 appends all the same. APPENDED is the evidence of
+# a finding, and the three rows before it led to it.
 CUT = row(10, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
 FENCED = row(20, "controller-100", TraceKind.BROKER_FENCED, peer="broker-0")
 ELECTED = row(21, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
@@ -24,7 +27,10 @@ APPENDED = row(30, "broker-0", TraceKind.APPEND_COMPLETED, partition=OFFSETS)
 
 
 def led_to(rows: list[TraceRow], *evidence: TraceRow) -> tuple[TraceRow, ...]:
-    """Return the turning points of a finding about OFFSETS and readers, with this evidence."""
+    """Return the turning points that `rows` contain for a finding with this evidence.
+
+    The finding is about the partition OFFSETS, the group `readers` and the fault CUT.
+    """
     points = TurningPoints()
     for observed in rows:
         points.observe(observed)
@@ -34,18 +40,19 @@ def led_to(rows: list[TraceRow], *evidence: TraceRow) -> tuple[TraceRow, ...]:
 def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
     """The turning points lie between the fault (10 µs) and the evidence (30 µs), in time order.
 
-    The elections at 5 µs and at 31 µs lie outside of this time.
+    The elections at 5 µs and at 31 µs are too early and too late.
     """
-    before = row(5, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
-    after = row(31, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
+    too_early = row(5, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
+    too_late = row(31, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
 
-    assert led_to([before, CUT, FENCED, ELECTED, after], APPENDED) == (CUT, FENCED, ELECTED)
+    assert led_to([too_early, CUT, FENCED, ELECTED, too_late], APPENDED) == (CUT, FENCED, ELECTED)
 
 
 def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
-    """The finding is about the partition OFFSETS and the group readers.
+    """The finding is about the partition OFFSETS and the group `readers`.
 
-    ELECTED is about OFFSETS, too. It is part of the evidence, which `led_to` does not repeat.
+    ELECTED is a row of OFFSETS, too, but this test gives it as evidence, and `led_to` does not
+    repeat the evidence.
     """
     other_partition = row(22, "controller-100", TraceKind.LEADER_ELECTED, partition="orders-0")
     other_group = row(23, "broker-1", TraceKind.REBALANCE_STARTED, group="writers")
@@ -56,9 +63,9 @@ def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
 
 
 def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -> None:
-    """A broker without an answer of the controller does not learn that another broker leads now.
+    """A broker that gets no answer from the controller does not learn that it was replaced.
 
-    A request to a broker explains nothing, because clients can ask other brokers.
+    A failed request to a broker explains nothing, because a client then asks another broker.
     """
     to_controller = row(
         15, "broker-0", TraceKind.REQUEST_FAILED, peer="controller-100", api="Fetch"
@@ -71,38 +78,42 @@ def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -
 def test_of_repeated_steps_only_the_last_is_kept() -> None:
     """A row repeats an earlier one if it has the same kind, node and partition.
 
-    Here two brokers become followers three times each; the last row of each broker is kept.
+    Here broker-0 and broker-1 become followers in turn, three times each.
     """
-    moves = [
+    became_follower = [
         row(11 + index, f"broker-{index % 2}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
         for index in range(6)
     ]
+    last_of_each_broker = became_follower[-2:]
 
-    # The last two rows are one of each broker.
-    assert led_to([CUT, *moves], APPENDED) == (CUT, *moves[-2:])
+    assert led_to([CUT, *became_follower], APPENDED) == (CUT, *last_of_each_broker)
 
 
 def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
-    """Faults and other rows have separate limits, so many other rows remove no fault."""
+    """Faults and other rows have separate limits, so that many other rows displace no fault.
+
+    At most MOST_FAULTS (4) faults and MOST_OTHERS (8) other rows are kept.
+    """
     faults = [
         row(11, "driver", TraceKind.FAULT_INJECTED, cause=f"cut-{number}") for number in range(1, 9)
     ]
-    moves = [
+    became_follower = [
         row(12 + index, f"broker-{index}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
         for index in range(15)
     ]
-    points = led_to([CUT, *faults, *moves], APPENDED)
+    points = led_to([CUT, *faults, *became_follower], APPENDED)
 
-    # MOST_FAULTS is 4: the last four of nine faults stay. MOST_OTHERS is 8, of 15 other rows.
+    # CUT and cut-1 to cut-4 are dropped.
     last_faults = [point.cause for point in points[:MOST_FAULTS]]
     assert last_faults == ["cut-5", "cut-6", "cut-7", "cut-8"]
-    assert points[MOST_FAULTS:] == tuple(moves[-MOST_OTHERS:])
+    assert points[MOST_FAULTS:] == tuple(became_follower[-MOST_OTHERS:])
 
 
 def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> None:
-    """A real run: the coordinator is cut off from the controller, and a commit is lost.
+    """In a run of the simulator, the coordinator is cut off from the controller.
 
-    The turning points are the cut, the unanswered heartbeats, the fencing, and the election.
+    The controller elects another coordinator, and a commit is lost. The turning points are the cut,
+    the unanswered heartbeats to the controller, the fencing, and the election.
     """
     findings: list[Finding] = []
     schedule = load_experiment("tests/corpus/two_coordinators_after_a_cut_from_the_controller.yaml")
@@ -116,5 +127,5 @@ def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> No
 
 
 def test_finding_without_evidence_has_no_turning_points() -> None:
-    """The search goes backwards from the evidence, so without evidence it finds none."""
+    """`led_to` looks for rows before the evidence, so without evidence it has no place to start."""
     assert led_to([CUT, ELECTED]) == ()
