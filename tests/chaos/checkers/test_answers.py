@@ -1,10 +1,10 @@
 """The answers checker finds requests without an answer in a healthy cluster.
 
-A request that timed out is a finding if the cluster had been healthy for more than twice the
-request's timeout, because such a request was sent while nothing was broken. A connection of a
-broker has a purpose (such as "metadata"), which decides the timeout of its requests. The ISR are
-the in-sync replicas of a partition. "Planted bug" in a docstring names a bug that the test would
-find.
+A request may time out because of a fault. But if a request with a timeout of 5 s times out when the
+last fault has been over for 11 s, it was sent while nothing was broken. Then a server has forgotten
+it, and that is a finding. The checker demands twice the timeout, here 10 s, to be on the safe side.
+
+"Planted bug" in a docstring names a bug of a server that would write such rows.
 """
 
 import pytest
@@ -19,9 +19,11 @@ C0 = "consumer-g-0"
 
 
 def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
-    """Return the report of a run with these timeouts of the member C0 and of brokers.
+    """Return the report of a run in which the member C0 and the brokers have these timeouts.
 
-    `broker_waits_us` is how long a server may hold a broker's request, by the connection's purpose.
+    A broker opens a connection for each purpose, such as "metadata", and each purpose has its own
+    timeout (`broker_timeouts_us`). A server that has nothing new holds the request of a broker back
+    for up to `broker_waits_us` before it answers.
     """
     checker = Answers(
         CheckContext(
@@ -55,9 +57,12 @@ def after_a_fault() -> Rows:
 
 
 def timed_out(
-    rows: Rows, time_s: float, api: str, *, node: str = C0, cause: str | None = None
+    rows: Rows, time_s: float, api: str, *, node: str = C0, purpose: str | None = None
 ) -> None:
-    """Let a request to broker-0 time out; `cause` is the purpose of a broker's connection."""
+    """Let a request of `node` to broker-0 time out.
+
+    If `node` is a broker, `purpose` is that of its connection.
+    """
     rows.add(
         time_s,
         node,
@@ -65,28 +70,35 @@ def timed_out(
         peer="broker-0",
         api=api,
         correlation_id=1,
-        cause=cause,
+        cause=purpose,
         group="g",
         error="TIMED_OUT",
     )
 
 
-# `bound_s` is twice the request's timeout: 2 * 5 s, and for JoinGroup 2 * (5 + 20) s, because it
-# waits for the rebalance timeout, too. A request that appends to the log also waits for the ISR,
-# which may need 30 s to recover.
 @pytest.mark.parametrize(
     ("api", "bound_s"),
-    [("Heartbeat", 10), ("Fetch", 10), ("OffsetCommit", 10 + 30), ("JoinGroup", 50 + 30)],
+    [
+        ("Heartbeat", 2 * 5),
+        ("Fetch", 2 * 5),
+        ("OffsetCommit", 2 * 5 + 30),
+        ("JoinGroup", 2 * (5 + 20) + 30),
+    ],
 )
 def test_request_that_times_out_in_a_healthy_cluster_is_found(api: str, bound_s: float) -> None:
-    """Planted bug: a request that is parked and never answered."""
+    """Planted bug: a request that is parked and never answered.
+
+    `bound_s` is twice the request's timeout of 5 s. A JoinGroup also waits for the other members,
+    for up to the rebalance timeout of 20 s. OffsetCommit and JoinGroup append to the log. For this
+    the ISR must be large enough, and it may need 30 s to recover after the last fault.
+    """
     late, in_time = after_a_fault(), after_a_fault()
     timed_out(late, 30 + bound_s + 0.1, api)
     timed_out(in_time, 30 + bound_s - 0.1, api)
 
     assert f"broker-0 has not answered {api} of {C0}" in check(late).findings[0].summary
     assert check(in_time).outcome is CheckOutcome.PASS
-    # In real time a machine may be slow.
+    # In real time a slow machine may be the reason, so the checker judges only virtual time.
     assert check(late, in_virtual_time=False).outcome is CheckOutcome.PASS
 
 
@@ -118,19 +130,21 @@ def test_request_of_a_broker_is_judged_by_its_purpose(
 ) -> None:
     """Planted bug: a Fetch of metadata that is parked and forgotten.
 
-    A request times out `after_s` after the healing. This is a finding after twice the timeout of
-    the purpose. The timeout is 2 s for metadata, and 30 s for a purpose without a setting. It is
-    0.9 s for a replica fetcher. This is less than twice the 0.5 s for which the leader may hold a
-    Fetch, and so too short to prove anything.
+    The request times out `after_s` seconds after the last fault.
+
+    - metadata: the timeout is 2 s, so the request is found after 4 s.
+    - heartbeat: `check` sets no timeout for it, so it is 30 s, and the request is found after 60 s.
+    - replica-fetcher: the timeout of 0.9 s is less than twice the 0.5 s for which the leader may
+      hold a Fetch back. Such a request may time out without a bug, so it is never found.
     """
     rows = after_a_fault()
-    timed_out(rows, 30 + after_s, "Fetch", node="broker-1", cause=purpose)
+    timed_out(rows, 30 + after_s, "Fetch", node="broker-1", purpose=purpose)
 
     assert bool(check(rows).findings) is is_found
 
 
 def test_requests_of_other_clients_are_not_judged() -> None:
-    """The checker's context has the timeouts of members and brokers only."""
+    """The checker knows the timeouts of members and brokers, but not those of producers."""
     rows = after_a_fault()
     timed_out(rows, 200, "Fetch", node="producer-0")
 
@@ -140,17 +154,18 @@ def test_requests_of_other_clients_are_not_judged() -> None:
 def test_answer_with_an_unknown_server_error_is_found() -> None:
     """Planted bug: a handler that throws.
 
-    Two answers are counted, and one is reported, because one finding for each server and API is
-    enough.
+    It throws twice. Both answers count in `findings_total`, but a reader of the report needs only
+    one finding for each server and API.
     """
     rows = Rows()
-    for time_s, error in ((1, "NONE"), (2, "UNKNOWN_SERVER_ERROR"), (3, "UNKNOWN_SERVER_ERROR")):
+    errors = ("NONE", "UNKNOWN_SERVER_ERROR", "UNKNOWN_SERVER_ERROR")
+    for number, error in enumerate(errors, start=1):
         rows.add(
-            time_s,
+            number,
             "broker-0",
             TraceKind.RESPONSE_SENT,
             api="Fetch",
-            correlation_id=time_s,
+            correlation_id=number,
             peer=C0,
             error=error,
         )

@@ -1,11 +1,14 @@
-"""Properties that no design promises: measured on ZooKeeper, judged where a group demands them.
+"""Two properties that no kind of group promises, but that a user may rely on.
 
-There are two properties: one member processes a partition at a time (OneOwnerProcesses), and
-committed positions never go back (PositionsNeverGoBack). A group demands ("asks for") a property by
-`must_hold` in the experiment file. Only then a breach is a finding; otherwise it is only measured.
-In the group "old" each member computes its own partitions from what it reads from ZooKeeper; the
-group "new" has a coordinator. Ids such as ZK-60 are those of the rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+- OneOwnerProcesses: at any time only one member processes a partition.
+- PositionsNeverGoBack: the committed position of a partition never decreases.
+
+If a group names a property under `must_hold` in the experiment file, a breach is a finding.
+Otherwise the checker only measures how often the property was broken, and for how long.
+
+The group "old" uses the old consumer, whose members divide the partitions among themselves by what
+they read in ZooKeeper. The group "new" has a coordinator. Ids such as ZK-60 are those of the rules
+in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Mapping
@@ -19,8 +22,8 @@ from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome
 from tests.support.builders.rows import OFFSETS_0, Rows
 
-BOTH: tuple[str, ...] = (OneOwnerProcesses.name, PositionsNeverGoBack.name)
-ASKED: dict[str, tuple[str, ...]] = {"old": BOTH, "new": BOTH}
+BOTH_PROPERTIES: tuple[str, ...] = (OneOwnerProcesses.name, PositionsNeverGoBack.name)
+BOTH_GROUPS_DEMAND: dict[str, tuple[str, ...]] = {"old": BOTH_PROPERTIES, "new": BOTH_PROPERTIES}
 """`must_hold` of a file in which both groups demand both properties."""
 C0, C1 = "consumer-old-0", "consumer-old-1"
 
@@ -36,15 +39,16 @@ def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
 
 
 def let_two_process(checker: Checker, group: str = "old") -> None:
-    """Let C0 go on for a second (2 s to 3 s) after C0's partition was assigned to C1.
+    """Let C0 and C1 both own orders-0, and process records of it, from 2 s to 3 s.
 
-    While both own the partition, C1 processes two records. C0 processes the same two records and
-    then the next two.
+    - 2.5 s: C1 processes the records 10 and 11.
+    - 2.7 s: C0 processes the records 10 and 11, too.
+    - 2.8 s: C0 processes the records 12 and 13.
     """
     rows = Rows(checker.observe)
-    detail: dict[str, object] = {"partitions": ["orders-0"]}
-    rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group=group, detail=detail)
-    rows.add(2, C1, TraceKind.PARTITIONS_ASSIGNED, group=group, detail=detail)
+    orders_0: dict[str, object] = {"partitions": ["orders-0"]}
+    rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group=group, detail=orders_0)
+    rows.add(2, C1, TraceKind.PARTITIONS_ASSIGNED, group=group, detail=orders_0)
     for time_s, node, first in ((2.5, C1, 10), (2.7, C0, 10), (2.8, C0, 12)):
         rows.add(
             time_s,
@@ -55,17 +59,17 @@ def let_two_process(checker: Checker, group: str = "old") -> None:
             offset=first,
             detail={"count": 2, "last": first + 1},
         )
-    rows.add(3, C0, TraceKind.PARTITIONS_LOST, group=group, detail=detail)
-    rows.add(3.5, C1, TraceKind.PARTITIONS_REVOKED, group=group, detail=detail)
+    rows.add(3, C0, TraceKind.PARTITIONS_LOST, group=group, detail=orders_0)
+    rows.add(3.5, C1, TraceKind.PARTITIONS_REVOKED, group=group, detail=orders_0)
 
 
 def commit_20_then_9(
     checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m"
 ) -> None:
-    """Commit offset 20 and then offset 9, in Kafka or in ZooKeeper.
+    """Commit offset 20 at 2 s and offset 9 at 3 s, in Kafka or in ZooKeeper.
 
-    ZooKeeper numbers all writes in one order; the number of a write is its zxid. Here the zxids 2
-    and 3 are also the times in seconds.
+    ZooKeeper numbers its writes; the number is called zxid. To keep the rows simple, the write at
+    2 s has the zxid 2, and the write at 3 s has the zxid 3.
     """
     rows = Rows(checker.observe)
     session: dict[str, object] = {"session": "0x1", "op": "createSession"}
@@ -84,7 +88,7 @@ def commit_20_then_9(
                 offset=offset,
             )
             continue
-        # Both servers apply the write; the checker must count it once.
+        # Both servers write a row about the same commit, and the checker must count it once.
         for server in ("zookeeper-1", "zookeeper-2"):
             rows.add(
                 zxid,
@@ -104,7 +108,7 @@ def commit_20_then_9(
 @pytest.mark.parametrize("group", ["old", "new"])
 def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(group: str) -> None:
     """The check judges groups on ZooKeeper ("old") and with a coordinator ("new") alike."""
-    checker = OneOwnerProcesses(context(ASKED))
+    checker = OneOwnerProcesses(context(BOTH_GROUPS_DEMAND))
     let_two_process(checker, group)
 
     report = checker.finish()
@@ -113,12 +117,15 @@ def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(gr
     assert finding.summary == (
         f"{group}, orders-0: {C0} and {C1} both processed it while both owned it"
     )
-    # Each of the two members: its assignment, and a row of processed records.
-    assert len(finding.evidence) == 4
+    # For each of the two members, its assignment and a row of processed records.
+    assert len(finding.evidence) == 2 * 2
 
 
 def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked() -> None:
-    """The figures of `let_two_process`: one second of one partition, and six records."""
+    """From 2 s to 3 s two members process orders-0: C1 two records, and C0 four.
+
+    The note counts in partition-seconds: one second of one partition is 1 partition-s.
+    """
     checker = OneOwnerProcesses(context({}))
     let_two_process(checker)
 
@@ -137,11 +144,11 @@ def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked
 
 def test_second_owner_that_does_not_process_is_no_finding() -> None:
     """C0 still owns the partition, but processes nothing, for example because it is paused."""
-    checker = OneOwnerProcesses(context(ASKED))
+    checker = OneOwnerProcesses(context(BOTH_GROUPS_DEMAND))
     rows = Rows(checker.observe)
-    detail: dict[str, object] = {"partitions": ["orders-0"]}
-    rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group="old", detail=detail)
-    rows.add(2, C1, TraceKind.PARTITIONS_ASSIGNED, group="old", detail=detail)
+    orders_0: dict[str, object] = {"partitions": ["orders-0"]}
+    rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group="old", detail=orders_0)
+    rows.add(2, C1, TraceKind.PARTITIONS_ASSIGNED, group="old", detail=orders_0)
     rows.add(
         3,
         C1,
@@ -151,7 +158,7 @@ def test_second_owner_that_does_not_process_is_no_finding() -> None:
         offset=4,
         detail={"count": 1, "last": 4},
     )
-    rows.add(4, C0, TraceKind.PARTITIONS_LOST, group="old", detail=detail)
+    rows.add(4, C0, TraceKind.PARTITIONS_LOST, group="old", detail=orders_0)
 
     report = checker.finish()
     assert report.outcome is CheckOutcome.PASS
@@ -161,7 +168,7 @@ def test_second_owner_that_does_not_process_is_no_finding() -> None:
 @pytest.mark.parametrize("in_kafka", [True, False])
 def test_committed_position_that_decreases_is_a_finding_where_it_is_asked(in_kafka: bool) -> None:
     """ZK-60, ZK-63: a commit has no owner and no generation, so the last writer wins."""
-    checker = PositionsNeverGoBack(context(ASKED))
+    checker = PositionsNeverGoBack(context(BOTH_GROUPS_DEMAND))
     commit_20_then_9(checker, in_kafka=in_kafka)
 
     report = checker.finish()
@@ -173,21 +180,22 @@ def test_committed_position_that_decreases_is_a_finding_where_it_is_asked(in_kaf
 
 
 def test_committed_position_that_decreases_is_measured_where_it_is_not_asked() -> None:
-    """The position decreased once, by 20 - 9 = 11 records."""
-    checker = PositionsNeverGoBack(context({"new": BOTH}))
+    """Only the group "new" demands the property, and the position of "old" decreases once."""
+    checker = PositionsNeverGoBack(context({"new": BOTH_PROPERTIES}))
     commit_20_then_9(checker, in_kafka=False)
 
     report = checker.finish()
     assert report.outcome is CheckOutcome.PASS
-    assert report.measured == {"positions_that_went_back": 1, "records_set_back": 11}
+    assert report.measured == {"positions_that_went_back": 1, "records_set_back": 20 - 9}
 
 
 def test_administrator_may_lower_the_position_of_a_group_with_a_coordinator() -> None:
-    """A commit without a member id is an administrator's in such a group, and is not judged.
+    """In the group "new" only an administrator commits without a member id, and may lower offsets.
 
-    A consumer on ZooKeeper commits without a member id, too; its commits are judged.
+    In the group "old" consumers commit without a member id, too. So the checker cannot tell them
+    from an administrator, and judges every commit.
     """
     for group, expected_findings in (("new", 0), ("old", 1)):
-        checker = PositionsNeverGoBack(context(ASKED))
+        checker = PositionsNeverGoBack(context(BOTH_GROUPS_DEMAND))
         commit_20_then_9(checker, in_kafka=True, group=group, member="")
         assert len(checker.finish().findings) == expected_findings

@@ -1,6 +1,7 @@
-"""The walk over the structs of an experiment: their fields, values and defaults.
+"""The walk over the structs that an experiment file is read into.
 
-Each section of an experiment file is read into a struct, and each key into a field.
+The docs, the JSON Schema and the report describe every key of an experiment file. They find the
+keys by a walk over the structs: each section of the file is a struct, and each key is a field.
 """
 
 import msgspec
@@ -19,20 +20,24 @@ from tests.support.builders.experiments import experiment
 
 
 def test_field_has_its_key_default_description_and_struct() -> None:
-    """The JSON Schema, pages of docs, experiment files and the report are generated from fields."""
-    fields = {field.name: field for field in fields_of(GroupDefinition)}
-
-    timeout = {field.key: field for field in fields_of(ConsumerConfig)}["session.timeout.ms"]
+    """For example the key `session.timeout.ms` is the field `session_timeout_ms`."""
+    consumer_fields = {field.key: field for field in fields_of(ConsumerConfig)}
+    timeout = consumer_fields["session.timeout.ms"]
     assert (timeout.name, timeout.default) == ("session_timeout_ms", 45_000)
     assert timeout.is_default(45_000)
     assert not timeout.is_default(9_000)
-    assert fields["late_members"].struct is LateMembersDefinition
-    assert fields["topics"].struct is None
-    assert fields["isolate"].doc == "True: on Ray every member has a process of its own."
+
+    group_fields = {field.name: field for field in fields_of(GroupDefinition)}
+    assert group_fields["late_members"].struct is LateMembersDefinition
+    assert group_fields["topics"].struct is None
+    assert group_fields["isolate"].doc == "True: on Ray every member has a process of its own."
 
 
 def test_required_field_is_never_at_its_default() -> None:
-    """A file must have a required field, whatever the value."""
+    """So `without_defaults` never omits it, because a file must have it.
+
+    NODEFAULT is what msgspec gives as the default of a required field.
+    """
     version = fields_of(Experiment)[0]
 
     assert version.required
@@ -40,7 +45,10 @@ def test_required_field_is_never_at_its_default() -> None:
 
 
 def test_each_struct_of_an_experiment_is_found_with_its_place() -> None:
-    """Outer structs come before inner ones. A place is a path of fields, keys and indices."""
+    """The place ("topics", "orders") is that of the topic `orders` in the experiment.
+
+    Outer structs come before inner ones, so the place of the experiment, (), comes first.
+    """
     places = {place: type(struct) for place, struct in structs_in(experiment())}
 
     assert next(iter(places)) == ()
@@ -50,7 +58,7 @@ def test_each_struct_of_an_experiment_is_found_with_its_place() -> None:
 
 
 def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
-    """The struct is X in the annotations `X | None`, `dict[str, X]` and `tuple[X, ...]`."""
+    """A field annotated `X | None`, `dict[str, X]` or `tuple[X, ...]` contains structs X."""
     annotations = (ConsumerConfig | None, dict[str, GroupDefinition], tuple[TopicDefinition, ...])
 
     assert list(struct_types(*annotations, str)) == [
@@ -61,14 +69,14 @@ def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
 
 
 def test_plain_values_omit_those_equal_to_their_default() -> None:
-    """`experiment_text` writes the plain values: dicts and lists without the values at defaults.
+    """Plain values are the dicts and lists of which `experiment_text` makes an experiment file.
 
-    An omitted field is read back as its default.
+    A reader of the file fills in the defaults, so they get the same experiment back.
     """
-    made = experiment()
-    plain = without_defaults(made)
+    original = experiment()
+    plain = without_defaults(original)
 
     assert "run" not in plain
     assert "heartbeat.interval.ms" not in plain["groups"]["readers"].get("config", {})
-    assert "run:" not in experiment_text(made)
-    assert msgspec.convert(plain, Experiment) == made
+    assert "run:" not in experiment_text(original)
+    assert msgspec.convert(plain, Experiment) == original
