@@ -1,9 +1,12 @@
-"""The suite of checkers: its rows, its findings during the run, and its expectations.
+"""CheckSuite runs all checkers on the trace of one run.
 
-A checker reads the rows of a run's trace and reports findings: violations of its promise. The suite
-passes each row to all checkers. `context_of` computes from an experiment what the checkers expect:
-names, timeouts and other facts. `experiment()` is a small experiment: three brokers, topic orders
-with two partitions, group readers with two members.
+Each checker watches over one promise of Kafka, for example that a partition has one owner
+("ownership"), and reports a finding when the promise is broken. The run gives each row of its trace
+to the suite, and the suite passes it on to the checkers. What is right depends on the experiment,
+for example on the session timeout, so `context_of` tells the checkers the facts that they need.
+
+`experiment()` has three brokers, the topic `orders` with two partitions, and the group `readers`
+with two members.
 """
 
 import msgspec
@@ -20,9 +23,9 @@ from tests.support.builders.rows import Rows
 READER = "consumer-readers-0"
 
 
-def two_owners(suite: CheckSuite) -> Rows:
-    """Let the suite observe two owners of the same partition, from 2 s to 5 s."""
-    rows = Rows(suite.observe)  # the suite gets each row when it is added
+def observe_two_owners(suite: CheckSuite) -> Rows:
+    """Let two members own the same partition from 2 s to 5 s."""
+    rows = Rows(suite.observe)  # passes each row to the suite as soon as it is added
     rows.assigned(1, READER, "readers")
     rows.assigned(2, "consumer-readers-1", "readers")
     rows.add(
@@ -59,9 +62,10 @@ def test_twelve_checkers_are_in_every_suite() -> None:
 
 
 def test_topic_of_transactions_is_checked_for_transactional_members_only() -> None:
-    """The context names the partitions of `__transaction_state` that a transactional group needs.
+    """A transactional group needs the partitions of `__transaction_state` of its members.
 
-    A member's node name is its transactional id, whose hash chooses the partition.
+    Each member uses its node name as the transactional id, and the hash of this id chooses the
+    partition. A group without transactions needs none of them.
     """
     cluster = {"brokers": 3, "config": {"transaction.state.log.num.partitions": 5}}
     readers = {"members": 3, "topics": ["orders"], "commit_interval_ms": 200}
@@ -69,16 +73,21 @@ def test_topic_of_transactions_is_checked_for_transactional_members_only() -> No
 
     context = context_of(experiment(cluster=cluster, groups={"readers": transactional}))
 
-    # By Kafka's hash, the three transactional ids have these of the five partitions.
-    names = [f"__transaction_state-{index}" for index in (0, 3, 4)]
-    assert list(context.groups["readers"].transaction_partitions) == names
+    # Kafka's hash sends the three members to the partitions 0, 3 and 4 of five.
+    partitions = [f"__transaction_state-{index}" for index in (0, 3, 4)]
+    assert list(context.groups["readers"].transaction_partitions) == partitions
     assert context.transaction_min_isr == 2  # Kafka's default of transaction.state.log.min.isr
+
     context = context_of(experiment(cluster=cluster, groups={"readers": readers}))
     assert context.groups["readers"].transaction_partitions == ()
 
 
 def test_finding_is_reported_when_it_is_made() -> None:
-    """The run writes each finding into the trace, as a row that the suite gets, and must ignore."""
+    """A finding is passed to the run at once, and not only when the run ends.
+
+    The run then writes a VIOLATION row into the trace. The suite observes this row, too, and must
+    not take it for another violation.
+    """
     reported: list[Finding] = []
     suite = CheckSuite(context_of(experiment()))
     rows = Rows()
@@ -90,7 +99,7 @@ def test_finding_is_reported_when_it_is_made() -> None:
         )
 
     suite.report_findings_to(trace_finding)
-    two_owners(suite)
+    observe_two_owners(suite)
 
     assert [finding.check for finding in reported] == ["ownership"]
     assert suite.violations() == 1
@@ -99,9 +108,12 @@ def test_finding_is_reported_when_it_is_made() -> None:
 
 
 def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
-    """Figures are measurements that decide no verdict; the live view and the summary show them."""
+    """Checkers also measure things, such as the longest time with two owners.
+
+    These figures decide no verdict. People see them in the live view and in the summary.
+    """
     suite = CheckSuite(context_of(experiment()))
-    two_owners(suite)
+    observe_two_owners(suite)
 
     measured = suite.measured()
     reports = {report.check: report for report in suite.finish()}
@@ -113,15 +125,15 @@ def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
 
 
 def test_report_without_figures_can_be_read() -> None:
-    """The results.json of an earlier version has no `measured`."""
-    old = b'{"check":"fencing","outcome":"pass","seen":{"appends_failed":0}}'
+    """An earlier version of coordlab wrote no `measured` into results.json."""
+    old_report = b'{"check":"fencing","outcome":"pass","seen":{"appends_failed":0}}'
 
-    assert msgspec.json.decode(old, type=CheckReport).measured == {}
+    assert msgspec.json.decode(old_report, type=CheckReport).measured == {}
 
 
-def expected_times_us(of_experiment: Experiment) -> dict[str, int]:
+def expected_times_us(experiment_with_readers: Experiment) -> dict[str, int]:
     """Return the times that the checkers expect of the readers, in microseconds."""
-    readers = context_of(of_experiment).groups["readers"]
+    readers = context_of(experiment_with_readers).groups["readers"]
     return {
         "session": readers.session_timeout_us,
         "heartbeat": readers.heartbeat_interval_us,
@@ -131,11 +143,12 @@ def expected_times_us(of_experiment: Experiment) -> dict[str, int]:
 
 
 def test_expectations_come_from_the_consumers_settings() -> None:
-    """A group evicts a silent member after the session timeout or max.poll.interval.ms.
+    """The checkers expect the times that the experiment sets, or else Kafka's defaults.
 
-    `eviction` is the shorter of the two. `application` is the longest time between two polls: one
-    poll, and the processing of its records. In the second experiment a poll takes 100 ms, and the
-    processing of its 50 records 1 ms each.
+    - `eviction`: a silent member is removed after this time, which is the shorter one of the
+      session timeout and max.poll.interval.ms.
+    - `application`: two polls of a member are at most this far apart. A poll waits for the poll
+      timeout, and then the application processes its records.
     """
     group = {
         "members": 2,
@@ -161,12 +174,12 @@ def test_expectations_come_from_the_consumers_settings() -> None:
         "session": 10_000_000,
         "heartbeat": 2_000_000,
         "eviction": 8_000_000,
-        "application": 150_000,  # 100 ms + 50 * 1 ms
+        "application": 100_000 + 50 * 1_000,  # a poll, and 50 records of 1 ms each
     }
 
 
 def test_every_consumer_of_the_cluster_is_expected() -> None:
-    """The expectation names the consumers of the cluster's own specification."""
+    """The checkers expect the same consumers that the cluster starts."""
     with_readers = experiment()
     readers = context_of(with_readers).groups["readers"]
 
@@ -176,10 +189,10 @@ def test_every_consumer_of_the_cluster_is_expected() -> None:
 
 
 def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
-    """The bound is the time in which a cluster must become steady.
+    """In virtual time a cluster must become steady within `start_bound_us`.
 
-    There is no bound in real time, because a machine may be slow, and no bound if a partition of
-    the offsets topic cannot be loaded.
+    There is no bound in real time, because a machine may be slow. There is no bound either if a
+    partition of the offsets topic cannot be loaded.
     """
     ordinary = experiment()
     bound_us = context_of(ordinary, in_virtual_time=True).start_bound_us
@@ -199,11 +212,11 @@ def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
     assert context_of(unreadable, in_virtual_time=True).start_bound_us is None
 
 
-def acknowledged_and_led(suite: CheckSuite) -> CheckReport:
-    """Return the report of *processing* about a record that a new leader lacks.
+def report_of_a_lost_record(suite: CheckSuite) -> CheckReport:
+    """Return the report of the checker `processing` about a record that a new leader lacks.
 
-    The record 10 is acknowledged at 5.9 s by the clock of one machine. broker-1 leads from 6 s by
-    the clock of another machine, with a log that ends at 10.
+    One machine writes that the record 10 was acknowledged at 5.9 s. Another machine, with another
+    clock, writes that broker-1 leads from 6 s on with a log that ends at 10.
     """
     rows = Rows(suite.observe)
     producer = "producer-0"
@@ -216,10 +229,10 @@ def acknowledged_and_led(suite: CheckSuite) -> CheckReport:
 
 
 def test_clock_error_reaches_evidence_that_was_made_before() -> None:
-    """The clock error is measured after the cluster's start, when the suite already exists.
+    """The suite exists before the clock error is known, and has to tell its checkers later.
 
-    If clocks differ by 200 ms, they cannot tell whether the acknowledgement (5.9 s) came before the
-    leader (6 s).
+    With an error of 200 ms nobody can tell whether the acknowledgement at 5.9 s really came before
+    the new leader at 6 s. So only the suite with exact clocks reports a finding.
     """
     producer = ProducerExpectation(name="producer-0", topic="t", period_us=1, acks_all=True)
     context = CheckContext(groups={}, producers=(producer,))
@@ -227,15 +240,15 @@ def test_clock_error_reaches_evidence_that_was_made_before() -> None:
     with_error = CheckSuite(context, ["processing"])
     with_error.allow_clock_error(200_000)
 
-    assert len(acknowledged_and_led(exact).findings) == 1
-    assert acknowledged_and_led(with_error).findings == ()
+    assert len(report_of_a_lost_record(exact).findings) == 1
+    assert report_of_a_lost_record(with_error).findings == ()
 
 
 def test_clock_error_cannot_change_once_rows_are_judged() -> None:
-    """Rows that were judged with the other clock error would have to be judged anew."""
+    """The suite would have to judge the earlier rows anew with the new clock error."""
     suite = CheckSuite(context_of(experiment()))
-    two_owners(suite)
-    # The value that the suite has already: this happens in virtual time, after the first rows.
+    observe_two_owners(suite)
+    # The same value is allowed, because a run in virtual time sets it after the first rows.
     suite.allow_clock_error(0)
 
     with pytest.raises(RuntimeError, match="clock error of 0 us; it cannot become 5 us now"):

@@ -1,8 +1,9 @@
-"""Experiments as text: reading a written text gives the equal experiment.
+"""An experiment that is written as YAML text and read again is the same experiment.
 
-An exploration plays many drawn experiments, and writes those that fail as files. The replay stamp
-is the section `replay` of such a file: seed, result and trace digest of the run that the file
-repeats. The trace digest is a hash over the run's events; `code` is a digest of the code that ran.
+`coordlab explore` plays many random experiments, and writes those that fail as files, so that a
+person can play them again. The section `replay` of such a file (ReplayStamp) says what must happen
+then: with this seed and this code (`code` is a hash of it), the run has this result, and its events
+have this hash (`digest`).
 """
 
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.support.builders.experiments import experiment
 from tests.support.random_worlds.random_experiments import experiments
 
 STAMP = ReplayStamp(seed=7, code="0f", python="3.11", result="violated", digest="1234")
-EXPECTED = """\
+EXPECTED_TEXT = """\
 # Found by explore.
 
 version: 1
@@ -71,33 +72,34 @@ replay:
 @settings(max_examples=60, deadline=None)
 @given(experiments(), st.text(max_size=60))
 def test_text_of_any_experiment_is_read_back_as_the_equal_experiment(
-    made: Experiment, comment: str
+    original: Experiment, comment: str
 ) -> None:
-    """Names, sentences and arguments may have characters with a meaning in YAML."""
-    text = experiment_text(made, comment=comment)
+    """Even if its texts contain characters that mean something in YAML, such as `#` and `:`."""
+    text = experiment_text(original, comment=comment)
 
-    assert experiment_in(parse_document(text, "made.yaml"), "made.yaml") == made
+    assert experiment_in(parse_document(text, "written.yaml"), "written.yaml") == original
 
 
 @pytest.mark.parametrize("listed", list_experiments(), ids=lambda listed: listed.name)
 def test_text_of_each_shipped_experiment_loads_as_the_shipped_one(
     listed: ListedExperiment, tmp_path: Path
 ) -> None:
-    """The shipped experiments are the examples that people change."""
-    loaded = load_experiment(str(listed.path)).experiment
+    """The shipped experiments are those that a user sees first, and changes."""
+    shipped = load_experiment(str(listed.path)).experiment
     copy = tmp_path / "copy.yaml"
-    copy.write_text(experiment_text(loaded))
+    copy.write_text(experiment_text(shipped))
 
-    assert load_experiment(str(copy)).experiment == loaded
+    assert load_experiment(str(copy)).experiment == shipped
 
 
 def test_late_members_keep_defaults_that_their_group_does_not_have() -> None:
-    """Late members inherit from their group.
+    """The text must not omit a default of late members if their group has another value.
 
-    Here enable.auto.commit is true (the default) for the late member and false for the group. If
-    the text omitted this default, the late member would inherit false.
+    In the file, late members inherit the settings of their group. Here enable.auto.commit is false
+    for the group, and true, the default, for the late member. If the text omitted true, the late
+    member would inherit false.
     """
-    made = experiment(
+    original = experiment(
         groups={
             "readers": {
                 "members": 1,
@@ -108,18 +110,18 @@ def test_late_members_keep_defaults_that_their_group_does_not_have() -> None:
         }
     )
 
-    assert "        config:\n          enable.auto.commit: true\n" in experiment_text(made)
+    assert "        config:\n          enable.auto.commit: true\n" in experiment_text(original)
 
 
 def test_text_has_no_defaults_and_is_formatted_for_people() -> None:
     """Sections are separated by blank lines, and short lists are on one line.
 
-    The comment is the first line, the replay stamp the last section. EXPECTED has the values that
-    the builder `experiment` sets, where they differ from the defaults of a file.
+    The comment is the first line, and the replay stamp is the last section. Some values that the
+    builder `experiment` sets are missing in EXPECTED_TEXT, because they are defaults.
     """
-    made = experiment(
+    original = experiment(
         replay=msgspec.to_builtins(STAMP),
         topics={"orders": {"partitions": 2, "replication.factor": 3}},
     )
 
-    assert experiment_text(made, comment="Found by explore.") == EXPECTED
+    assert experiment_text(original, comment="Found by explore.") == EXPECTED_TEXT

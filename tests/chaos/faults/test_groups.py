@@ -1,13 +1,15 @@
 """Faults that an administrator causes: members removed, a group deleted, offsets deleted or reset.
 
-Each is a request of Kafka's AdminClient, here called an order. Its answer is an error per group or
-per partition.
+For example `remove_members` removes all members of a group. The lab does this as an AdminClient of
+Kafka does, with a request to the group's coordinator, which we call an order. If the coordinator
+refuses the whole order, or does not answer, the fault has not hit anything (it is a miss).
 
-`Injecting(fault)` injects and heals (undoes) the faults of a small experiment on a runtime without
-nodes. `run.runtime.acts` has each call that changes the cluster, as text, and
-`run.runtime.admin_answer` is the cluster's answer to an order. The journal has an entry for each
-fault of the run. The group is readers, coordinated by broker-0. A miss is a fault that hit nothing.
-A fault is momentary if nothing of it stays in force.
+The tests need no cluster. `Injecting(fault)` injects a fault into a runtime without nodes, in which
+broker-0 coordinates the group `readers`:
+
+- `run.inject()` returns the entry that the journal of the run has about the fault.
+- `run.runtime.acts` lists what the fault did to the cluster, as text: "delete_group readers".
+- `run.runtime.admin_answer` is what the coordinator answers to the order.
 """
 
 from typing import Any
@@ -25,7 +27,7 @@ ORDERS = ("remove_members", "delete_group", "delete_offsets", "reset_offsets")
 
 
 def order(fault: str, **args: str | bool) -> dict[str, Any]:
-    """Return a fault of an experiment file: an order to the coordinator of the group readers."""
+    """Return the fault `fault` as an experiment file has it, about the group `readers`."""
     return {"at": "1s", "fault": fault, "target": "coordinator-of(readers)", "args": args}
 
 
@@ -55,9 +57,10 @@ def test_order_applies_to_the_group_of_the_named_coordinator(
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
-    """The coordinator's other groups are unchanged, and a healing has nothing to undo.
+    """An order is over at once, so it is momentary: there is nothing to undo.
 
-    Of these faults only `remove_members` ends members.
+    It leaves the coordinator's other groups alone. Of these faults only `remove_members` removes
+    members.
     """
     run = Injecting(order(name))
 
@@ -95,10 +98,9 @@ def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
 def test_refused_or_unanswered_order_is_a_miss(
     answer: dict[str, str] | Exception, reason: str, error: str
 ) -> None:
-    """The journal has the sentence `reason`. The row of the trace has the name of the error.
+    """The coordinator refuses the whole order or each partition of it, or does not answer.
 
-    The answer to `delete_offsets` is an exception for the whole order, or an error for each
-    partition.
+    The journal explains this in the sentence `reason`, and the row of the trace names the error.
     """
     run = Injecting(order("delete_offsets"))
     run.runtime.admin_answer = answer
@@ -111,7 +113,7 @@ def test_refused_or_unanswered_order_is_a_miss(
 
 
 def test_partly_refused_order_names_the_refused_part() -> None:
-    """The offset of orders-0 was deleted, so the fault hit; the journal names orders-1."""
+    """The fault has hit, because the offset of orders-0 was deleted. The rest is `refused`."""
     run = Injecting(order("delete_offsets"))
     run.runtime.admin_answer = {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
 
@@ -122,7 +124,10 @@ def test_partly_refused_order_names_the_refused_part() -> None:
 
 
 def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
-    """With `unknown_partitions` the order names, for each topic, one partition that it lacks."""
+    """With `unknown_partitions` the order also names a partition that the topic does not have.
+
+    For example it names orders-2, if orders has the partitions 0 and 1.
+    """
     run = Injecting(order("delete_offsets", unknown_partitions=True))
 
     run.inject()
@@ -132,7 +137,7 @@ def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
 
 
 def test_order_about_a_topic_that_the_file_lacks_is_refused() -> None:
-    """A misspelt topic must be found before the run starts, and the message suggests the topic."""
+    """Before the run starts, the author is asked whether `order` should be `orders`."""
     (problem,) = errors(experiment(faults=[order("delete_offsets", topic="order")]))
 
     assert problem.path == "faults[0].args.topic"

@@ -1,8 +1,7 @@
 """A record acknowledged with acks=all is in the log of every later leader.
 
-With acks=all a record is acknowledged when all replicas in sync have it, with acks=1 when the
-leader has it. producer-0 writes to t-0 with acks=all, producer-1 with acks=1. The leader epoch is
-the number of a partition's leadership; each election increases it.
+In these tests producer-0 writes to the partition t-0 with acks=all, and producer-1 with acks=1.
+Only the records of producer-0 must survive the end of a leader.
 
 - `acknowledge(rows, 5, offset=10, count=2)` acknowledges the records 10 and 11 at 5 s.
 - `rows.leads(6, "broker-1", leader_epoch=1, log_end=12, partition="t-0")` lets broker-1 lead in
@@ -21,14 +20,14 @@ T0 = "t-0"
 
 
 def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> CheckReport:
-    """Return the report of the checker `processing`, to which this check belongs.
+    """Return the report of the checker `processing`, which looks for lost records.
 
-    The checker observes the rows in the order of time.
+    The rows are sorted by time first.
     """
     checker = Processing(
         CheckContext(
             groups={},
-            # This check does not use the producers' period.
+            # The tests do not depend on the producers' period.
             producers=(
                 ProducerExpectation(name="producer-0", topic="t", period_us=1, acks_all=True),
                 ProducerExpectation(name="producer-1", topic="t", period_us=1),
@@ -56,25 +55,29 @@ def acknowledge(
     )
 
 
-def takeover(*, log_end: int, acknowledged_s: float = 5, producer: str = "producer-0") -> Rows:
-    """Return rows of records 10 and 11, acknowledged at `acknowledged_s`, and of a new leader.
+def rows_of_a_takeover(
+    *, log_end: int, acknowledged_s: float = 5, producer: str = "producer-0"
+) -> Rows:
+    """Return rows in which broker-1 becomes leader after the last acknowledgement, or before it.
 
-    broker-1 takes over at 6 s, with a log that ends at `log_end`.
+    The records 10 and 11 are acknowledged at `acknowledged_s`. broker-1 takes over at 6 s, with a
+    log that ends at `log_end`. If `log_end` is 11, it lacks the record 11.
     """
     rows = Rows()
-    acknowledge(rows, 4, offset=8, count=2)  # records that each log of the tests has
+    acknowledge(rows, 4, offset=8, count=2)  # no test loses the records 8 and 9
     acknowledge(rows, acknowledged_s, offset=10, count=2, producer=producer)
     rows.leads(6, "broker-1", leader_epoch=1, log_end=log_end, partition=T0)
     return rows
 
 
 def loss_of_the_last_replica() -> Rows:
-    """Return rows of broker-1, the only replica in sync, which acknowledges records 8 and 9.
+    """Return rows in which broker-1 loses power while it is the only replica in sync.
 
-    broker-1 loses power at 5 s, and is elected again at 6 s.
+    It acknowledges the records 8 and 9 at 4 s, loses power at 5 s, and is elected again at 6 s. A
+    broker that loses power may lose the end of its log.
     """
     rows = Rows()
-    elected: dict[str, object] = {"isr": [1], "reason": "test"}
+    elected: dict[str, object] = {"isr": [1], "reason": "test"}  # broker-1 alone is in sync
     rows.add(
         1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
     )
@@ -87,8 +90,11 @@ def loss_of_the_last_replica() -> Rows:
 
 
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
-    """For example a leader may acknowledge a retried batch before the batch is replicated."""
-    (finding,) = check(takeover(log_end=11)).findings
+    """The record 11 is lost, for example because a leader acknowledged it before it was replicated.
+
+    This happens if a leader answers the retry of a batch without waiting for the followers.
+    """
+    (finding,) = check(rows_of_a_takeover(log_end=11)).findings
 
     assert finding.summary == (
         "t-0: record 11 was acknowledged to producer-0, and the log with which broker-1 leads "
@@ -100,33 +106,39 @@ def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        pytest.param(takeover(log_end=12), id="the log has all records"),
-        pytest.param(takeover(log_end=10, producer="producer-1"), id="acks=1"),
+        pytest.param(rows_of_a_takeover(log_end=12), id="the new log has all records"),
         pytest.param(
-            takeover(log_end=10, acknowledged_s=7), id="the new leader gives the same offsets"
+            rows_of_a_takeover(log_end=10, producer="producer-1"), id="lost records had acks=1"
+        ),
+        pytest.param(
+            rows_of_a_takeover(log_end=10, acknowledged_s=7),
+            id="the new leader acknowledged them itself",
         ),
     ],
 )
 def test_log_that_has_all_records_acknowledged_before_with_acks_all_passes(rows: Rows) -> None:
-    """Records with acks=1 may be lost.
+    """A new leader must have the records that were acknowledged before 6 s with acks=all.
 
-    Records that are acknowledged after 6 s were written to the new leader, at the same offsets.
+    In the last case records 10 and 11 are acknowledged at 7 s, so broker-1 appended them when it
+    was leader, and they need not be in the log with which it began.
     """
     assert not check(rows).findings
 
 
 def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_judged() -> None:
-    """Clocks differ by up to 2 s, so the acknowledgement may be later than the new leader.
+    """The acknowledgement is at 5 s and the new leader at 6 s, but clocks differ by up to 2 s.
 
-    Then the new leader itself has acknowledged records 10 and 11.
+    So the acknowledgement may be the later one, and broker-1 itself may have appended the records.
     """
-    assert not check(takeover(log_end=10), clock_error_us=2_000_000).findings
+    assert not check(rows_of_a_takeover(log_end=10), clock_error_us=2_000_000).findings
 
 
 def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
-    """broker-0 is elected in epoch 2, but is paused, and takes over only at 7 s.
+    """broker-0 takes over in an epoch that has already ended, so its log no longer counts.
 
-    By then broker-2 leads in epoch 3, and has acknowledged records 10 and 11.
+    1. broker-0 is elected in epoch 2, and is paused at once.
+    2. At 5 s broker-2 takes over in epoch 3. At 6 s it acknowledges the records 10 and 11.
+    3. At 7 s broker-0 resumes, and takes over in epoch 2 without these records.
     """
     rows = Rows()
     acknowledge(rows, 4, offset=8, count=2)
@@ -138,7 +150,7 @@ def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
 
 
 def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
-    """broker-1 leads again with an empty log."""
+    """broker-1 has lost its whole log, and no other replica had to have the records."""
     rows = loss_of_the_last_replica()
     rows.leads(6.1, "broker-1", leader_epoch=2, log_end=0, partition=T0)
 
@@ -147,14 +159,14 @@ def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
 
 def test_topic_that_is_made_again_begins_at_offset_0() -> None:
     """The records of the deleted topic need not be in the log of the new one."""
-    rows = takeover(log_end=12)
+    rows = rows_of_a_takeover(log_end=12)
     rows.add(7, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
     rows.leads(8, "broker-1", leader_epoch=0, log_end=0, partition=T0)
 
     assert not check(rows).findings
 
 
-def acknowledged_twice(producer: str = "producer-0") -> Rows:
+def rows_acknowledged_twice(producer: str = "producer-0") -> Rows:
     """Return rows in which records 8 and 9 are acknowledged at 4 s, and 9 and 10 at 5 s."""
     rows = Rows()
     acknowledge(rows, 4, offset=8, count=2)
@@ -163,30 +175,33 @@ def acknowledged_twice(producer: str = "producer-0") -> Rows:
 
 
 def test_offset_that_is_acknowledged_twice_is_found() -> None:
-    """For example a leader may answer a batch of new records with the offsets of an older batch."""
-    (finding,) = check(acknowledged_twice()).findings
+    """The offset 9 belongs to two records, so at least one of them is not in the log.
+
+    For example a leader answers a batch of new records with the offsets of an older batch.
+    """
+    (finding,) = check(rows_acknowledged_twice()).findings
     assert finding.summary == (
         "t-0: records 9 to 10 were acknowledged to producer-0, and at the same offsets others "
         "before"
     )
-    # The first offset of each acknowledgement.
+    # The evidence is the two acknowledgements, here with their first offsets.
     assert [row.offset for row in finding.evidence] == [8, 9]
 
 
 def test_offset_may_be_given_again_after_a_loss_with_the_last_replica() -> None:
-    """broker-1 leads again, and acknowledges other records 8 and 9."""
+    """The old records 8 and 9 are lost, and broker-1 gives the offsets to new records."""
     rows = loss_of_the_last_replica()
     acknowledge(rows, 7, offset=8, count=2)
     assert not check(rows).findings
 
 
 def test_offset_of_a_record_with_acks_1_may_be_given_again() -> None:
-    """A leader may acknowledge such a record alone, and then lose it."""
-    assert not check(acknowledged_twice("producer-1")).findings
+    """The leader acknowledges such a record before the followers have it, and may then lose it."""
+    assert not check(rows_acknowledged_twice("producer-1")).findings
 
 
 def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
-    """The acknowledgement at 6 s, after the deletion, has the same offsets as the one at 4 s."""
+    """The new topic begins at offset 0 again, so both acknowledgements are about offset 0."""
     rows = Rows()
     acknowledge(rows, 4, offset=0, count=2)
     rows.add(5, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
@@ -199,5 +214,5 @@ def test_nothing_is_judged_with_unclean_elections() -> None:
 
     Such a leader lacks records, and gives the offsets of these records to other records.
     """
-    for rows in (takeover(log_end=11), acknowledged_twice()):
+    for rows in (rows_of_a_takeover(log_end=11), rows_acknowledged_twice()):
         assert not check(rows, unclean=True).findings
