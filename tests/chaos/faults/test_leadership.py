@@ -1,10 +1,14 @@
-"""Faults of leadership: the leaders before and after, and impossible moves.
+"""Faults that move the leadership of a partition to another broker.
 
-`Injecting(fault)` injects and heals (undoes) the faults of a small experiment on a runtime without
-nodes. `run.runtime.acts` has each call that changes the cluster, as text. Broker 0 leads every
-partition, with the replicas 0, 1 and 2 in sync, unless `run.runtime.partitions` says otherwise. The
-preferred leader of a partition is the first of its replicas. The coordinator of a group is the
-broker that leads its partition of `__consumer_offsets`. A miss is a fault that hit nothing.
+`leadership_move` moves it to a broker that the file names, or to the next one that can lead.
+`preferred_leader_election` moves it to the preferred leader, the first of the replicas.
+
+The tests need no cluster. `Injecting(fault)` injects the fault into a runtime without nodes. There
+broker 0 leads every partition, and the replicas 0, 1 and 2 are in sync. A test that needs something
+else changes `run.runtime.partitions`. `run.runtime.acts` lists what the fault did to the cluster,
+as text: "move_leader orders-1 0".
+
+A fault that finds nothing to hit is called a miss.
 """
 
 from typing import Any
@@ -20,10 +24,12 @@ from tests.support.builders.injecting import Injecting
 
 
 def move(target: str = "coordinator-of(readers)", **args: str) -> dict[str, Any]:
+    """Return a fault that moves the leadership of the target's partition."""
     return {"at": "1s", "fault": "leadership_move", "target": target, "args": args}
 
 
 def elect(target: str) -> dict[str, Any]:
+    """Return a fault that elects the preferred leader of each partition of the target."""
     return {"at": "1s", "fault": "preferred_leader_election", "target": target}
 
 
@@ -38,9 +44,10 @@ def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Part
 
 
 def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
-    """The first such replica after the leader is chosen, so that a plan always means the same.
+    """The injector goes through the replicas 0, 1 and 2 in a circle, starting after the leader 1.
 
-    The replicas are 0, 1 and 2. After leader 1 comes 2, which is paused, and then 0.
+    The next is 2, which is paused, and so 0 is chosen. Nothing is drawn at random, so that a
+    plan always means the same.
     """
     run = Injecting(move("leader-of(orders-1)"))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(
@@ -56,7 +63,7 @@ def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
 
 
 def test_leadership_moves_to_the_replica_of_the_file() -> None:
-    """The fault's argument is `to: broker(2)`."""
+    """The file asks for broker 2; without `to` the next replica, broker 1, would be chosen."""
     run = Injecting(move(to="broker(2)"))
 
     run.inject()
@@ -65,10 +72,10 @@ def test_leadership_moves_to_the_replica_of_the_file() -> None:
 
 
 def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
-    """The move excuses a rebalance of readers only, not of another group of the same broker.
+    """The fault is over as soon as the leadership has moved, so there is nothing to heal.
 
-    The fault is done when the leadership has moved, so nothing is in force, and healing does
-    nothing.
+    Checkers may excuse a rebalance by a fault. So `groups` names only the group whose partition
+    moved, and no other group that broker-0 coordinates.
     """
     run = Injecting(move())
 
@@ -113,12 +120,16 @@ def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
 def test_leadership_that_cannot_move_is_a_miss(
     status: PartitionStatus, to: int | None, reason: str
 ) -> None:
-    """The injector knows this from the status, so it sends no request.
+    """The injector sees it in the status of the partition, and sends no request.
 
-    `to` is the broker that the file names as the next leader; None: it names none.
+    `to` is the broker that the file asks for. If it is None, the file leaves the choice to the
+    injector.
     """
-    args = {} if to is None else {"to": f"broker({to})"}
-    run = Injecting(move("leader-of(orders-1)", **args))
+    if to is None:
+        fault = move("leader-of(orders-1)")
+    else:
+        fault = move("leader-of(orders-1)", to=f"broker({to})")
+    run = Injecting(fault)
     run.runtime.partitions[TopicPartition("orders", 1)] = status
 
     entry = run.inject()
@@ -129,7 +140,7 @@ def test_leadership_that_cannot_move_is_a_miss(
 
 @pytest.mark.parametrize("fault", [move("leader-of(orders-1)"), elect("all-topic-partitions")])
 def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) -> None:
-    """The injector reads this from the status, so it waits for no timeout."""
+    """The injector sees that there is no controller, so it need not wait for a timeout."""
     run = Injecting(fault)
     run.runtime.controller = None
 
@@ -139,9 +150,9 @@ def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) 
 
 @pytest.mark.parametrize("error", [ElectionFailed("orders-1: X"), TimeoutError("no answer")])
 def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
-    """The leadership may have moved just before the request, or no controller may answer.
+    """The cluster may refuse because the leadership moved just before, or it may not answer.
 
-    Neither is a failure of the tool.
+    The lab has done its work in both cases, so the outcome is MISSED and not FAILED.
     """
     run = Injecting(move())
     run.runtime.admin_answer = error
@@ -153,7 +164,11 @@ def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
 
 
 def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
-    """A partition is not hit if its preferred leader leads already, here `__consumer_offsets-0`."""
+    """The first of the replicas is the preferred leader: 2 for orders-0, and 1 for orders-1.
+
+    At present 0 and 2 lead them, so both partitions are hit. The partitions of `__consumer_offsets`
+    have their preferred leader already.
+    """
     run = Injecting(elect("all-topic-partitions"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(
         leader=0, replicas=(2, 0, 1), isr=(0, 1, 2)
@@ -164,7 +179,8 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
 
     entry = run.inject()
 
-    assert run.runtime.acts == ["elect_preferred_leaders None"]  # None: of all partitions
+    # "None" instead of a list of partitions stands for all of them.
+    assert run.runtime.acts == ["elect_preferred_leaders None"]
     assert entry.hit == "orders-0: 0 to 2, orders-1: 2 to 1"
     assert entry.nodes == ("broker-0", "broker-2")
     assert entry.blast_radius.partitions == ("orders-0", "orders-1")
@@ -172,7 +188,7 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
 
 
 def test_preferred_election_of_one_partition_requests_that_one() -> None:
-    """`leader-of(orders-0)` names the partition orders-0."""
+    """With the target `leader-of(orders-0)` only orders-0 is in the request."""
     run = Injecting(elect("leader-of(orders-0)"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(
         leader=0, replicas=(2, 0, 1), isr=(0, 1, 2)
@@ -194,7 +210,7 @@ def test_preferred_election_of_one_partition_requests_that_one() -> None:
     ],
 )
 def test_preferred_election_with_nothing_to_elect_is_a_miss(target: str, reason: str) -> None:
-    """Kafka would answer ELECTION_NOT_NEEDED. A run whose fault hits nothing proves nothing."""
+    """Kafka would answer ELECTION_NOT_NEEDED, and the run would go on as if without a fault."""
     run = Injecting(elect(target))
 
     assert reason in (run.inject().error or "")

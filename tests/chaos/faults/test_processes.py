@@ -1,10 +1,13 @@
-"""Faults of processes: the acts on the node, and its return.
+"""Faults that crash, pause or shut down a process, and how the process comes back.
 
-`Injecting(fault, ...)` injects and heals (undoes) the faults of an experiment on a runtime without
-nodes. `run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules`
-the rules of the links in force. Brokers are broker-0 to broker-2; broker-0 leads every partition.
-`stopping_takes_us` is the duration of a controlled shutdown; None: it never ends. A miss is a fault
-that hit nothing.
+The tests need no cluster. `Injecting(fault, ...)` injects faults into a runtime without processes,
+in which broker-0 of three brokers leads every partition, and heals them, that is, undoes them.
+
+- `run.inject()` returns the entry that the journal of the run has about the fault.
+- `run.runtime.acts` lists what was done to the cluster, as text: "crash broker-1".
+- `run.runtime.rules` are the rules that cut or slow links at present.
+
+A fault that finds nothing to hit is called a miss.
 """
 
 import pytest
@@ -17,8 +20,7 @@ from protocol.trace import TraceKind
 from results_schema.journal import FaultOutcome
 from tests.support.builders.injecting import Injecting
 
-S = 1_000_000
-"""Microseconds of a second."""
+SECOND_US = 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,11 @@ S = 1_000_000
 def test_fault_of_a_process_is_injected_and_undone(
     fault: str, target: str, acts: list[str]
 ) -> None:
-    """A crash is undone by a restart, a pause by resuming. A power loss cuts the links first."""
+    """A crash is undone by a restart, and a pause by a resume.
+
+    A power loss first cuts the links of the machine, with one rule for each direction ("there" and
+    "back").
+    """
     run = Injecting({"at": "1s", "fault": fault, "target": target})
 
     assert run.inject().outcome is FaultOutcome.HIT
@@ -74,7 +80,7 @@ def test_disk_can_be_lost_with_the_process(fault: str) -> None:
 def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
     """A machine without power cannot close its connections, so at the peers they stay open.
 
-    The cut of all its links has the same effect.
+    Without the cut, the connections of the killed process would be closed.
     """
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
 
@@ -88,7 +94,7 @@ def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
 
 
 def test_failed_power_loss_leaves_no_rule() -> None:
-    """The cut comes before the power loss, which fails. So healing must remove the cut's rules."""
+    """The links are already cut when the power loss fails, so healing must restore them."""
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
     run.runtime.power_fails_with = OSError("no such process")
 
@@ -108,7 +114,10 @@ def test_failed_power_loss_leaves_no_rule() -> None:
     ],
 )
 def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reason: str) -> None:
-    """Two faults on one process would undo each other, so the second one is a miss."""
+    """Otherwise the end of one fault would undo the other fault on the same process.
+
+    For example, the restart after this crash would end an earlier crash too soon.
+    """
     run = Injecting({"at": "1s", "fault": "crash", "target": "coordinator-of(readers)"})
     run.runtime.nodes[broker_name(0)] = state
 
@@ -120,7 +129,7 @@ def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reas
 
 
 def test_member_that_has_not_joined_yet_is_a_miss() -> None:
-    """A process cannot be paused before its start."""
+    """The member is to start later in the run, and has no process that could be paused yet."""
     run = Injecting({"at": "1s", "fault": "pause", "target": "member(readers, 1)"})
     run.runtime.nodes[NodeName("consumer-readers-1")] = NodeState.NOT_STARTED
 
@@ -128,33 +137,33 @@ def test_member_that_has_not_joined_yet_is_a_miss() -> None:
 
 
 def test_node_of_a_controlled_shutdown_is_restarted_when_it_is_down() -> None:
-    """The restart waits until the leaderships have moved and the process has ended."""
+    """The broker needs 3 s to hand over its leaderships, and is restarted only after that."""
     run = Injecting({"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"})
-    run.runtime.stopping_takes_us = 3 * S
+    run.runtime.stopping_takes_us = 3 * SECOND_US
 
     run.inject()
     entry = run.heal()
 
     assert run.runtime.acts == ["shut down broker-2", "restart broker-2"]
-    assert entry.healed_at_us == 3 * S
+    assert entry.healed_at_us == 3 * SECOND_US
     assert entry.note is None
 
 
 def test_controlled_shutdown_that_never_ends_is_killed_and_reported() -> None:
-    """Without a controller a broker may wait for minutes; it is killed after 30 s."""
+    """Without a controller a broker may wait for minutes, so the lab kills it after 30 s."""
     run = Injecting({"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"})
-    run.runtime.stopping_takes_us = None
+    run.runtime.stopping_takes_us = None  # never ends
 
     run.inject()
     entry = run.heal()
 
     assert run.runtime.acts == ["shut down broker-2", "crash broker-2", "restart broker-2"]
     assert entry.note == "broker-2 was still stopping 30 s later, and was killed"
-    assert entry.healed_at_us == 30 * S
+    assert entry.healed_at_us == 30 * SECOND_US
 
 
 def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None:
-    """A fault that finds no target is a miss. This fault finds broker-2, so the tool has failed."""
+    """The fault has found broker-2, so it is no miss: the lab itself could not do its work."""
     run = Injecting({"at": "1s", "fault": "crash", "target": "broker(2)"})
     run.runtime.crash_fails_with = OSError("no such process")
 
@@ -167,7 +176,11 @@ def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None
     ("target", "node"), [("broker(1)", "broker-1"), ("member(readers, 1)", "consumer-readers-1")]
 )
 def test_lost_node_is_killed_and_never_restarted(target: str, node: str) -> None:
-    """The healing of another fault, and the healing at the end of the run, leave the node down."""
+    """No healing starts a lost node again, neither that of another fault nor that of the run's end.
+
+    A pause (fault 0) is healed before the node is lost (fault 1). A crash (fault 2) then misses,
+    because the node is down for good.
+    """
     run = Injecting(
         {"at": "1s", "fault": "pause", "target": target, "duration": "9s"},
         {"at": "2s", "fault": "node_loss", "target": target},
