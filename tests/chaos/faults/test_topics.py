@@ -1,8 +1,10 @@
-"""The faults `create_topic` and `delete_topic`, orders about a topic that has no clients.
+"""The faults `create_topic` and `delete_topic`, which ask the controller as an administrator does.
 
-`Injecting(fault)` injects and heals (undoes) the faults of a small experiment on a runtime without
-nodes; `run.runtime.acts` has each call that changes the cluster, as text. A miss is a fault that
-hit nothing.
+We call such a request an order. Its topic must have no clients, because they would wait for it in
+vain. If the controller refuses the order, the fault has hit nothing, and is called a miss.
+
+Most tests need no cluster. `Injecting(own_experiment=...)` injects the faults of an experiment into
+a runtime without nodes, and `run.runtime.acts` lists what they did to the cluster, as text.
 """
 
 from typing import Any
@@ -24,14 +26,16 @@ TOPICS = {
     "orders": {"partitions": 2, "replication.factor": 3},
     "archive": {"partitions": 2, "replication.factor": 3},
 }
-"""The topic of the group and the producer, and one without clients."""
+"""A group and a producer use the topic `orders`. The topic `archive` has no clients."""
 
 
 def deletion(topic: str = "archive") -> dict[str, Any]:
+    """Return a fault of an experiment file that deletes the topic."""
     return {"at": "1s", "fault": "delete_topic", "target": "controller", "args": {"topic": topic}}
 
 
 def creation(topic: str = "new", **args: int) -> dict[str, Any]:
+    """Return a fault that creates the topic; `args` are `partitions` and `replication_factor`."""
     return {
         "at": "1s",
         "fault": "create_topic",
@@ -41,7 +45,11 @@ def creation(topic: str = "new", **args: int) -> dict[str, Any]:
 
 
 def test_created_topic_is_in_the_row_of_the_order() -> None:
-    """The row shows what the topic is to have; numbers that are left out are the brokers'."""
+    """The row of the fault shows the partitions and replicas that were ordered.
+
+    If the file leaves out a number, the order has -1, and the cluster takes the number from the
+    settings of the brokers.
+    """
     for order, act, partitions, replicas in (
         (creation(), "create_topic new -1 -1", ["new-0"], 1),
         (
@@ -84,7 +92,10 @@ def test_created_topic_is_in_the_row_of_the_order() -> None:
 def test_refused_creation_is_a_miss(
     failure: Exception, why: str, error_names: list[str] | None
 ) -> None:
-    """The miss has Kafka's error, or says that there was no answer."""
+    """The journal says that the controller refused the topic, or that it did not answer.
+
+    Without an answer there is no error of Kafka that the row of the trace could name.
+    """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[creation()]))
     run.runtime.admin_answer = failure
 
@@ -124,7 +135,10 @@ def test_topic_that_exists_or_that_a_fault_creates_may_be_in_both_orders() -> No
 
 
 def test_deletion_of_a_created_topic_concerns_the_partitions_that_the_cluster_has() -> None:
-    """The file does not define the topic. Here it was not created, so it has no partition."""
+    """The file does not define the partitions of `new`, so the fault asks the cluster for them.
+
+    Only the second fault, the deletion, is injected here. So the cluster has no such partition.
+    """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[creation(), deletion("new")]))
 
     run.inject(1)
@@ -134,7 +148,10 @@ def test_deletion_of_a_created_topic_concerns_the_partitions_that_the_cluster_ha
 
 
 def test_deleted_topic_is_no_longer_expected() -> None:
-    """The fault affects the topic's partitions, and no group."""
+    """The fault is about the partitions of the topic, and about no group.
+
+    The run looks up `deleted_topics`, and does not wait for leaders of these topics.
+    """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[deletion()]))
 
     entry = run.inject()
@@ -148,19 +165,20 @@ def test_deleted_topic_is_no_longer_expected() -> None:
 
 
 def test_refused_deletion_is_a_miss() -> None:
-    """The controller refuses the order, but the run no longer expects the topic.
+    """The controller does not know the topic, and the run no longer expects it.
 
-    The order may have sent an earlier request, whose answer was lost, and which deleted the topic.
+    The topic may be gone because of the order itself: its first request deleted the topic, the
+    answer was lost, and the second request was refused.
     """
     run = Injecting(own_experiment=experiment(topics=TOPICS, faults=[deletion()]))
-    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
-    run.runtime.admin_answer = TopicDeletionFailed(f"archive: {unknown}", unknown)
+    error = "UNKNOWN_TOPIC_OR_PARTITION"
+    run.runtime.admin_answer = TopicDeletionFailed(f"archive: {error}", error)
 
     entry = run.inject()
 
     assert entry.outcome is FaultOutcome.MISSED
     assert entry.error == "the controller refused: archive: UNKNOWN_TOPIC_OR_PARTITION"
-    assert run.detail_of(TraceKind.FAULT_MISSED)["errors"] == [unknown]
+    assert run.detail_of(TraceKind.FAULT_MISSED)["errors"] == [error]
     assert run.injector.deleted_topics == ("archive",)
 
 
@@ -182,7 +200,7 @@ def test_refused_deletion_is_a_miss() -> None:
     ],
 )
 def test_topic_with_clients_is_refused(changes: dict[str, Any], message: str) -> None:
-    """The loader names the client."""
+    """Before the run, the author is told which client would wait for the topic."""
     (problem,) = errors(experiment(topics=TOPICS, **changes))
 
     assert (problem.path, problem.message) == ("faults[0].args.topic", message)
@@ -207,7 +225,10 @@ def test_run_with_a_deleted_topic_passes() -> None:
 
 
 def test_run_with_created_topics_passes() -> None:
-    """A new topic, one that exists, one that is created again, and one with too many replicas."""
+    """Two orders are refused: `archive` exists at first, and `large` wants too many replicas.
+
+    The others create `new`, create `archive` again after its deletion, and delete `new`.
+    """
     faults = [
         {"at": "500ms", "fault": "crash", "target": "broker(2)", "duration": "8s"},
         creation("new", partitions=3, replication_factor=3),
@@ -224,8 +245,8 @@ def test_run_with_created_topics_passes() -> None:
     run = play(quick_experiment(topics=TOPICS, faults=faults), seed=7, observers=(rows.append,))
 
     assert run.result is PlayResult.PASS, (run.findings, run.reasons)
-    missed = [detail_of(row) for row in rows if row.kind == TraceKind.FAULT_MISSED]
-    assert [(each["fault"], each["errors"]) for each in missed] == [
+    misses = [detail_of(row) for row in rows if row.kind == TraceKind.FAULT_MISSED]
+    assert [(miss["fault"], miss["errors"]) for miss in misses] == [
         ("create_topic", ["TOPIC_ALREADY_EXISTS"]),
         ("create_topic", ["INVALID_REPLICATION_FACTOR"]),
     ]
