@@ -65,8 +65,8 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
 def marks_of(experiment: Experiment) -> tuple[str, ...]:
     """Return made-up marks, which follow from the plan, so that no run is needed.
 
-    For example, a plan of a crash and a cut that begin together reaches `has_crash`, `has_cut` and
-    `two_meet`.
+    For example, a plan of a crash and a cut that begin together reaches a mark of each of the two
+    kinds, and the mark "two_meet".
     """
     begins = [microseconds(fault.at) for fault in experiment.faults]
     # From each fault on, count the faults that begin within MEETING_US.
