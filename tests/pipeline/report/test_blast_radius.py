@@ -1,8 +1,10 @@
-"""The blast radius of a fault: groups, partitions, notices of members, outcomes of commits.
+"""The report's section "Blast radius", which shows how much of the cluster each fault affected.
 
-The blast radius of a fault is what it affects: the groups and partitions of a broker, or those of a
-member. A member notices a fault when it marks its coordinator unknown. S is a second in
-microseconds.
+If a broker crashes, for example, the section lists the groups that it coordinated and the
+partitions that it led. For each group it counts the members that noticed the fault, that is, that
+marked their coordinator unknown. It also counts the commits that failed after the fault.
+
+The tests write times as multiples of S, a second in microseconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +27,14 @@ from tests.support.builders.report_rows import (
 )
 
 
-def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = "crash-0") -> Row:
-    """Return a row of `commits`: the number of a member's commits that ended with `error`.
+def commits_row(
+    error: str, commits: int, consumer: str = "c-0", fault: str | None = "crash-0"
+) -> Row:
+    """Return a row of the table `commits`, which counts commits of one member by their error.
 
-    The error NONE stands for success. `fault` is None if the commits ended before the first fault.
+    `commits_row("DISCONNECTED", 9)` says that 9 commits of c-0 failed because the connection broke,
+    after the fault crash-0. The error NONE stands for success. The fault is None for commits that
+    ended before the first fault.
     """
     return {
         "fault": fault,
@@ -40,15 +46,15 @@ def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = 
     }
 
 
-# One crash of broker-2 at 10 s, with four members: c-0, c-1 and c-2 noticed it, c-1 rejoined, c-3
-# noticed nothing. The last commit has no fault, because it was before the crash. The numbers in
-# `broker_phase` and `client_phase` are lengths of phases in microseconds. Their values do not
-# matter here: a member with lengths noticed the fault.
+# The tables of a run in which broker-2 crashes at 10 s. Its group has four members.
 TABLES: dict[str, list[Row]] = {
     "faults": [fault_row()],
+    # The numbers are lengths of phases in microseconds. This section does not show them.
     "broker_phases": [broker_phase(7 * S, 1, 1, 1)],
     "client_phases": [
+        # Only members that noticed the crash have lengths of phases: c-0, c-1 and c-2.
         client_phase("c-0", 1, 1, 1, noticed_by="DISCONNECTED"),
+        # c-1 also had to join again, so it has a new generation.
         client_phase("c-1", 1, 1, 1, noticed_by="NOT_COORDINATOR", generation_after=2, join_us=9),
         client_phase("c-2", 1, 1, 1, noticed_by="DISCONNECTED"),
         client_phase("c-3"),
@@ -59,21 +65,22 @@ TABLES: dict[str, list[Row]] = {
         gap("partition", "orders-2", gap_us=7 * S),
     ],
     "commits": [
-        commit("NONE", 100),
-        commit("DISCONNECTED", 9),
-        commit("DISCONNECTED", 4, "c-1"),
-        commit("COORDINATOR_LOAD_IN_PROGRESS", 1),
-        commit("REBALANCE_IN_PROGRESS", 77, fault=None),
+        commits_row("NONE", 100),
+        commits_row("DISCONNECTED", 9),
+        commits_row("DISCONNECTED", 4, "c-1"),
+        commits_row("COORDINATOR_LOAD_IN_PROGRESS", 1),
+        # These commits ended before the crash.
+        commits_row("REBALANCE_IN_PROGRESS", 77, fault=None),
     ],
 }
 
 
-def built(
+def section_of(
     *faults: FaultSummary,
     tables: Mapping[str, Sequence[Row]] = TABLES,
     **facts: Any,  # noqa: ANN401
 ) -> Section:
-    """Return the section of a run with these faults."""
+    """Return the section of a run with these faults; `facts` has further facts about the run."""
     section = blast_radius_section(
         report_input(run_facts(**facts), run_summary(faults=faults), tables)
     )
@@ -81,8 +88,8 @@ def built(
     return section
 
 
-def table(section: Section, heading: str) -> TextTable:
-    """Return the table whose first heading is `heading`."""
+def table_headed(section: Section, heading: str) -> TextTable:
+    """Return the table whose first column has this heading."""
     (only_table,) = [
         part
         for part in section.parts
@@ -91,8 +98,8 @@ def table(section: Section, heading: str) -> TextTable:
     return only_table
 
 
-def text(section: Section) -> str:
-    """Return all paragraphs."""
+def paragraphs(section: Section) -> str:
+    """Return the HTML of all paragraphs."""
     return " ".join(part.html for part in section.parts if isinstance(part, Paragraph))
 
 
@@ -103,35 +110,36 @@ def test_run_without_faults_has_no_section() -> None:
 
 def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
     """The row counts the members, those that noticed the fault, and those that rejoined."""
-    (row,) = table(built(fault_summary(TABLES)), "group").rows
-    # The cells: group, coordinator before and after, members, members that noticed, their reasons,
-    # members that kept id and generation, members that joined again, longest time without a commit.
+    (row,) = table_headed(section_of(fault_summary(TABLES)), "group").rows
     assert row == (
         GROUP,
-        "broker-2 to broker-0",
-        4,
-        3,
-        "DISCONNECTED 2, NOT_COORDINATOR 1",
-        "3 of 4",
-        "1 of 4",
-        "9.00 s",
+        "broker-2 to broker-0",  # the coordinator before and after
+        4,  # members
+        3,  # members that noticed the fault
+        "DISCONNECTED 2, NOT_COORDINATOR 1",  # by what they noticed it
+        "3 of 4",  # members that kept their id and generation
+        "1 of 4",  # members that joined again
+        "9.00 s",  # the longest time of a member without a commit
     )
-    # The sentence about notices is in another section, about phases.
-    assert "noticed by" not in text(built(fault_summary(TABLES)))
+    # The section about phases has a sentence on this. It must not be here a second time.
+    assert "noticed by" not in paragraphs(section_of(fault_summary(TABLES)))
 
 
 def test_group_with_a_member_that_never_recovered_has_no_length() -> None:
-    """A maximum over the recovered members would hide the member that never recovered."""
+    """c-0 had no service for 8 s, and c-1 had none until the run ended.
+
+    `8.00 s` as the longest time would hide c-1.
+    """
     rows = TABLES | {
         "availability": [gap("member", "c-0", gap_us=8 * S), gap("member", "c-1", gap_us=None)]
     }
-    (row,) = table(built(fault_summary(rows), tables=rows), "group").rows
+    (row,) = table_headed(section_of(fault_summary(rows), tables=rows), "group").rows
     assert row[-1] == "never again"
 
 
 def test_partitions_are_listed_with_their_new_leader_and_their_gap() -> None:
     """Offsets partitions show their loaded records; data partitions, the time without work."""
-    rows = table(built(fault_summary(TABLES)), "partition").rows
+    rows = table_headed(section_of(fault_summary(TABLES)), "partition").rows
     # The cells: partition, groups, leader before and after, leader epoch, records loaded, gap.
     assert rows == (
         (OFFSETS, GROUP, "broker-2 to broker-0", 1, 265, None),
@@ -144,44 +152,52 @@ def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None
 
     Acknowledged commits, and commits before the fault, do not count.
     """
-    section = built(fault_summary(TABLES))
-    assert table(section, "commits met").rows == (
+    section = section_of(fault_summary(TABLES))
+    assert table_headed(section, "commits met").rows == (
         ("DISCONNECTED", 13, 2),
         ("COORDINATOR_LOAD_IN_PROGRESS", 1, 1),
     )
-    assert "Commits met DISCONNECTED 13 (2 members)" in text(section)
-    assert "REBALANCE_IN_PROGRESS" not in text(section)
+    assert "Commits met DISCONNECTED 13 (2 members)" in paragraphs(section)
+    assert "REBALANCE_IN_PROGRESS" not in paragraphs(section)
 
 
 def test_group_that_commits_nothing_is_reported_as_such() -> None:
     """`No commit met an error` would be true, but would suggest that some commits succeeded."""
     without_commits = TABLES | {"commits": []}
-    section = built(fault_summary(without_commits), tables=without_commits)
-    assert "No member committed" in text(section)
-    without_errors = TABLES | {"commits": [commit("NONE", 100)]}
-    section = built(fault_summary(without_errors), tables=without_errors)
-    assert "No commit met an error" in text(section)
+    section = section_of(fault_summary(without_commits), tables=without_commits)
+    assert "No member committed" in paragraphs(section)
+    without_errors = TABLES | {"commits": [commits_row("NONE", 100)]}
+    section = section_of(fault_summary(without_errors), tables=without_errors)
+    assert "No commit met an error" in paragraphs(section)
 
 
 def test_hit_nodes_are_listed_beside_the_planned_target() -> None:
-    """`coordinator-of(readers)` is resolved to a node when the fault fires: the page shows both."""
-    section = built(fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),))
-    assert "Hit: broker-2, broker-0. Planned target: coordinator-of(readers)." in text(section)
+    """A plan may name a target such as `coordinator-of(readers)`, whichever broker that will be.
+
+    It is decided when the fault fires. So the page shows the plan's words and the nodes that were
+    hit.
+    """
+    section = section_of(
+        fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),)
+    )
+    assert "Hit: broker-2, broker-0. Planned target: coordinator-of(readers)." in paragraphs(
+        section
+    )
 
 
 def test_each_of_many_faults_is_a_line() -> None:
     """Tables for each of a hundred faults would be too long: each fault is a line of one table."""
-    # More faults than have tables of their own.
+    # One fault more than the section shows with tables of their own.
     names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
-    # Each fault gets all rows of TABLES, even the commit from before the crash.
+    # Each fault gets all rows of TABLES, even those of the 77 commits that were before the crash.
     tables = {
         name: [row | {"fault": fault} for fault in names for row in rows]
         for name, rows in TABLES.items()
     }
-    section = built(*(fault_summary(tables, fault=name) for name in names), tables=tables)
-    (shown,) = section.parts
-    assert isinstance(shown, TextTable)
-    assert [row[0] for row in shown.rows] == names
-    assert shown.rows[0][-1] == (
+    section = section_of(*(fault_summary(tables, fault=name) for name in names), tables=tables)
+    (only_part,) = section.parts
+    assert isinstance(only_part, TextTable)
+    assert [row[0] for row in only_part.rows] == names
+    assert only_part.rows[0][-1] == (
         "REBALANCE_IN_PROGRESS 77, DISCONNECTED 13, COORDINATOR_LOAD_IN_PROGRESS 1"
     )

@@ -1,21 +1,24 @@
-"""The report's section about two owners at once: the members, the partition, times, the cause.
+"""The report's section about partitions that two members of a group owned at the same time.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition (which
-holds the groups' data). An overlap is the time in which there are two owners, or two coordinators.
-A generation is the number of a group's rebalance; a leader epoch is the number of an offsets
-partition's leadership.
+The section tells the reader which members owned which partition, when, and how it came to that.
+Most tests read SPLIT, the tables of a run in which this happens:
 
-Most tests read SPLIT, the tables of one run. The link between `broker-2`, the coordinator, and the
-other servers is cut from 11 to 91 s. `broker-0` is the second coordinator from 19 s on. At
-`broker-0` the sessions of the old members end at 64 s. So `c-6` becomes the owner of partitions
-that `c-0` and `c-5` own until 93 s.
+    11 s  `broker-2`, the coordinator, is cut off from all other servers, but not from its members.
+    19 s  `broker-0` becomes the coordinator, too. `broker-2` does not know it, and goes on.
+    26 s  `c-6` joins the group at `broker-0`, which waits for the old members to join as well.
+    64 s  The old members' sessions at `broker-0` end: they have sent it no heartbeat for 45 s. So
+          `broker-0` gives `c-6` the partitions that `c-0` and `c-5` still own at `broker-2`.
+    91 s  The cut is healed. `broker-2` learns that it is no longer the coordinator.
+    93 s  `c-0` and `c-5` learn that they are no members, and give up their partitions.
 
-`built` makes the section from rows of the tables, `words` its text. The names of the offsets
-partition, the group and the brokers are those of the builders. S is a second in microseconds.
+The tables call the time with two owners, or with two coordinators, an overlap. A tenure is the
+time in which a broker is the coordinator for the groups of an offsets partition.
+
+The tests write times as multiples of S, a second in microseconds.
 """
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
@@ -32,12 +35,19 @@ from tests.support.builders.report_rows import (
     rebalance,
 )
 
-OLD, NEW = ("broker-2", 0), ("broker-0", 1)
-"""The two coordinators, each with its leader epoch."""
-EXPIRY = SettingFact(
+
+class Coordinator(NamedTuple):
+    """A broker that coordinated the group, and its leader epoch for the offsets partition."""
+
+    broker: str
+    leader_epoch: int
+
+
+OLD = Coordinator("broker-2", leader_epoch=0)
+NEW = Coordinator("broker-0", leader_epoch=1)
+SESSION_TIMEOUT = SettingFact(
     section=f"groups.{GROUP}.config", name="session.timeout.ms", value="45000", default="45000"
 )
-"""The session timeout of the members: 45 s."""
 
 
 def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # noqa: ANN401
@@ -51,14 +61,15 @@ def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # 
         "first_consumer": first,
         "first_member": f"{first}-id",
         "first_generation": 1,
-        "first_coordinator": OLD[0],
-        "first_epoch": OLD[1],
+        "first_coordinator": OLD.broker,
+        "first_epoch": OLD.leader_epoch,
         "second_consumer": second,
         "second_member": f"{second}-id",
         "second_generation": 2,
-        "second_coordinator": NEW[0],
-        "second_epoch": NEW[1],
+        "second_coordinator": NEW.broker,
+        "second_epoch": NEW.leader_epoch,
         "records_both": 242,
+        # The fault before the overlap, and when it was healed.
         "fault": "cut-0",
         "healed_us": 91 * S,
     }
@@ -79,19 +90,20 @@ def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **change
         "from_us": from_us,
         "to_us": to_us,
         "ended_by": ended_by,
+        # For how long the member's process was paused while it owned the partition.
         "paused_us": 0,
     } | changes
 
 
-# The overlap of orders-10 ends 7 us later than the overlap of orders-2.
+# orders-10 has two owners for 7 us longer than orders-2, so c-5 is the last to give up a partition.
 OVERLAPS = [overlap("orders-10", "c-5", "c-6", to_us=93 * S + 7), overlap("orders-2", "c-0", "c-6")]
 # Each overlap has two rows of `ownership`, one for each owner.
 SPLIT: dict[str, list[Row]] = {
     "ownership_overlaps": OVERLAPS,
     "ownership": [
-        interval
+        ownership
         for row in OVERLAPS
-        for interval in (
+        for ownership in (
             owned(row, "first", from_us=6 * S, to_us=row["to_us"], ended_by="lost"),
             owned(row, "second", from_us=64 * S, to_us=94 * S, ended_by="revoked"),
         )
@@ -112,15 +124,18 @@ SPLIT: dict[str, list[Row]] = {
         {
             "partition": OFFSETS,
             "groups": [GROUP],
-            "older_broker": OLD[0],
-            "older_epoch": OLD[1],
-            "newer_broker": NEW[0],
-            "newer_epoch": NEW[1],
+            "older_broker": OLD.broker,
+            "older_epoch": OLD.leader_epoch,
+            "newer_broker": NEW.broker,
+            "newer_epoch": NEW.leader_epoch,
             "from_us": 19 * S,
+            # The old coordinator unloads the groups 1 us after the healing, which is the cause.
             "to_us": 91 * S + 1,
             "length_us": 72 * S,
             "older_end": "unloaded",
             "older_paused_us": 0,
+            # For how long the old coordinator was cut off during the overlap. In a real run this
+            # would be 72 s as well; 70 s shows which of the two numbers a sentence has.
             "older_cut_us": 70 * S,
             "older_heartbeats": 144,
         }
@@ -138,14 +153,30 @@ SPLIT: dict[str, list[Row]] = {
 }
 
 
-def built(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # noqa: ANN401
-    """Return the section of a run with these rows; `summary` has fields of the run's summary."""
-    facts = run_facts(settings=(EXPIRY,))
+def section_or_none(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # noqa: ANN401
+    """Return the section of a run with these tables, or None if the report leaves it out.
+
+    `summary` has fields of the run's summary.
+    """
+    facts = run_facts(settings=(SESSION_TIMEOUT,))
     return two_at_once_section(report_input(facts, run_summary(**summary), tables))
 
 
-def words(section: Section) -> str:
-    """Return all paragraphs as plain text, with each item of a list on a line."""
+def section_of(tables: dict[str, list[Row]], **summary: Any) -> Section:  # noqa: ANN401
+    """Return the section of a run that must have one."""
+    section = section_or_none(tables, **summary)
+    assert section is not None
+    return section
+
+
+def table_of(section: Section) -> TextTable:
+    """Return the section's only table, which has a row for each partition with two owners."""
+    (table,) = [part for part in section.parts if isinstance(part, TextTable)]
+    return table
+
+
+def plain_text(section: Section) -> str:
+    """Return all paragraphs without HTML tags; each item of a list is a line of its own."""
     text = "\n".join(part.html for part in section.parts if isinstance(part, Paragraph))
     text = re.sub(r"</(li|p|h3)>|<ol>", "\n", text)
     return re.sub(r"<[^>]+>", "", text).replace("\N{NO-BREAK SPACE}", " ")
@@ -153,14 +184,13 @@ def words(section: Section) -> str:
 
 def test_run_without_overlaps_has_no_section() -> None:
     """A run without overlaps has nothing to report here."""
-    assert built({}) is None
+    assert section_or_none({}) is None
 
 
 def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
     """The table answers who owned which partition, from when to when, and how each side ended."""
-    section = built(SPLIT)
-    assert section is not None
-    (table,) = [part for part in section.parts if isinstance(part, TextTable)]
+    section = section_of(SPLIT)
+    table = table_of(section)
     assert [row[0] for row in table.rows] == ["orders-2", "orders-10"], "2 comes before 10"
     cells = [re.sub(r"<[^>]+>", "", str(cell)) for cell in table.rows[0]]
     assert [cell.replace("\N{NO-BREAK SPACE}", " ") for cell in cells] == [
@@ -181,9 +211,8 @@ def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
     The session timeout is 45 s. The old members send no heartbeat to the second coordinator, which
     counts from its load at 19 s. So their sessions end there at 19 + 45 = 64 s.
     """
-    section = built(SPLIT)
-    assert section is not None
-    text = words(section)
+    section = section_of(SPLIT)
+    text = plain_text(section)
     assert (
         "Two coordinators assigned them: broker-2 in leader epoch 0 and broker-0 in leader epoch 1 "
         "served" in text
@@ -214,31 +243,36 @@ def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
     assert "loses its partitions: the coordinator no longer knows it" in steps[6]
 
 
-def _answer(consumer: str, ended_us: int) -> Row:
-    """Return a heartbeat that the new coordinator answers UNKNOWN_MEMBER_ID."""
+def _unknown_member_answer(consumer: str, ended_us: int) -> Row:
+    """Return a row of `messages`: the new coordinator answers a heartbeat UNKNOWN_MEMBER_ID."""
     return {
         "fault": "cut-0",
         "api": "Heartbeat",
         "from_node": consumer,
-        "to_node": NEW[0],
+        "to_node": NEW.broker,
         "outcome": "UNKNOWN_MEMBER_ID",
         "ended_us": ended_us,
     }
 
 
 def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
-    """NOT_COORDINATOR makes a member look for the new coordinator.
+    """Two answers end the overlap.
 
-    UNKNOWN_MEMBER_ID, the answer of the new coordinator, makes it give up its partitions.
+    1. The old coordinator answers NOT_COORDINATOR, so the member looks for the new coordinator.
+    2. The new coordinator answers UNKNOWN_MEMBER_ID, so the member gives up its partitions.
     """
     clients = [
         client_phase(name, fault="cut-0", noticed_by="NOT_COORDINATOR", unknown_us=92 * S)
         for name in ("c-0", "c-5")
     ]
-    messages = [_answer("c-0", 93 * S), _answer("c-5", 93 * S + 7)]
-    section = built(SPLIT | {"client_phases": clients, "messages": messages})
-    assert section is not None
-    steps = [line for line in words(section).splitlines() if re.match(r"9[23]\.\d{3} s ", line)]
+    messages = [
+        _unknown_member_answer("c-0", 93 * S),
+        _unknown_member_answer("c-5", 93 * S + 7),
+    ]
+    section = section_of(SPLIT | {"client_phases": clients, "messages": messages})
+    steps = [
+        line for line in plain_text(section).splitlines() if re.match(r"9[23]\.\d{3} s ", line)
+    ]
     assert steps[0].startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
     assert "c-0 is the first to lose its partitions: Heartbeat is answered" in steps[1]
     # c-5 is the last to lose its partitions, 7 us after c-0.
@@ -249,8 +283,7 @@ def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
 
 def test_steps_link_into_the_lanes_at_their_times() -> None:
     """A link sets the time axis of the page to the step's time."""
-    section = built(SPLIT)
-    assert section is not None
+    section = section_of(SPLIT)
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
     assert '<a href="#lane-faults" data-from="11.0" data-to="11.0">' in html
     assert '<a href="#lane-coordinators" data-from="19.0" data-to="19.0">' in html
@@ -261,17 +294,19 @@ def test_steps_link_into_the_lanes_at_their_times() -> None:
 def test_cut_that_includes_the_members_is_described_as_such() -> None:
     """Here the cut also includes c-0 and c-5, so `not from its clients` would be false."""
     faults = [SPLIT["faults"][0] | {"to_nodes": ["broker-0", "c-0", "c-5"]}]
-    section = built(SPLIT | {"faults": faults})
-    assert section is not None
-    assert "not from its clients" not in words(section)
+    section = section_of(SPLIT | {"faults": faults})
+    assert "not from its clients" not in plain_text(section)
 
 
 def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
-    """The only coordinator removes c-0, a paused member, which then resumes and processes again.
+    """A paused member does not know that its coordinator has removed it.
 
-    In a split brain, each of two coordinators would have assigned the partition.
+    When c-0 resumes, it processes orders-0 again, which c-1 owns by now. There is only one
+    coordinator, so the section must not speak of two.
     """
-    row = overlap("orders-0", "c-0", "c-1", first_coordinator=NEW[0], first_epoch=NEW[1])
+    row = overlap(
+        "orders-0", "c-0", "c-1", first_coordinator=NEW.broker, first_epoch=NEW.leader_epoch
+    )
     tables = {
         "ownership_overlaps": [row],
         "ownership": [
@@ -279,9 +314,8 @@ def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
             owned(row, "second", from_us=64 * S, to_us=99 * S, ended_by="revoked"),
         ],
     }
-    section = built(tables)
-    assert section is not None
-    text = words(section)
+    section = section_of(tables)
+    text = plain_text(section)
     assert "One coordinator assigned them to both: it had removed the first owners" in text
     assert "c-0 had been stopped, for up to 50.00 s" in text
     assert "Two coordinators" not in text
@@ -290,16 +324,15 @@ def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
 def test_overlap_that_never_ended_has_no_end() -> None:
     """The run ended early, while both members still owned the partition."""
     row = overlap("orders-0", "c-0", "c-6", to_us=None)
-    section = built({"ownership_overlaps": [row]})
-    assert section is not None
-    assert "from 64.000 s to the end of the run" in words(section)
-    assert "One owner again" not in words(section)
+    section = section_of({"ownership_overlaps": [row]})
+    assert "from 64.000 s to the end of the run" in plain_text(section)
+    assert "One owner again" not in plain_text(section)
 
 
 def test_overlap_below_the_clocks_error_is_omitted() -> None:
     """900 us is less than the error of 1 ms between clocks, so there may have been no overlap."""
     short = overlap("orders-0", "c-0", "c-6", length_us=900)
-    assert built({"ownership_overlaps": [short]}, clock_error_us=1_000) is None
+    assert section_or_none({"ownership_overlaps": [short]}, clock_error_us=1_000) is None
 
 
 def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() -> None:
@@ -307,7 +340,7 @@ def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() ->
 
     The heading has the same figures as the summary on the terminal.
     """
-    both = Coordinators(
+    coordinators = Coordinators(
         groups=(GROUP,),
         partition=OFFSETS,
         older=OverlappingTenure(
@@ -324,11 +357,11 @@ def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() ->
         older_last_commit_us=None,
         newer_first_commit_us=None,
     )
-    section = built({}, coordinators=(both,))
-    assert section is not None
+    section = section_of({}, coordinators=(coordinators,))
     assert section.title == "Two coordinators at once"
-    assert "broker-2 in leader epoch 0: 144 heartbeats answered, 0 commits acknowledged" in words(
-        section
+    assert (
+        "broker-2 in leader epoch 0: 144 heartbeats answered, 0 commits acknowledged"
+        in plain_text(section)
     )
     (paragraph,) = [part.html for part in section.parts if isinstance(part, Paragraph)]
     html = paragraph.replace("\N{NO-BREAK SPACE}", " ")
@@ -340,9 +373,8 @@ def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() ->
 
 def test_time_spans_in_the_table_are_not_wrapped() -> None:
     """A narrow column would break a time span after `to`, and make each row three lines high."""
-    section = built(SPLIT)
-    assert section is not None
-    (table,) = [part for part in section.parts if isinstance(part, TextTable)]
+    section = section_of(SPLIT)
+    table = table_of(section)
     time_of_overlap, time_of_first_owner = str(table.rows[0][3]), str(table.rows[0][6])
     no_break = "\N{NO-BREAK SPACE}"
     assert ">64.000 s to 93.000 s<".replace(" ", no_break) in time_of_overlap
@@ -350,10 +382,12 @@ def test_time_spans_in_the_table_are_not_wrapped() -> None:
 
 
 def test_table_names_members_without_their_common_prefix() -> None:
-    """A column breaks long names, which hides the difference in their last letter."""
+    """Members of a group often differ in their last letter, which a narrow column would wrap.
+
+    So the table omits what all names begin with, and the caption says so.
+    """
     row = overlap("orders-0", "consumer-orders-readers-0", "consumer-orders-readers-6")
-    section = built({"ownership_overlaps": [row]})
-    assert section is not None
-    (table,) = [part for part in section.parts if isinstance(part, TextTable)]
+    section = section_of({"ownership_overlaps": [row]})
+    table = table_of(section)
     assert table.rows[0][1:3] == ("readers-0", "readers-6")
     assert "without consumer-orders- in front" in table.caption
