@@ -1,10 +1,15 @@
-"""The generations checker finds illegal commits, repeated generations and shared partitions.
+"""The generations checker judges commits and assignments by the generation that they belong to.
 
-A generation is the group between two rebalances. Only its members may commit in it, each partition
-has one owner, and the next generation has a greater number. A static member has a configured
-instance id, which keeps its place through a restart. A coordinator that takes a group over loads it
-from a log, and unloads it when it is replaced. "Planted bug" in a docstring names a bug that the
-test would find.
+A violation is one of these:
+
+1. The coordinator accepts a commit of a client that is no member of the current generation.
+2. The number of a generation is not greater than that of the generation before.
+3. Two members of one generation own the same partition.
+4. A member gets or gives up partitions in another generation than the one that it has joined.
+
+Each test writes the trace of a small group by hand, and lets the checker judge it. Where a
+docstring says "Planted bug", it describes a bug of a coordinator or a consumer that would leave
+such a trace.
 """
 
 import pytest
@@ -42,7 +47,11 @@ def stable_group() -> Rows:
 
 
 def commit(rows: Rows, time_s: float, member: str, generation: int) -> None:
-    """Let broker-0 accept a commit (begin its append), and store it 2 ms later."""
+    """Let broker-0 accept a commit, and store it 2 ms later.
+
+    The coordinator accepts a commit when it begins to append it to its log. The checker does not
+    look at the offset of this append, so all commits have the same one.
+    """
     append_id = rows.append_started(time_s, "broker-0", leader_epoch=0, base_offset=5)
     rows.commit_stored(
         time_s + 0.002, "broker-0", member, generation=generation, append_id=append_id
@@ -63,9 +72,10 @@ def test_commits_of_current_members_pass() -> None:
 
 
 def test_commit_of_an_older_generation_is_found() -> None:
-    """Planted bug: the guard `generation_check` is off (a check that Kafka makes).
+    """Planted bug: the coordinator accepts the commit of a member that has missed a rebalance.
 
-    So a member that missed a rebalance may commit.
+    Kafka refuses such a commit, because it names an older generation. A user of the lab can switch
+    this check off with the guard `generation_check`.
     """
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
@@ -98,8 +108,12 @@ def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
 
 
 def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None:
-    """A commit may wait up to 5 s until all replicas have it; it is judged when it was accepted."""
+    """The coordinator may wait up to 5 s until all replicas have a commit that it has accepted.
+
+    The checker judges the commit by the members at its acceptance, not by those at its end.
+    """
     rows = stable_group()
+    # The coordinator accepts M0's commit, and then M0 leaves.
     append_id = rows.append_started(9.9, "broker-0", leader_epoch=0, base_offset=5)
     rows.member_removed(9.95, "broker-0", M0, "leave")
     rows.generation_started(10, "broker-0", generation=2, members=(M1,))
@@ -109,7 +123,10 @@ def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None
 
 
 def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
-    """The old generation is valid while the members rejoin (state PreparingRebalance)."""
+    """The old generation stays valid while the group is in PreparingRebalance.
+
+    In this state the members rejoin, and the new generation has not begun.
+    """
     rows = stable_group()
     rows.add(9, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1)
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance", generation=1)
@@ -134,14 +151,16 @@ def accept_in_transaction(rows: Rows, time_s: float, member: str, generation: in
 
 
 def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
-    """The commit is accepted at 5 s, in generation 1.
+    """The coordinator accepts the commit at 5 s, when M0 is a member of generation 1.
 
-    Only at 7 s the transaction's marker, the record that ends the transaction, stores it.
+    The commit counts only when the transaction ends, at 7 s. M0 is no member any more by then, but
+    the commit is right.
     """
     rows = stable_group()
     accept_in_transaction(rows, 5, M0, generation=1)
     rows.member_removed(6, "broker-0", M0)
     rows.generation_started(6.1, "broker-0", generation=2, members=(M1,))
+    # The end of the transaction stores the commit.
     rows.add(
         7,
         "broker-0",
@@ -160,7 +179,10 @@ def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
 
 
 def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
-    """Planted bug: TxnOffsetCommit of a member that missed a rebalance (KIP-447)."""
+    """Planted bug: the coordinator accepts a TxnOffsetCommit of a member that missed a rebalance.
+
+    Since KIP-447 this request names the generation, so that the coordinator can refuse it.
+    """
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
     accept_in_transaction(rows, 11, M0, generation=1)
@@ -172,21 +194,24 @@ def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
 
 
 def test_simple_consumer_may_commit_only_to_an_empty_group() -> None:
-    """A simple consumer, such as an administrator's tool, has member id "" and generation -1."""
-    rows = stable_group()
-    rows.member_removed(8, "broker-0", M0)
-    rows.member_removed(8, "broker-0", M1)
-    rows.group_state(8, "broker-0", "PreparingRebalance", "Empty", generation=2)
-    commit(rows, 9, "", generation=-1)
-    assert check(rows).outcome is CheckOutcome.PASS
+    """A simple consumer commits without being a member, as an administrator's tool does.
 
-    rows = stable_group()
-    commit(rows, 9, "", generation=-1)
-    assert check(rows).outcome is CheckOutcome.VIOLATED
+    Its requests have the member id "" and the generation -1.
+    """
+    empty_group = stable_group()
+    empty_group.member_removed(8, "broker-0", M0)
+    empty_group.member_removed(8, "broker-0", M1)
+    empty_group.group_state(8, "broker-0", "PreparingRebalance", "Empty", generation=2)
+    commit(empty_group, 9, "", generation=-1)
+    assert check(empty_group).outcome is CheckOutcome.PASS
+
+    group_with_members = stable_group()
+    commit(group_with_members, 9, "", generation=-1)
+    assert check(group_with_members).outcome is CheckOutcome.VIOLATED
 
 
 def test_generation_that_decreases_is_found() -> None:
-    """Planted bug: a counter that is reset when the group becomes Empty."""
+    """Planted bug: the coordinator counts from 1 again after the group was empty."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
     rows.generation_started(20, "broker-0", generation=1, members=(M0, M1))
@@ -198,7 +223,7 @@ def test_generation_that_decreases_is_found() -> None:
 
 
 def test_generation_that_begins_twice_is_found() -> None:
-    """Planted bug: a join phase that completes without an increment."""
+    """Planted bug: the coordinator completes a rebalance, but does not increase the generation."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=1, members=(M0, M1))
 
@@ -211,6 +236,7 @@ def test_generation_that_begins_twice_is_found() -> None:
 def test_deleted_group_counts_from_the_beginning() -> None:
     """A new group of the same name is another group, so it begins with generation 1 again."""
     rows = stable_group()
+    # All members have left, which made generation 2. Then the group is deleted.
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", M0)
     rows.generation_started(12, "broker-0", generation=1, members=(M0,))
@@ -220,39 +246,43 @@ def test_deleted_group_counts_from_the_beginning() -> None:
 
 
 def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
-    """A resumed member (M1) reads an old answer, which is from generation 1 of the deleted group.
+    """A deleted group and a new group of the same name both assign t-1 in a generation 1.
 
-    The new group of the same name also has a generation 1, which assigns t-1 to another member. The
-    checker distinguishes the groups by the ids of their members.
+    1. In the deleted group t-1 belongs to M1. Its process is paused before it reads this answer.
+    2. In the new group t-1 belongs to the member "new".
+    3. M1 resumes, and only now reads the answer of the deleted group.
+
+    This is no violation. The checker distinguishes the two groups by the ids of their members.
     """
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", "new")
     rows.generation_started(12, "broker-0", generation=1, members=("new",))
     rows.assigned(12.1, C0, names=["t-0", "t-1"], peer="broker-0", member="new")
+    # M1 reads the old answer.
     rows.assigned(13, C1, names=["t-1"], peer="broker-0", member=M1)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
-    """Each coordinator counts its own generations of the group, so both have a generation 2.
+    """In a split brain two brokers coordinate the group, and each counts its own generations.
 
-    In a real cluster one coordinator reached generation 14 while the other one was in generation 2
-    (section two-lineages of docs/kafka/MEASURED_FAILOVER.md).
+    So both have a generation 2. In a real cluster one coordinator reached generation 14 while the
+    other one was in generation 2 (section two-lineages of docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = stable_group()
     # The old coordinator, broker-0, goes on with the generations 2 to 7.
     for number in range(2, 8):
         rows.generation_started(10 + number, "broker-0", generation=number, members=(M0, M1))
-    # The new one, broker-1, loads generation 1, expires both members after a session (18 s + 45 s),
-    # and starts generation 2.
+    # The new coordinator, broker-1, loads generation 1 at 18 s. It hears of no member, so it
+    # removes both at the end of their sessions (18 s + 45 s), and starts generation 2.
     rows.load_started(17.9, "broker-1", leader_epoch=1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
     rows.member_removed(63, "broker-1", M0)
     rows.member_removed(63, "broker-1", M1)
     rows.generation_started(63.1, "broker-1", generation=2, members=("late-id",))
-    # In both generations 2 the partitions are assigned.
+    # Each coordinator assigns both partitions in its own generation 2.
     rows.assigned(64, "consumer-g-2", names=["t-0", "t-1"], generation=2, peer="broker-1")
     rows.assigned(64.1, C0, names=["t-0"], generation=2, peer="broker-0")
     rows.assigned(64.1, C1, names=["t-1"], generation=2, peer="broker-0")
@@ -264,7 +294,7 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
 
 
 def test_partition_assigned_to_two_members_of_one_generation_is_found() -> None:
-    """Planted bug: an assignor that shares a partition."""
+    """Planted bug: the assignor gives t-1 to both members."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", generation=2, members=(M0, M1))
     rows.assigned(10.1, C0, names=["t-0", "t-1"], generation=2, peer="broker-0")
@@ -282,10 +312,10 @@ def test_partition_assigned_to_two_members_of_one_generation_is_found() -> None:
     ]
 
 
-def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
-    """Planted bug: after a failover the same generation has another assignment.
+def test_loaded_generation_with_another_assignment_is_found() -> None:
+    """Planted bug: a new coordinator loads a generation, but not its assignment.
 
-    M0 has t-0 in generation 1, and the new coordinator assigns t-0 to M1.
+    In generation 1, t-0 belongs to M0. The new coordinator loads generation 1, and gives t-0 to M1.
     """
     rows = stable_group()
     rows.load_started(17.9, "broker-1", leader_epoch=1)
@@ -296,17 +326,20 @@ def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
 
 
 def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number() -> None:
-    """After the loss of the log a group may begin another generation 1, with a new member.
+    """A group that was lost with its log may begin another generation 1, with a new member.
 
-    Later broker-1 loads a generation 1, and assigns t-0 to its member:
+    In the first generation 1, t-0 belongs to M0. Then broker-1 loads a generation 1 with a single
+    member, to which it assigns t-0:
 
-    - If the member is `new-id`, broker-1 has loaded the other generation 1, in which t-0 is free.
-    - If the member is M1, broker-1 has loaded the first generation 1, in which t-0 belongs to M0.
+    - If this member is `new-id`, broker-1 has loaded the second generation 1, in which t-0 had no
+      owner yet. The assignment is right.
+    - If this member is M1, broker-1 has loaded the first generation 1. The assignment is wrong.
 
     The file tests/corpus/generation_begun_again_and_never_acknowledged.yaml plays such a run.
     """
     for member, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
         rows = stable_group()
+        # broker-0 loads its log, which has lost the group.
         rows.load_started(20, "broker-0", leader_epoch=4)
         if member == "new-id":
             rows.generation_started(25, "broker-0", generation=1, members=("new-id",))
@@ -318,7 +351,10 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
 
 
 def test_restarted_static_member_keeps_its_partitions() -> None:
-    """The restart changes the member id, but neither the generation nor the partitions."""
+    """A static member is known by its `group.instance.id`, here i-0.
+
+    When it restarts it gets a new member id, but the generation and its partitions stay the same.
+    """
     rows = Rows()
     rows.load_started(0.1, "broker-0", leader_epoch=0)
     rows.member_added(1, "broker-0", "old", instance="i-0")
@@ -338,14 +374,18 @@ def test_restarted_static_member_keeps_its_partitions() -> None:
 
 
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
-    """A commit is judged by the loaded members; after the unload no members are known."""
+    """The coordinator has loaded a group whose only member is M0.
+
+    The checker judges commits by this member. Once the coordinator has unloaded the group, its
+    members are unknown, and a commit is only counted.
+    """
     rows = Rows()
     rows.load_started(0.1, "broker-0", leader_epoch=0)
     rows.group_loaded(0.2, "broker-0", generation=7, members=(M0,))
     commit(rows, 1, M0, generation=7)
-    commit(rows, 2, M1, generation=7)  # M1 is no member: the one finding
+    commit(rows, 2, M1, generation=7)  # the only finding, because M1 is no member
     rows.unloaded(3, "broker-0", leader_epoch=1)
-    commit(rows, 4, M0, generation=7)
+    commit(rows, 4, M0, generation=7)  # not judged
 
     report = check(rows)
 
@@ -359,7 +399,7 @@ def test_run_without_members_reports_that_nothing_was_judged() -> None:
     assert check(Rows()).outcome is CheckOutcome.NOTHING_SEEN
 
 
-# -- members in their own rows --
+# -- the rows of members about their own partitions --
 
 
 def complete_join(rows: Rows, time_s: float, generation: int) -> None:
@@ -368,7 +408,10 @@ def complete_join(rows: Rows, time_s: float, generation: int) -> None:
 
 
 def test_partitions_of_the_joined_generation_pass() -> None:
-    """The member gets and gives up partitions in generation 1, then gets some in generation 2."""
+    """C0 gets t-0 in generation 1, and revokes it. In generation 2 it gets t-0 again and loses it.
+
+    All these rows name the generation that C0 had joined at the time.
+    """
     rows = stable_group()
     complete_join(rows, 5, generation=1)
     rows.assigned(5, C0, names=["t-0"], peer="broker-0")
@@ -385,9 +428,9 @@ def test_partitions_of_the_joined_generation_pass() -> None:
 def test_assignment_under_another_identity_than_the_joined_one_is_found(
     member: str, generation: int
 ) -> None:
-    """Planted bug: a member has the identity of an earlier join, or no identity.
+    """Planted bug: a consumer gets partitions under an old generation or another member id.
 
-    C0 has joined generation 2 as M0.
+    C0 has joined generation 2 as M0. The row of its partitions must name both.
     """
     rows = stable_group()
     complete_join(rows, 10.1, generation=2)
@@ -407,10 +450,9 @@ def test_assignment_under_another_identity_than_the_joined_one_is_found(
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_partitions_given_up_under_another_generation_are_found(*, lost: bool) -> None:
-    """Planted bug: a revocation names the generation of the next join.
+    """Planted bug: a consumer gives up its partitions only after it has joined the next generation.
 
-    C0 gives up partitions of generation 1 as a member of generation 2. With `lost` it loses them
-    instead of revoking them.
+    C0 got its partitions in generation 1, and gives them up in generation 2.
     """
     rows = stable_group()
     rows.revoked(6, C0, lost=lost, generation=2)

@@ -1,15 +1,13 @@
-"""Faults of links: the separated nodes, the rules, and their order.
+"""Faults of links cut, slow down or disturb the network between two sets of nodes.
 
-A fault of links has two ends: the nodes of `from` and the nodes of `to`. A rule tells the network
-to hold (keep back), delay or lose the frames (messages) that its selector matches. A fault in both
-directions has two rules: `there`, for frames from the end `from` to the end `to`, and `back`, for
-the other direction.
+An experiment file names the two sets as `from` and `to`, the two ends of the fault. The fault gives
+the network one rule for each direction. A rule says which messages it is about (its selector), and
+what happens to them (its effect). The rule `cut-0:there` is about messages from the end `from` to
+the end `to`, and `cut-0:back` is about the other direction.
 
-`Injecting(fault)` injects and heals (undoes) the faults of an experiment on a runtime without
-nodes. `run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules`
-the rules in force. Broker 0 leads every partition and coordinates the group readers, which has two
-members. A miss is a fault that hit nothing. The blast radius is the groups and partitions that a
-fault may affect.
+`Injecting` plays single faults of an experiment on a runtime that only writes down what it is asked
+to do: `run.runtime.acts` has the calls as text, and `run.runtime.rules` the rules in force. In its
+cluster broker 0 leads every partition, and coordinates the group readers, which has two members.
 """
 
 from typing import Any
@@ -36,7 +34,10 @@ from tests.support.builders.injecting import Injecting
 
 
 def fault(kind: str, source: object, destination: object, **args: object) -> dict[str, Any]:
-    """Return a fault as an experiment file has it; `source` and `destination` are its two ends."""
+    """Return a fault as an experiment file has it; `source` and `destination` are its two ends.
+
+    Both are targets such as "broker(1)", or lists of targets.
+    """
     return {"at": "1s", "fault": kind, "from": source, "to": destination, "args": args}
 
 
@@ -45,15 +46,15 @@ def names(*nodes: str) -> tuple[NodeName, ...]:
 
 
 def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
-    """A node is never cut from itself, so `brokers` here means the other two brokers."""
+    """The coordinator is broker-0. It is not cut from itself, so `brokers` means the other two."""
     run = Injecting(fault("cut", "coordinator-of(readers)", ["controller", "brokers"]))
 
     entry = run.inject()
 
-    there = Selector(
-        sources=names("broker-0"), destinations=names("controller-100", "broker-1", "broker-2")
-    )
-    back = Selector(sources=there.destinations, destinations=there.sources)
+    coordinator = names("broker-0")
+    others = names("controller-100", "broker-1", "broker-2")
+    there = Selector(sources=coordinator, destinations=others)
+    back = Selector(sources=others, destinations=coordinator)
     assert run.runtime.rules == (
         LinkRule(rule_id="cut-0:there", selector=there, effect=Cut()),
         LinkRule(rule_id="cut-0:back", selector=back, effect=Cut()),
@@ -64,10 +65,11 @@ def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
     assert entry.hit == "broker-0 <-> controller-100, broker-1, broker-2"
 
 
-def test_one_way_cut_holds_only_frames_of_its_direction() -> None:
-    """A cut in one direction has one rule. Here the rule applies only to one connection.
+def test_one_way_cut_has_one_rule() -> None:
+    """The rule is about messages from broker-1 to the controller, but not about the answers.
 
-    Two nodes have a separate connection for each purpose, such as heartbeats.
+    Two nodes have a separate connection for each purpose. This rule cuts only the connection for
+    heartbeats.
     """
     run = Injecting(
         fault("cut", "broker(1)", "controller", direction="one_way", purposes=["heartbeat"])
@@ -93,7 +95,10 @@ def test_one_way_cut_holds_only_frames_of_its_direction() -> None:
 def test_rule_holds_or_delays_frames_as_the_fault_asks(
     kind: str, args: dict[str, str], effect: LinkEffect
 ) -> None:
-    """The rules of both directions have the effect; `apis` limits it to requests of these APIs."""
+    """The rules of both directions have the effect that the fault asks for.
+
+    Here `apis` limits them to Fetch requests.
+    """
     run = Injecting(fault(kind, "broker(1)", "broker(2)", apis=["Fetch"], **args))
 
     run.inject()
@@ -103,10 +108,11 @@ def test_rule_holds_or_delays_frames_as_the_fault_asks(
 
 
 def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
-    """The first rule that holds a frame decides, so the order must be the same in each run.
+    """The network asks its rules in their order, so the order must be the same in each run.
 
-    Healing one fault keeps the rules of the others. The number in a rule is the fault's place in
-    the file; here the second fault is injected first.
+    The number in the name of a rule is the fault's place in the file: 0 is the slow link, and 1 is
+    the cut. The cut is injected first, so its rule comes first. Healing a fault removes only the
+    rules of this fault.
     """
     run = Injecting(
         fault("slow", "broker(1)", "broker(2)", delay="1s"),
@@ -127,7 +133,10 @@ def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
 
 
 def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> None:
-    """A reset closes connections once and leaves no rule, so healing has nothing to undo."""
+    """A reset closes connections once and leaves no rule, so there is nothing to heal.
+
+    Here it closes the connections of both members to broker-0 that they use for the coordinator.
+    """
     run = Injecting(
         {
             "at": "1s",
@@ -150,10 +159,10 @@ def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> No
 
 
 def test_reset_of_no_connection_is_a_miss() -> None:
-    """Nothing was broken, so such a run proves nothing.
+    """A fault that hits nothing is a miss, because a run without a fault proves nothing.
 
-    An injection is traced before it is carried out. Here it finds no connection, so a second row
-    corrects the first.
+    The row FAULT_INJECTED is written before the fault is carried out. Only then it turns out that
+    there is no connection, and a second row, FAULT_MISSED, takes the first one back.
     """
     run = Injecting({"at": "1s", "fault": "reset", "from": "broker(0)", "to": "broker(1)"})
     run.runtime.open_connections = 0
@@ -178,7 +187,7 @@ def test_cut_between_a_node_and_itself_is_a_miss() -> None:
 
 
 def test_end_without_a_live_node_is_a_miss() -> None:
-    """A dead broker has no links."""
+    """broker-1 is the only node of the end `from`. It is down, so it has no links."""
     run = Injecting(fault("cut", "broker(1)", "controller"))
     run.runtime.nodes[broker_name(1)] = NodeState.DOWN
 
@@ -187,7 +196,7 @@ def test_end_without_a_live_node_is_a_miss() -> None:
 
 def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
     """The rule names the dead broker and the late member, so it applies once they start."""
-    own_experiment = experiment(
+    made = experiment(
         groups={
             "readers": {
                 "members": 1,
@@ -197,7 +206,7 @@ def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
         },
         faults=[fault("cut", "members(readers)", "brokers")],
     )
-    run = Injecting(own_experiment=own_experiment)
+    run = Injecting(own_experiment=made)
     run.runtime.nodes[broker_name(1)] = NodeState.DOWN
 
     run.inject()
@@ -220,9 +229,9 @@ def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
 def test_members_survive_unless_a_link_of_theirs_is_affected(
     source: object, destination: object, members_survive: bool
 ) -> None:
-    """`members_survive` is True if no link of a member is affected.
+    """`members_survive` in the row of the fault is True if the fault leaves all members connected.
 
-    Only then a check counts a rebalance as needless.
+    After such a fault a rebalance would be needless, and a check looks for one.
     """
     run = Injecting(fault("cut", source, destination))
 
@@ -232,14 +241,17 @@ def test_members_survive_unless_a_link_of_theirs_is_affected(
 
 
 def test_blast_radius_is_that_of_the_isolated_end() -> None:
-    """`from` names the end that the fault isolates: member 1, which owns orders-1."""
+    """The blast radius of a fault are the groups and partitions that it may affect.
+
+    A cut isolates the end `from`. This is member 1 of readers here, which owns orders-1.
+    """
     run = Injecting(fault("cut", "member(readers, 1)", "brokers"))
 
     assert run.inject().blast_radius == BlastRadius(groups=("readers",), partitions=("orders-1",))
 
 
 def test_blast_radius_of_a_broker_that_leads_nothing_is_empty() -> None:
-    """All other brokers continue, so no group is affected."""
+    """broker-2 leads no partition and coordinates no group, so its loss affects nobody."""
     run = Injecting(fault("cut", "broker(2)", ["controller", "brokers", "clients"]))
 
     assert run.inject().blast_radius == BlastRadius()
@@ -256,9 +268,9 @@ def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
 
 
 def test_response_loss_is_a_rule_for_each_direction() -> None:
-    """The server may be at either end, so both rules lose responses.
+    """The server that responds may be at either end, so both rules lose responses.
 
-    `responses` is the number of responses to lose, `errors` the error codes that they have.
+    Here the first two responses to JoinGroup with the error MEMBER_ID_REQUIRED are lost.
     """
     run = Injecting(
         fault(
@@ -273,14 +285,15 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
 
     assert run.inject().outcome is FaultOutcome.HIT
 
-    members = names("consumer-readers-0", "consumer-readers-1")
     there, back = run.runtime.rules
-    lost = LoseResponses(count=2, errors=("MEMBER_ID_REQUIRED",))
-    assert (there.effect, back.effect) == (lost, lost)
+    effect = LoseResponses(count=2, errors=("MEMBER_ID_REQUIRED",))
+    assert (there.effect, back.effect) == (effect, effect)
+    coordinator = names("broker-0")
+    members = names("consumer-readers-0", "consumer-readers-1")
     assert there.selector == Selector(
-        sources=names("broker-0"), destinations=members, apis=("JoinGroup",)
+        sources=coordinator, destinations=members, apis=("JoinGroup",)
     )
-    assert (back.selector.sources, back.selector.destinations) == (members, names("broker-0"))
+    assert (back.selector.sources, back.selector.destinations) == (members, coordinator)
     run.heal()
     assert run.runtime.rules == ()
 
@@ -300,7 +313,7 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
 def test_response_loss_of_an_unknown_api_or_error_is_refused(
     args: dict[str, Any], path: str, message: str
 ) -> None:
-    """A fault that matches no response would lose none, and the run would prove nothing."""
+    """A misspelt name would match no response, so the run would go on without its fault."""
     definition = FaultDefinition(
         at="1s",
         fault="response_loss",

@@ -1,14 +1,13 @@
 """Data that may be lost with the last replica in sync, and data that must not be.
 
-The ISR are the in-sync replicas of a partition; normally only one of them is elected leader. If
-the only replica in the ISR loses power or its disk, Kafka may elect it again. This is a clean
-election, because the replica is in the ISR, but its log is gone. Checkers excuse this loss. The
-file tests/corpus/power_loss_of_the_last_replica_in_sync.yaml plays such a run.
+Kafka may lose acknowledged data in one case. A broker that is alone in the ISR loses power or its
+disk. The ISR keeps its last replica, so the controller elects this broker again when it is back,
+although its log is gone. Several checkers excuse this loss. The file
+tests/corpus/power_loss_of_the_last_replica_in_sync.yaml plays such a run.
 
-The rows are made by hand: `rows.leads(5.1, "broker-0", leader_epoch=3, log_end=0)` lets broker-0
-lead in epoch 3, with a log that ends at offset 0. A fetched offset of -1 means that the group has
-no committed offset. In the stage "verifying", at the end of a run, the committed offsets are
-fetched once more.
+The tests write the traces of such runs by hand. At the end of a run, in the stage "verifying", the
+lab fetches the committed offsets once more, so that a checker can compare them with the
+acknowledged commits. A fetched offset of -1 means that the group has none.
 """
 
 from dataclasses import replace
@@ -40,7 +39,7 @@ CONTEXT = CheckContext(
 
 
 def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) -> None:
-    """Let the controller elect `leader` among the replicas in sync."""
+    """Let the controller elect `leader`, and make `isr` (ids of brokers) the ISR."""
     rows.add(
         time_s,
         CONTROLLER,
@@ -52,8 +51,13 @@ def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) 
     )
 
 
-def damaged(rows: Rows, time_s: float, broker: str, how: str) -> None:
-    """Kill the broker (`how` is "kill"), kill it and empty its disk, or cut its machine's power."""
+def damage(rows: Rows, time_s: float, broker: str, how: str) -> None:
+    """Let the broker die in one of three ways.
+
+    - "kill": its process ends, and its disk keeps all data.
+    - "empty disk": its process ends, and its disk is emptied.
+    - "power loss": its machine loses power, and with it the data that is not on the disk yet.
+    """
     disk = {"disk": "empty"} if how == "empty disk" else {}
     rows.add(
         time_s,
@@ -70,10 +74,15 @@ def damaged(rows: Rows, time_s: float, broker: str, how: str) -> None:
 def last_replica_lost(
     *, how: str = "power loss", isr: tuple[int, ...] = (0,), left_isr: bool = False
 ) -> Rows:
-    """Return rows of broker-0, which acknowledges a commit, is damaged, and leads again.
+    """Return rows in which an acknowledged commit is gone at the end.
 
-    Its log is then empty. `isr` is the ISR of its second election. With `left_isr`, broker-1 leads
-    in between, and broker-0 fetches the log again before it leads.
+    1. broker-0 leads, and acknowledges the commit of offset 7.
+    2. broker-0 dies (see `damage`).
+    3. broker-0 leads again, with an empty log. `isr` is the ISR at this election.
+    4. The group has no committed offset any more.
+
+    With `left_isr`, broker-1 leads between the steps 2 and 3, and broker-0 returns to the ISR
+    before it leads.
     """
     rows = Rows()
     elected(rows, 0.1, "broker-0", epoch=0, isr=[0, 1])
@@ -82,7 +91,7 @@ def last_replica_lost(
     rows.appended(2, "broker-0", leader_epoch=0, base_offset=0)
     rows.committed(2.1, "consumer-0", offset=7, peer="broker-0")
 
-    damaged(rows, 3, "broker-0", how)
+    damage(rows, 3, "broker-0", how)
     if left_isr:
         elected(rows, 4, "broker-1", epoch=1, isr=[1])
         rows.leads(4.1, "broker-1", leader_epoch=1, log_end=1)
@@ -107,7 +116,7 @@ def check(checker: Checker, rows: Rows) -> CheckReport:
 def test_data_lost_with_the_last_replica_in_sync_is_no_violation(
     checker: type[Checker], how: str
 ) -> None:
-    """No other replica was in sync, so Kafka's clean election loses the data."""
+    """No other replica was in sync, so no broker could have kept the data."""
     assert check(checker(CONTEXT), last_replica_lost(how=how)).findings_total == 0
 
 
@@ -124,16 +133,17 @@ def test_data_lost_with_the_last_replica_in_sync_is_no_violation(
 def test_data_that_a_replica_must_keep_is_found_when_lost(
     checker: type[Checker], rows: Rows
 ) -> None:
-    """In each case broker-0 or another replica had the data.
+    """In each of these cases broker-0 or another broker must still have the data.
 
-    A kill keeps the disk. Another replica in sync has all acknowledged data. A broker that returns
-    to the ISR has fetched the data again.
+    - After a kill the data is still on the disk.
+    - Another replica in sync has all acknowledged data.
+    - A broker that left the ISR returns to it only after it has fetched the data again.
     """
     assert check(checker(CONTEXT), rows).findings_total == 1
 
 
 def test_commits_after_the_loss_must_not_be_lost() -> None:
-    """The group continues in the new log, which is undamaged, so offset 9 must be kept."""
+    """The group commits offset 9 to the new log. Nothing happens to this log, so 9 must be kept."""
     rows = last_replica_lost()
     rows.committed(7, "consumer-0", offset=9, peer="broker-0")
     rows.stage(9, "verifying")
@@ -147,13 +157,13 @@ def test_commits_after_the_loss_must_not_be_lost() -> None:
 
 
 def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
-    """Return rows of a transaction whose offset, 9, is acknowledged at 7 s, and then missing.
+    """Return rows in which a transaction with offset 9 is acknowledged at 7 s, and then missing.
 
-    `partition` loses data at 5 s. The member's previous commit is at `began_s`. No row shows when
-    the transaction began, but it cannot have begun before that commit.
+    `partition` loses data at 5 s. The transaction began at `began_s` or later: no row shows its
+    beginning, but at `began_s` the member ends its previous transaction, with offset 8.
     """
     rows = last_replica_lost()
-    # The rows have the loss in OFFSETS_0; move it to `partition`.
+    # These rows have their loss in OFFSETS_0. Move all of them to `partition`.
     rows.rows[:] = [
         msgspec.structs.replace(row, partition=partition) if row.partition == OFFSETS_0 else row
         for row in rows.rows
@@ -170,22 +180,23 @@ def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
 def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
     partition: str, began_s: float, findings: int
 ) -> None:
-    """The loss is at 5 s; the end of the transaction is acknowledged at 7 s.
+    """The loss is at 5 s, and the end of the transaction is acknowledged at 7 s.
 
-    If the transaction began before the loss, its offsets may be lost with the log.
+    If the transaction may have begun before 5 s, its offsets may have been in the lost log.
     """
-    (expected,) = CONTEXT.groups.values()
-    context = replace(
-        CONTEXT, groups={"g": replace(expected, transaction_partitions=(TRANSACTIONS,))}
-    )
+    transactional = replace(CONTEXT.groups["g"], transaction_partitions=(TRANSACTIONS,))
+    context = replace(CONTEXT, groups={"g": transactional})
 
     report = check(DurableCommits(context), transaction_over_a_loss(began_s, partition))
 
     assert report.findings_total == findings
 
 
-def test_election_that_loses_data_is_named_with_its_epoch() -> None:
-    """LostData lists the elections that lost data: here that of epoch 3, broker-0's second one."""
+def test_election_that_loses_data_is_remembered() -> None:
+    """LostData has a row for each election that lost data.
+
+    Here it is broker-0's second election, in epoch 3.
+    """
     lost = LostData()
     for row in last_replica_lost().rows:
         lost.observe(row)
@@ -193,7 +204,7 @@ def test_election_that_loses_data_is_named_with_its_epoch() -> None:
 
 
 def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
-    """The group's only commit is lost, so it starts from the latest offset, as configured."""
+    """The group's only commit is lost, so `auto.offset.reset` decides. Here it is "latest"."""
     rows = last_replica_lost()
     rows.position_reset(7, "consumer-0", offset=40, cause="latest")
     rows.consumed(8, "consumer-0", first=40, last=41)
@@ -201,15 +212,16 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
     report = check(Processing(CONTEXT), rows)
 
     assert report.findings_total == 0
-    # The lost commit was 7, and the reset went to 40.
-    assert report.measured["skipped_where_data_was_lost_with_the_last_replica"] == 33
+    # The lost commit was 7, and the group goes on at 40.
+    assert report.measured["skipped_where_data_was_lost_with_the_last_replica"] == 40 - 7
 
 
 def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
-    """The new coordinator has lost the group, so the first member to join begins a new group.
+    """For 0.1 s the partition has two owners, which is right here.
 
-    So consumer-1 is assigned the partition (6.2 s) before consumer-0, the old owner, learns of the
-    loss (6.3 s).
+    1. The coordinator has lost the group with its log.
+    2. consumer-1 joins, which begins a new group, and gets the partition at 6.2 s.
+    3. consumer-0, the old owner, learns only at 6.3 s that it is no member any more.
     """
     rows = last_replica_lost()
     rows.load_started(5.2, "broker-0", leader_epoch=3)
@@ -222,15 +234,15 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
 
 @pytest.mark.parametrize("fault_before_load", [False, True])
 def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
-    """The members were only in the lost log, so they must join again.
+    """The coordinator has lost the members with its log, so they must join again.
 
-    Another fault before the load changes nothing.
+    This is also so if another fault is injected between the election and the load of the log.
     """
     rows = Rows()
     elected(rows, 0.1, "broker-0", epoch=0, isr=[0])
     rows.load_completed(0.2, "broker-0", leader_epoch=0)
     rows.group_state(1, "broker-0", "CompletingRebalance", "Stable")
-    damaged(rows, 3, "broker-0", "power loss")
+    damage(rows, 3, "broker-0", "power loss")
     elected(rows, 5, "broker-0", epoch=1, isr=[0])
     if fault_before_load:
         rows.fault(5.1, "broker-1")
