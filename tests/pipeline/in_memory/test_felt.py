@@ -1,22 +1,17 @@
-"""Felt effects (what a group's users notice of a run), in traces that can be counted by hand.
+"""Felt effects: what the users of a group notice of a run, such as records that wait for long.
 
-A line of a trace is: seconds, node, kind, columns; `partitions=t-0,` is a list of one. Each run is
-steady (all groups and members are complete) from 1 s on and ends at 20 s; figures count only this
-time.
+Each test writes a short trace, from which a reader can count the expected figures. The line
 
-Figures of a partition:
+    4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
 
-- `unowned_us`: time without an owner
-- `waited_us`: time in which records waited and no member worked on any
-- lag: number of records produced and not processed yet
-- `repeated`: number of records that were processed before
+says that at 4 s consumer-a, as the member a-1 of group g, lost the partition t-0. The comma at the
+end makes a list of one partition.
 
-Figures of a group:
-
-- `moved`: number of partitions that got another owner
-- `came_back`: number of partitions that returned to an earlier owner
-- `sent_away`: number of members that were removed although they ran and could be reached
+All runs begin in the same way (see BEGIN): the group is complete from 1 s on, and the run ends at
+20 s. The figures count only the time between.
 """
+
+from typing import NamedTuple
 
 import pytest
 
@@ -31,21 +26,21 @@ BEGIN = """
 """
 
 
-def partition(text: str) -> TableRow:
-    """Return the figures of the only partition of a trace."""
+def partition_figures(text: str) -> TableRow:
+    """Return the figures of t-0, the only partition of a trace that continues BEGIN."""
     (row,) = felt_partitions_of(Trace(parse_trace(BEGIN + text)))
     return row
 
 
-def group(text: str) -> TableRow:
-    """Return the figures of the only group of a trace."""
+def group_figures(text: str) -> TableRow:
+    """Return the figures of g, the only group of a trace that continues BEGIN."""
     (row,) = felt_groups_of(Trace(parse_trace(BEGIN + text)))
     return row
 
 
 def test_time_without_an_owner_lasts_from_a_revocation_to_the_next_assignment() -> None:
     """t-0 is revoked at 4 s and assigned at 7.5 s."""
-    figures = partition("""
+    figures = partition_figures("""
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     7.5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
     """)
@@ -55,7 +50,7 @@ def test_time_without_an_owner_lasts_from_a_revocation_to_the_next_assignment() 
 
 def test_time_after_the_death_of_the_last_owner_lasts_until_the_end() -> None:
     """The owner dies at 18 s, the run ends at 20 s."""
-    assert partition("18 run node_killed peer=consumer-a")["unowned_us"] == 2_000_000
+    assert partition_figures("18 run node_killed peer=consumer-a")["unowned_us"] == 2_000_000
 
 
 @pytest.mark.parametrize(
@@ -74,7 +69,7 @@ def test_wait_counts_as_a_whole_once_it_reaches_a_second(
     Waits shorter than a second are usual, because a member polls in intervals. A longer wait counts
     as a whole, not only the part after its first second.
     """
-    figures = partition(f"""
+    figures = partition_figures(f"""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
     3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
     4 producer-0 records_produced partition=t-0 offset=5 count=5
@@ -83,57 +78,70 @@ def test_wait_counts_as_a_whole_once_it_reaches_a_second(
     assert figures["waited_us"] == waited_us
 
 
-# 40 records are produced at 3 s.
-WORK = """
+FORTY_RECORDS = """
 3 producer-0 records_produced partition=t-0 offset=0 count=40
 """
 
 
+class Batch(NamedTuple):
+    """Records that a member processed at once; the trace has a row of them when this ended.
+
+    For example, work on Batch("6.2", 0, 1_200_000) lasted from 5.0 to 6.2 s.
+    """
+
+    ended_s: str
+    first_offset: int
+    work_us: int
+
+
 @pytest.mark.parametrize(
     ("batches", "waited_us"),
-    # A batch is: second of its end, first offset, microseconds of work. The last batch always ends
-    # at offset 40, the log's end, so that nothing waits afterwards.
     [
-        # Records wait from 3 s on. The batches' work: 3.0 to 6.2 s, then 6.2 to 7.5 s.
-        ((("6.2", 0, 3_200_000), ("7.5", 32, 1_300_000)), 0),
-        # Work begins only at 6.2 - 1.2 = 5 s, after a wait of 2 s.
-        ((("6.2", 0, 1_200_000), ("7.5", 32, 1_300_000)), 2_000_000),
-        # No work between 6.2 s and 7.5 s.
-        ((("6.2", 0, 3_200_000), ("7.5", 32, 0)), 1_300_000),
-        # Work overlaps: 3 to 5 s, 4.5 to 9 s.
-        ((("5", 0, 2_000_000), ("9", 32, 4_500_000)), 0),
-        # Work of the last batch, 5 to 9 s, began before that of the second, 6.5 to 7 s; before it,
-        # records wait from 4 to 5 s.
-        ((("4", 0, 1_000_000), ("7", 8, 500_000), ("9", 32, 4_000_000)), 1_000_000),
+        # Work from 3.0 to 6.2 s, then from 6.2 to 7.5 s.
+        ([Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 1_300_000)], 0),
+        # Work from 5.0 to 6.2 s, then from 6.2 to 7.5 s. Records wait from 3 to 5 s.
+        ([Batch("6.2", 0, 1_200_000), Batch("7.5", 32, 1_300_000)], 2_000_000),
+        # Work from 3.0 to 6.2 s, then none until 7.5 s. Records wait from 6.2 to 7.5 s.
+        ([Batch("6.2", 0, 3_200_000), Batch("7.5", 32, 0)], 1_300_000),
+        # Work from 3.0 to 5.0 s and, which overlaps, from 4.5 to 9.0 s.
+        ([Batch("5", 0, 2_000_000), Batch("9", 32, 4_500_000)], 0),
+        # Work from 3.0 to 4.0 s, from 6.5 to 7.0 s, and from 5.0 to 9.0 s: the last batch begins
+        # before the second. Records wait from 4 to 5 s.
+        ([Batch("4", 0, 1_000_000), Batch("7", 8, 500_000), Batch("9", 32, 4_000_000)], 1_000_000),
     ],
 )
-def test_processing_of_a_batch_is_no_wait(
-    batches: tuple[tuple[str, int, int], ...], waited_us: int
-) -> None:
-    """The trace has one row per batch, written when its processing ended."""
-    figures = partition(
-        WORK
-        + "".join(
-            f"{at_s} consumer-a records_consumed group=g member=a-1 partition=t-0 "
-            f"offset={offset} count=8 last={offset + 7} work_us={work_us}\n"
-            for at_s, offset, work_us in batches
-        )
-    )
+def test_processing_of_a_batch_is_no_wait(batches: list[Batch], waited_us: int) -> None:
+    """Records wait from 3 s on, except while a member works on a batch.
+
+    A batch has 8 records. The last batch of each case ends with the last record of the log, so
+    that nothing waits afterwards.
+    """
+    lines = [
+        f"{batch.ended_s} consumer-a records_consumed group=g member=a-1 partition=t-0 "
+        f"offset={batch.first_offset} count=8 last={batch.first_offset + 7} "
+        f"work_us={batch.work_us}\n"
+        for batch in batches
+    ]
+    figures = partition_figures(FORTY_RECORDS + "".join(lines))
     assert figures["waited_us"] == waited_us
 
 
 def test_partition_without_waiting_records_has_no_wait() -> None:
     """All five records are processed after 0.1 s. From then on, no member needs to work."""
-    figures = partition("""
+    figures = partition_figures("""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
     3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
     """)
     assert (figures["waited_us"], figures["lag_peak"]) == (0, 5)
 
 
-# Before the fault at 5 s, at most 5 records wait: this is the usual lag. At 7 s 20 records wait; 10
-# of them are processed at 8 s.
-LAG = """
+# The number of records that wait at each time:
+#   3 s   5, the usual lag: no more wait at any time before the fault at 5 s
+#   3.1 s 0
+#   6 s  10
+#   7 s  20, the peak
+#   8 s  10
+LAG_AFTER_A_FAULT = """
 3 producer-0 records_produced partition=t-0 offset=0 count=5
 3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
 5 run fault_injected peer=broker-0 cause=crash-0 fault=crash target=broker(0)
@@ -144,9 +152,10 @@ LAG = """
 
 
 def test_lag_is_over_when_no_more_records_wait_than_before_the_first_fault() -> None:
-    """At 9 s 4 records wait (25 produced, 21 processed), which is at most the usual 5."""
-    figures = partition(
-        LAG + "9 consumer-a records_consumed group=g partition=t-0 offset=15 count=6 last=20"
+    """At 9 s only 25 - 21 = 4 records wait, no more than the usual 5: the lag is over."""
+    figures = partition_figures(
+        LAG_AFTER_A_FAULT
+        + "9 consumer-a records_consumed group=g partition=t-0 offset=15 count=6 last=20"
     )
     assert (figures["lag_usual"], figures["lag_peak"]) == (5, 20)
     # The peak is at 7 s; the lag is over 2 s later.
@@ -154,14 +163,14 @@ def test_lag_is_over_when_no_more_records_wait_than_before_the_first_fault() -> 
 
 
 def test_lag_that_lasts_until_the_end_is_never_over() -> None:
-    """At 8 s 10 records still wait (25 produced, 15 processed), more than the usual 5."""
-    figures = partition(LAG)
+    """From 8 s to the end 25 - 15 = 10 records wait, more than the usual 5."""
+    figures = partition_figures(LAG_AFTER_A_FAULT)
     assert (figures["lag_peak"], figures["lag_over_us"]) == (20, None)
 
 
 def test_record_that_is_processed_again_counts_as_repeated() -> None:
     """Offsets 3 and 4 are processed by both members."""
-    figures = partition("""
+    figures = partition_figures("""
     3 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
     4 consumer-b records_consumed group=g member=b-1 partition=t-0 offset=3 count=4 last=6
     """)
@@ -170,7 +179,7 @@ def test_record_that_is_processed_again_counts_as_repeated() -> None:
 
 def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
     """t-0 goes from consumer-a to consumer-b and back: each figure counts it once."""
-    figures = group("""
+    figures = group_figures("""
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
     6 consumer-b partitions_revoked group=g member=b-1 generation=2 partitions=t-0,
@@ -181,7 +190,7 @@ def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
 
 def test_partition_that_its_owner_is_assigned_again_did_not_move() -> None:
     """consumer-a owns t-0 from 0.5 s on, and the next rebalance (generation 2) gives it back."""
-    figures = group("""
+    figures = group_figures("""
     5 consumer-a partitions_assigned group=g member=a-1 generation=2 partitions=t-0,
     """)
     assert (figures["moved"], figures["came_back"]) == (0, 0)
@@ -192,32 +201,35 @@ SECOND_LIFE = """
 7 consumer-a/1 node_started
 8 consumer-a/1 partitions_assigned group=g member=a-2 generation=2 partitions=t-0,
 """
-"""consumer-a is killed; its second process, the member a-2, runs to the end."""
+"""consumer-a is killed; its second process joins as the member a-2 and runs to the end."""
 REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
+EXPIRED = f'{REMOVED} cause="session expiry"'
+A2_EXPIRED = EXPIRED.replace("a-1", "a-2")
 
 
 @pytest.mark.parametrize(
-    ("before", "removal", "sent_away"),
+    ("earlier_rows", "removal", "sent_away"),
     [
-        ("", f'{REMOVED} cause="session expiry"', 1),
-        ("", f"{REMOVED} cause=leave", 0),
-        ("8 run node_killed peer=consumer-a", f'{REMOVED} cause="session expiry"', 0),
-        ("8 run node_paused peer=consumer-a", f'{REMOVED} cause="session expiry"', 0),
-        (
+        pytest.param("", EXPIRED, 1, id="running and reachable"),
+        pytest.param("", f"{REMOVED} cause=leave", 0, id="left"),
+        pytest.param("8 run node_killed peer=consumer-a", EXPIRED, 0, id="dead"),
+        pytest.param("8 run node_paused peer=consumer-a", EXPIRED, 0, id="paused"),
+        pytest.param(
             "8 run fault_injected cause=cut-0 fault=cut target=x nodes=consumer-a,",
-            f'{REMOVED} cause="session expiry"',
+            EXPIRED,
             0,
+            id="cut off",
         ),
-        ("8 consumer-a/1 node_started", f'{REMOVED} cause="session expiry"', 0),
-        (SECOND_LIFE, f'{REMOVED} cause="session expiry"'.replace("a-1", "a-2"), 1),
-    ],
-    ids=[
-        *("running and reachable", "left", "dead", "paused", "cut off", "of a former life"),
-        "of a life after a kill",
+        pytest.param("8 consumer-a/1 node_started", EXPIRED, 0, id="of a former life"),
+        pytest.param(SECOND_LIFE, A2_EXPIRED, 1, id="of a life after a kill"),
     ],
 )
 def test_member_is_removed_needlessly_only_if_it_ran_and_could_be_reached(
-    before: str, removal: str, sent_away: int
+    earlier_rows: str, removal: str, sent_away: int
 ) -> None:
-    """A removal for a good reason (leave, death, pause, cut, a later life) does not count."""
-    assert group(f"{before}\n{removal}\n")["sent_away"] == sent_away
+    """The coordinator removes a member at 9 s. Only a needless removal counts as `sent_away`.
+
+    A removal is not needless if the member had left, was dead, paused or cut off, or if its process
+    had been replaced by a later one.
+    """
+    assert group_figures(f"{earlier_rows}\n{removal}\n")["sent_away"] == sent_away

@@ -1,11 +1,11 @@
-"""Figures of a time in which a machine was away by accident are marked, and no others.
+"""An asterisk marks the figures of a time in which a machine was away by accident.
 
-An accident is a machine that did not answer for a while, or was lost, without a planned fault. The
-driver (the process that conducts a run) writes the accident into the journal, the run's list of
-faults. A figure that includes such a time proves nothing about Kafka, so an asterisk marks it.
+A run may use several machines. One of them may stop answering, for a while or for good, although no
+fault of the plan made it do so. A figure that was measured in this time proves nothing about Kafka,
+so the summary marks it, and a footnote says why.
 
-The runs are random traces (`random_run`). `felt` has the effects on the users of groups over the
-whole run.
+The summary learns of an accident from the journal. This is the run's list of faults, to which the
+driver, the process that conducts the run, adds the accidents.
 """
 
 from dataclasses import replace
@@ -28,7 +28,11 @@ S = 1_000_000
 
 
 def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> JournalEntry:
-    """Return the entry of a machine without answers; an end of None means the run's end."""
+    """Return the journal's entry of a machine that was away until `until_us`.
+
+    None means that it was away until the run's end. `lost` tells a machine that was given up from
+    one that only did not answer for a while.
+    """
     return JournalEntry(
         fault_id="machine-0",
         fault="machine_lost" if lost else "machine_disturbed",
@@ -43,7 +47,7 @@ def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> Journ
 
 
 def summary_with(directory: Path, *entries: JournalEntry) -> RunSummary:
-    """Write the journal of a run and return the run's summary."""
+    """Return the summary of the run in `directory`, with a journal that has these entries."""
     (directory / JOURNAL_FILE).write_bytes(encode_journal(entries))
     summary = summarize_directory(directory)
     assert summary is not None
@@ -52,35 +56,38 @@ def summary_with(directory: Path, *entries: JournalEntry) -> RunSummary:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Write a run of random rows: several faults, two coordinators at once, two owners at once.
+    """Return the directory of a random run that has figures of every kind.
 
-    Its figures are of all three chains: phases of brokers, phases of clients, times without
-    service.
+    It has several faults, and for each of them phases of brokers, phases of clients and times
+    without service. At times it has two coordinators, or two owners of a partition.
     """
     return write_run(tmp_path / "talk" / "1", random_run(6))
+
+
+def plain_and_marked(directory: Path) -> tuple[RunSummary, RunSummary]:
+    """Return two summaries of one run: without accidents, and with one that lasts the whole run."""
+    plain = summary_with(directory)
+    marked = summary_with(directory, accident(from_us=0, until_us=None))
+    return plain, marked
 
 
 @pytest.mark.parametrize(
     ("from_us", "until_us", "expected"),
     [
-        (0, 23 * S, False),
-        (0, 24 * S, True),
+        (0, 23 * S, False),  # ended before the machine was away
+        (0, 24 * S, True),  # the last moment is the first of the machine's absence
         (30 * S, 31 * S, True),
-        (36 * S, 40 * S, True),
-        (37 * S, 40 * S, False),
-        (0, None, True),
+        (36 * S, 40 * S, True),  # the first moment is the last of the machine's absence
+        (37 * S, 40 * S, False),  # began when the machine was back
+        (0, None, True),  # until the run's end
         (37 * S, None, False),
-        (None, None, False),
+        (None, None, False),  # without samples
     ],
 )
 def test_time_is_disturbed_if_it_shares_a_moment(
     from_us: int | None, until_us: int | None, expected: bool
 ) -> None:
-    """A machine was away from 24 to 36 s; the arguments are the time of a figure.
-
-    An end of None means that the figure was measured until the run's end. A figure without samples
-    has neither begin nor end, and is never disturbed.
-    """
+    """A machine was away from 24 to 36 s; a figure was measured from `from_us` to `until_us`."""
     away = Disturbance(from_us=24 * S, until_us=36 * S, sentence="")
     assert is_disturbed([away], from_us, until_us) == expected
 
@@ -109,23 +116,24 @@ def test_run_without_a_readable_journal_has_no_disturbances(
 
 
 def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
-    """The accident begins with the last fault, so figures of the first fault stay unmarked.
+    """The machine is away from the last fault on, so some figures of the first fault are unmarked.
 
-    Figures of the whole run (`felt`) include the time of the accident, so they are marked.
+    Figures of the whole run include the time of the accident, so they are marked.
     """
     plain = summary_with(directory)
     first, *_, last = plain.faults
     marked = summary_with(directory, accident(from_us=last.injected_us, until_us=None))
 
-    def disturbed(summary: RunSummary, fault: str) -> list[bool]:
+    def marks(summary: RunSummary, fault: str) -> list[bool]:
         """Return for each figure of the fault whether it is marked."""
         (fault_summary,) = (entry for entry in summary.faults if entry.fault == fault)
         return [distribution.disturbed for _, distribution in fault_summary.measures]
 
-    assert not any(disturbed(plain, last.fault))
-    assert disturbed(marked, last.fault)  # not empty: the next line would hold for no figures
-    assert all(disturbed(marked, last.fault))
-    assert not all(disturbed(marked, first.fault))
+    assert not any(marks(plain, last.fault))
+    assert marks(marked, last.fault), "the fault has figures, otherwise `all` would prove nothing"
+    assert all(marks(marked, last.fault))
+    assert not all(marks(marked, first.fault))
+    # `felt` has the effects on the users of groups, over the whole run.
     assert marked.felt is not None
     assert marked.felt.disturbed
     assert [away.sentence for away in marked.disturbances] == ["machine 10.0.0.3 was away"]
@@ -133,10 +141,7 @@ def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
 
 def test_summary_differs_in_marks_alone(directory: Path) -> None:
     """A disturbance changes no figure; the mark says that the figure cannot be trusted."""
-    plain, marked = (
-        summary_with(directory),
-        summary_with(directory, accident(from_us=0, until_us=None)),
-    )
+    plain, marked = plain_and_marked(directory)
 
     def unmarked(distribution: Distribution) -> Distribution:
         return replace(distribution, disturbed=False)
@@ -149,23 +154,26 @@ def test_summary_differs_in_marks_alone(directory: Path) -> None:
         assert [replace(rebalance, disturbed=False) for rebalance in after.rebalances] == list(
             before.rebalances
         )
-    # Not empty: the other assertions compare something.
+    # The run has times with two coordinators and with two owners, so `all` proves something.
     assert marked.coordinators
     assert marked.owners
-    assert not any(both.disturbed for both in plain.coordinators)
-    assert not any(both.disturbed for both in plain.owners)
-    assert all(both.disturbed for both in marked.coordinators)
-    assert all(both.disturbed for both in marked.owners)
+    assert not any(overlap.disturbed for overlap in plain.coordinators)
+    assert not any(overlap.disturbed for overlap in plain.owners)
+    assert all(overlap.disturbed for overlap in marked.coordinators)
+    assert all(overlap.disturbed for overlap in marked.owners)
 
 
 def test_longest_of_a_marked_distribution_has_the_mark() -> None:
-    """A line's name has the mark once; its cells, which are narrow, have none."""
+    """A sentence with the longest time marks it. The narrow cells of a table are not marked.
+
+    There the line's name has the mark.
+    """
     marked = Distribution(
         samples=1, missing=1, percentiles={50: 2_000}, maximum=2_000, disturbed=True
     )
     assert marked.cells(is_time=True) == ("1", "1", "2 ms", "", "", "2 ms")
     assert marked.longest_text == f"2 ms{MARK}"
-    # No samples: no member recovered.
+    # Without samples no member recovered.
     assert replace(marked, samples=0).longest_text == f"never{MARK}"
 
 
@@ -181,17 +189,17 @@ def test_footnote_names_the_machine_and_is_absent_without_accidents(directory: P
 
 def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> None:
     """The cells of the run without an accident stay unmarked."""
-    plain, marked = (
-        summary_with(directory),
-        summary_with(directory, accident(from_us=0, until_us=None)),
-    )
+    plain, marked = plain_and_marked(directory)
     comparison = compare_runs([plain, marked], names=["plain", "disturbed"], in_full=True)
-    cells = [row.texts for row in comparison.rows if row.group in {"gap", "felt"}]
-    assert cells
-    for left, right in cells:
-        assert right == (None if left is None else f"{left}{MARK}")
-    # The second argument has the runtimes of the runs.
-    assert any("away by accident" in note for note in comparison_notes(comparison, ["ray"]))
+    texts = [row.texts for row in comparison.rows if row.group in {"gap", "felt"}]
+    assert texts
+    for plain_text, marked_text in texts:
+        if plain_text is None:
+            assert marked_text is None
+        else:
+            assert marked_text == f"{plain_text}{MARK}"
+    notes = comparison_notes(comparison, ["ray"])  # both runs were on Ray
+    assert any("away by accident" in note for note in notes)
     without_accident = compare_runs([plain, plain], names=["a", "b"])
     notes = comparison_notes(without_accident, ["ray"])
     assert not any("away by accident" in note for note in notes)
@@ -199,11 +207,8 @@ def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> No
 
 def test_caveats_of_a_disturbed_run_are_marked(directory: Path) -> None:
     """The machine that was away may have caused the effect, so the caveat has the mark."""
-    plain, marked = (
-        summary_with(directory),
-        summary_with(directory, accident(from_us=0, until_us=None)),
-    )
-    assert caveats_of(plain)  # not empty: the loop compares something
+    plain, marked = plain_and_marked(directory)
+    assert caveats_of(plain), "there are caveats, otherwise the loop would compare nothing"
     for before, after in zip(caveats_of(plain), caveats_of(marked), strict=True):
         assert MARK in after
         assert after.replace(MARK, "") == before
