@@ -1,9 +1,11 @@
-"""Facts of the report from a run directory: whole, truncated, damaged, of another version.
+"""The facts about a run that its report needs, read from the run's directory.
 
-A run directory has a manifest with the experiment's settings, a journal of the faults, and, when
-the run has ended, its results. `experiment()` has three brokers and a group `readers`; its file
-sets four settings to other values than Kafka's defaults. The lab is this project's own program; its
-settings are those that Kafka does not have.
+The directory has three files for this: the manifest with the experiment's settings, the journal of
+the faults, and the results, once the run has ended. A report is also made if some of them are
+missing, damaged, or written by an older version.
+
+The runs here play `experiment()`, with three brokers, a group `readers` and one crash. Four of its
+settings have other values than Kafka's defaults.
 """
 
 import json
@@ -42,16 +44,17 @@ from tests.support.builders.rows import Rows
 from tests.support.harness.programs import pid_of_ended_process
 
 
-def create(root: Path, of: Experiment | None = None) -> RunDirectory:
-    """Create the directory of a run that has just begun, with a plan of one crash."""
-    played = of or experiment()
+def create(root: Path, played: Experiment | None = None) -> RunDirectory:
+    """Create the directory of a run that has just begun; by default it plays `experiment()`."""
+    if played is None:
+        played = experiment()
     return create_run_directory(
         root, played, plan_of(played), seed=7, runtime="virtual", replay="again"
     )
 
 
 def evidence() -> TraceRow:
-    """Return the row of the trace (the recorded events) that a finding is based on."""
+    """Return the recorded event that proves the finding in `results`."""
     return Rows().add(7.0, "broker-1", TraceKind.COMMIT_STORED, group="readers")
 
 
@@ -109,7 +112,11 @@ CUT = {"at": "5s", "fault": "cut", "from": "broker(0)", "to": "controller", "dur
 
 
 def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path) -> None:
-    """The report draws both ends of a link. A fault that missed has no time of injection."""
+    """The report draws both ends of a link that was cut.
+
+    The second cut is tried at 6 s, but misses: it finds no nodes to cut off. So it has no time of
+    injection.
+    """
     plan = plan_of(experiment(faults=[CUT, CUT]))
     run = create(tmp_path, experiment(faults=[CUT, CUT]))
     journal = Journal(plan, run.write_journal)
@@ -187,10 +194,13 @@ def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_
 
 
 def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path) -> None:
-    """A guard (a safety rule) that no longer exists has no default; newer fields are missing."""
+    """The report shows what an older manifest has, and omits what was added later.
+
+    It even shows a guard (a switch of one of Kafka's safety checks) that no longer exists.
+    """
     run = create(tmp_path)
     older = json.loads((run.path / "manifest.json").read_text())
-    # Keys and settings that the older version does not have.
+    # The older version did not have these keys and settings yet.
     for key in ("time_scale", "losses", "clock_error_us", "git_commit", "versions"):
         del older[key]
     older["config"]["cluster"]["guards"] = {"gone_guard": True}
@@ -281,7 +291,7 @@ def test_settings_of_late_members_are_those_that_differ_from_their_group() -> No
     ]
 
 
-KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
+STRUCTS_OF_KAFKAS_SETTINGS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
 
 
 def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
@@ -299,16 +309,22 @@ def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
         "lab.groups.readers",
     }
     assert (lab["lab"], lab["lab.groups.readers"]) == ({"checks"}, {"isolate"})
-    # The name of a section ends in KAFKA, ".config", if all its settings are Kafka's.
-    kafkas = {field.encode_name for struct in KAFKAS for field in msgspec.structs.fields(struct)}
+    kafkas_names = {
+        field.encode_name
+        for struct in STRUCTS_OF_KAFKAS_SETTINGS
+        for field in msgspec.structs.fields(struct)
+    }
+    # A section whose name ends in ".config" (KAFKA) has only Kafka's settings. No other section has
+    # only these.
     for section, names in sections.items():
-        assert (names <= kafkas) == section.endswith(KAFKA), section
+        assert (names <= kafkas_names) == section.endswith(KAFKA), section
 
 
 def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
-    """ZooKeeper's settings have no effect on other groups.
+    """The report lists no settings that have no effect.
 
-    A consumer's settings have no effect on groups on ZooKeeper.
+    ZooKeeper's settings have none on groups with a coordinator, and the settings of a Kafka
+    consumer have none on groups on ZooKeeper.
     """
     readers = {"members": 2, "topics": ["orders"]}
     old = readers | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}
@@ -356,6 +372,7 @@ def test_coordinator_is_named_with_the_version_of_kafka_that_it_imitates(tmp_pat
 
 
 LATE = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 45_000}}
+# The late member has Kafka's default, a session timeout of 45 s, but its group has another one.
 LATE_WITH_DEFAULTS_OF_KAFKA: dict[str, Any] = {
     "readers": {
         "members": 2,
@@ -367,18 +384,21 @@ LATE_WITH_DEFAULTS_OF_KAFKA: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    "of",
+    "played",
     [
         *(load_experiment(listed.name).experiment for listed in list_experiments()),
         experiment(groups=LATE_WITH_DEFAULTS_OF_KAFKA),
     ],
-    ids=lambda of: of.name,
+    ids=lambda played: played.name,
 )
-def test_experiment_copied_from_a_report_runs_the_same(of: Experiment, tmp_path: Path) -> None:
-    """The report's text of the experiment includes the overrides that the run was started with.
+def test_experiment_copied_from_a_report_runs_the_same(played: Experiment, tmp_path: Path) -> None:
+    """A reader can copy the experiment's text from the report into a file, and run it.
 
-    In the last case, late members have a default of Kafka's where their group has another value.
+    The text includes the overrides that the run was started with, and omits settings with default
+    values. In the last case it must not omit one, because the late member would then inherit its
+    group's value.
     """
-    (tmp_path / "copied.yaml").write_text(experiment_yaml(config_of(of)))
+    copied = tmp_path / "copied.yaml"
+    copied.write_text(experiment_yaml(config_of(played)))
 
-    assert load_experiment(str(tmp_path / "copied.yaml")).experiment == of
+    assert load_experiment(str(copied)).experiment == played

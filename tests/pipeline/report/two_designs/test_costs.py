@@ -1,18 +1,18 @@
-"""The cost of one change (a join, a death) for a group: by the tables, and by a formula.
+"""What a change, such as the join or the death of a member, costs a group in each of two designs.
 
-Two designs are compared. `old` is a group whose members agree through ZooKeeper, `new` one with a
-coordinator (see `builders.two_designs`). By default each has two members; a third joins at JOIN_US,
-after which one partition of each group changes its owner. The rows of `two_design_tables` have the
-requests and times that the figures here count.
+The designs are two groups of one run. The members of `old` agree through ZooKeeper, those of `new`
+have a coordinator. The costs are the requests that the change caused and the time until the group
+was stable again. They are counted from the run's tables, and a formula predicts some of them.
 
-- Side: one group of one run.
-- View: the members of the group that a ZooKeeper member sees.
-- Attempt: a ZooKeeper member tries once to own its share of the partitions. It reads a view,
-  computes a plan, and claims the partitions of the plan.
-- Conflict: a claim that fails because the partition still has another owner.
-- A member whose attempts fail too often gives up.
+In most tests each group has two members, and a third joins at JOIN_US, so that one partition of
+each group changes its owner. The rows for this are in `tests/support/builders/two_designs.py`.
 
-In the formulas C is the number of members, T of topics, B of brokers, P of partitions.
+A member of `old` needs one or more attempts to own its share of the partitions:
+
+1. It reads which members the group has: its view.
+2. It computes from this view which partitions are its own: its plan.
+3. It claims these partitions. If one of them still has another owner, this is a conflict and the
+   attempt fails. A member whose attempts fail too often gives up.
 """
 
 import re
@@ -44,35 +44,38 @@ MEASUREMENT = Path(__file__).parents[4] / "docs" / "kafka" / "MEASURED_ZOOKEEPER
 
 
 def both_costs(**tables: list[dict[str, object]]) -> tuple[Cost, Cost]:
-    """Return the cost of the first change (the join) for `old`, and for `new`."""
+    """Return the cost of the first change (the join) for `old`, and for `new`.
+
+    `tables` replace some of the run's tables.
+    """
     old, new = sides_of([(two_design_facts(), two_design_tables(**tables))], ["a"])
     return costs_of(old)[0], costs_of(new)[0]
 
 
 def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> None:
-    """Only requests that the join caused count; the window lasts from the join to the next change.
+    """The window of a change lasts until the next one. Only requests that the join caused count.
 
     Session pings, heartbeats, commits and earlier requests do not count. A count is None where the
-    design has no such thing: `old` sends a coordinator no requests.
+    design has no such thing: `old` has no coordinator to which it could send requests.
     """
     old, new = both_costs()
 
     counts = old.counts
-    # `two_design_tables` has these numbers of each kind in the window of the join.
+    # The run's tables have these numbers of each kind in the window of the join.
     assert (counts.notifications, counts.reads, counts.writes) == (2, 54, 18)
     assert (counts.plans, counts.views, counts.failed, counts.gave_up) == (3, 1, 0, 0)
     assert counts.requests is None
     assert new.counts.requests == 9
     assert (new.counts.reads, new.counts.notifications, new.counts.plans) == (None, None, 1)
-    # Requests of any kind that the change caused.
+    # `asked` is the sum of all requests: to ZooKeeper (reads and writes), or to the coordinator.
     assert (old.asked, new.asked) == (54 + 18, 9)
 
 
 def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
-    """The table counts requests by tenths of a second, and a newcomer sends requests immediately.
+    """The table has one row for the requests of each tenth of a second.
 
-    Here the join comes 40 ms after a full tenth. The row of that tenth begins before the join, but
-    it counts as well.
+    Here the join comes 40 ms after the begin of a tenth. Its row begins before the join, but must
+    count as well, because a newcomer sends its first requests immediately.
     """
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": "5040ms", "members": 1}]
@@ -99,11 +102,11 @@ def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
 
 
 def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None:
-    """Two attempts fail. The third has no plan and no outcome, so it does not count at all.
+    """Two attempts fail, with different views of the group.
 
-    The two attempts with a plan saw different views of the group.
+    The third attempt has no view, no plan and no outcome, so it does not count at all.
     """
-    # Each attempt has a member, a time, and the members in its view.
+    # The arguments are the member's number, the attempt's begin, and the members in its view.
     attempts = [
         attempt(0, JOIN_US, (0, 1), outcome="conflict", conflicts=4),
         attempt(1, JOIN_US, (0, 1, 2), outcome="exception", gave_up="starting"),
@@ -117,7 +120,10 @@ def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None
 
 
 def test_change_without_a_later_attempt_never_settles() -> None:
-    """No attempt follows the join, so the time without an owner counts until the next change."""
+    """A group settles with its last successful attempt, and here no attempt follows the join.
+
+    So the time without an owner counts until the next change.
+    """
     tables = {"zookeeper_attempts": [], "faults": [crash_of("consumer-old-1", JOIN_US + S)]}
     old, _ = both_costs(**tables)
 
@@ -127,12 +133,16 @@ def test_change_without_a_later_attempt_never_settles() -> None:
     assert old.unowned_us == 200_000
 
 
-def _rows(text: str) -> list[dict[str, int]]:
-    """Return the rows of the first table of a text: the first number of each cell."""
+def _numbers_of_table(text: str) -> list[dict[str, int]]:
+    """Return for each row of a Markdown table the number with which each cell begins.
+
+    A row `| 8 | 234 (230 to 240) |` below the headings `| C | reads |` becomes
+    `{"C": 8, "reads": 234}`. Cells that begin with no number are left out.
+    """
     lines = [line for line in text.splitlines() if line.startswith("|")]
     headings = [cell.strip() for cell in lines[0].strip("|").split("|")]
     rows = []
-    # The first two lines of a table are its headings and a rule.
+    # The first two lines of a table are its headings and the rule below them.
     for line in lines[2:]:
         numbers = [re.match(r"\s*(\d+)", cell) for cell in line.strip("|").split("|")]
         row = zip(headings, numbers, strict=True)
@@ -144,32 +154,42 @@ def _rows(text: str) -> list[dict[str, int]]:
 def test_measured_points_equal_the_figures_of_the_docs(kind: str, section: str) -> None:
     """The points of the chart are the medians in docs/kafka/MEASURED_ZOOKEEPER.md.
 
-    A change costs the coordinator the sum of four columns; commits and heartbeats, which have
-    columns of their own, do not belong to a change.
+    For `new` a point is the sum of four columns, the requests that a change causes. The page also
+    has columns of commits and heartbeats, which members send without any change.
     """
-    # The page's section of this kind has one table for `old`, and after "New:" one for `new`.
-    text = MEASUREMENT.read_text(encoding="utf-8").split(f"\n## {section}. ")[1].split("\n## ")[0]
+    page = MEASUREMENT.read_text(encoding="utf-8")
+    text = page.split(f"\n## {section}. ")[1].split("\n## ")[0]
+    # The section has one table for `old`, and after the line "New:" one for `new`.
     old, new = text.split("\nNew:\n")
-    points = MEASURED["join" if kind == "join" else "death"]  # a literal for the type checker
-    for cells in _rows(old):
+    # The type checker accepts only these two literals as keys, not `kind`, which is any string.
+    points = MEASURED["join" if kind == "join" else "death"]
+    for cells in _numbers_of_table(old):
         members = cells["C"]
         assert points[NOTIFICATIONS][members] == cells["notifications"]
         assert points[READS][members] == cells["reads"]
         assert points[WRITES][members] == cells["writes"]
-    for cells in _rows(new):
-        parts = ("JoinGroup", "SyncGroup", "OffsetFetch", "FindCoordinator")
-        assert points[REQUESTS][cells["C"]] == sum(cells[part] for part in parts)
+    caused_by_change = ("JoinGroup", "SyncGroup", "OffsetFetch", "FindCoordinator")
+    for cells in _numbers_of_table(new):
+        requests = sum(cells[api] for api in caused_by_change)
+        assert points[REQUESTS][cells["C"]] == requests
 
 
 @pytest.mark.parametrize(("members", "reads"), [(8, 234), (32, 1506)])
 def test_formula_of_a_join_equals_the_measurement_without_a_conflict(
     members: int, reads: int
 ) -> None:
-    """Reads: C(C + T + 3B + 9) + P + 1 + T; for 8 members, 8 * (8 + 1 + 3 + 9) + 64 + 1 + 1."""
+    """The number of reads is C(C + T + 3B + 9) + P + 1 + T.
+
+    C is the number of members, T of topics, B of brokers, P of partitions. For 8 members this is
+    8 * (8 + 1 + 3 + 9) + 64 + 1 + 1 = 234.
+    """
     assert reads_of_join(members, topics=1, brokers=1, partitions=64) == reads
 
 
 @pytest.mark.parametrize(("members", "reads"), [(2, 78), (4, 112), (8, 204), (32, 1428)])
 def test_formula_of_a_death_equals_the_measurement(members: int, reads: int) -> None:
-    """Each of the C - 1 living members makes one attempt; for 8: 7 * (7 + 1 + 3 + 9) + 64 = 204."""
+    """Each of the C - 1 living members makes one attempt.
+
+    So for a group of 8 members the number of reads is 7 * (7 + 1 + 3 + 9) + 64 = 204.
+    """
     assert reads_of_death(members, topics=1, brokers=1, partitions=64) == reads
