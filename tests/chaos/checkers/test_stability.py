@@ -1,14 +1,12 @@
-"""The stability checker finds losses in a healthy cluster.
+"""The stability checker finds losses that nothing explains.
 
-A loss is a row of one of the kinds that `lose` adds. Servers lose a broker (it is fenced), a
-leader, a replica (out of sync) or a part of a log. Clients lose their coordinator, a connection, a
-record or a commit. A fault explains losses until SETTLING_S after its end. The ISR are the in-sync
-replicas of a partition. The preferred leader is the first of its replicas. A fenced broker is one
-that the controller considers dead. "Planted bug" in a docstring names a bug that the test would
-find.
+While nothing is broken, a cluster should lose nothing: no broker is fenced, no partition changes
+its leader, no client loses its connection or its commit, and so on (see `lose`). A fault explains
+losses as long as it lasts, and for SETTLING_S after its end, because a cluster needs time to
+recover. A loss at any other time is a violation.
 
-`steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on. broker-0 is the
-preferred leader of OFFSETS_0, and leads it.
+Each test writes a trace by hand. It begins with `steady_cluster()`: three brokers, of which
+broker-0 leads OFFSETS_0 and is its preferred leader. The run is in its stage "steady" from 10 s on.
 """
 
 import pytest
@@ -53,7 +51,10 @@ def change_isr(rows: Rows, time_s: float, isr: list[int]) -> None:
 
 
 def after_a_fault() -> Rows:
-    """Return rows of a link that is cut from 20 to 30 s. Effects may last until 30 + SETTLING_S."""
+    """Return rows of a fault, a cut that lasts from 20 s to 30 s.
+
+    It explains losses until 90 s (30 + SETTLING_S).
+    """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.healed(30, "broker-0", fault="cut")
@@ -81,8 +82,10 @@ def lose(rows: Rows, time_s: float, loss: str) -> None:
             rows.add(time_s, C0, TraceKind.REQUEST_FAILED, error="DISCONNECTED", peer="broker-0")
         case "record":
             rows.add(time_s, "producer-0", TraceKind.PRODUCE_FAILED, error="NOT_LEADER_OR_FOLLOWER")
-        case _:
+        case "commit":
             rows.add(time_s, C0, TraceKind.COMMIT_FAILED, group="g", error="NOT_COORDINATOR")
+        case _:
+            raise AssertionError(f"no such loss: {loss}")
 
 
 SERVER_LOSSES = ("broker", "leader", "no leader", "replica", "log")
@@ -91,7 +94,7 @@ CLIENT_LOSSES = ("coordinator", "lookup", "connection", "record", "commit")
 
 @pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
 def test_loss_before_the_first_fault_is_found(loss: str) -> None:
-    """Planted bugs: a healthy cluster loses something without a cause."""
+    """Nothing has been broken yet, so nothing explains the loss at 15 s."""
     rows = steady_cluster()
     lose(rows, 15, loss)
 
@@ -103,7 +106,7 @@ def test_loss_before_the_first_fault_is_found(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
 def test_loss_long_after_a_fault_is_found(loss: str) -> None:
-    """After the settling time no effect of the fault is left."""
+    """The loss comes 5 s after the end of the settling time."""
     rows = after_a_fault()
     lose(rows, 30 + SETTLING_S + 5, loss)
 
@@ -122,7 +125,7 @@ def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float)
 
 @pytest.mark.parametrize("loss", CLIENT_LOSSES)
 def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> None:
-    """While the cluster starts, brokers register and load groups, so requests may fail."""
+    """The cluster is still starting. Brokers register and load groups, so requests may fail."""
     rows = Rows()
     lose(rows, 5, loss)
     rows.stage(10, "steady")
@@ -136,9 +139,10 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
 ) -> None:
     """OFFSETS_0 has no leader from 25 s on, so C0 cannot find its coordinator.
 
-    - If only broker-2 is in the ISR, no broker may lead, because broker-2 is lost for good. C0 is
-      excused.
-    - If broker-1, which lives, is in the ISR, the controller should have elected it.
+    - If only broker-2 is in the ISR, no broker can lead, because broker-2 is lost for good. This
+      excuses C0.
+    - If broker-1 is in the ISR, the controller should have elected it, because it is up. This does
+      not excuse C0.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-2", fault="node_loss", nodes=["broker-2"], momentary=True)
@@ -150,13 +154,13 @@ def test_clients_of_a_partition_that_no_broker_may_lead_are_not_judged(
 
 
 def test_preferred_leader_may_lead_again() -> None:
-    """The controller moves leadership back by itself, which is no loss.
+    """The controller gives the leadership back to the preferred leader by itself.
 
-    For the settling time the move also explains losses.
+    Although the settling time has ended at 90 s, this is no loss. A client may lose its coordinator
+    because of it.
     """
     rows = after_a_fault()
     rows.elected(40, "broker-1", isr=[0, 1, 2])
-    # The fault's settling time has ended at 90 s. broker-0 is the preferred leader.
     rows.elected(120, "broker-0", isr=[0, 1, 2])
     lose(rows, 121, "coordinator")
 
@@ -168,10 +172,13 @@ def test_preferred_leader_may_lead_again() -> None:
 def test_preferred_leader_is_the_one_that_an_administrator_put_first(
     leader: str, *, is_elected: bool
 ) -> None:
-    """`leadership_move` puts broker-2 first. Later the controller elects `leader` by itself.
+    """An administrator orders that broker-2 becomes the preferred leader in place of broker-0.
 
-    If broker-2 was elected because it is the preferred leader, broker-0 is not preferred any more.
-    Without this election the order of the replicas may be the old one or the new one.
+    At 200 s the controller elects `leader` by itself, which is right for a preferred leader only.
+
+    - If broker-2 was elected at 41 s as the preferred leader, the order was carried out.
+    - Without this election the order may have been carried out or not. So both broker-0 and
+      broker-2 may be the preferred leader.
     """
     rows = after_a_fault()
     rows.fault(
@@ -191,7 +198,8 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
             peer="broker-2",
             detail={"isr": [0, 1, 2], "reason": "preferred leader requested"},
         )
-    # broker-3 stands for any other broker, so that each of the three elections changes the leader.
+    # The election at 200 s must change the leader, whichever broker it elects. So some other broker
+    # leads before it.
     rows.elected(45, "broker-3", isr=[0, 1, 2])
     rows.elected(200, leader, isr=[0, 1, 2])
 
@@ -203,7 +211,7 @@ def test_preferred_leader_is_the_one_that_an_administrator_put_first(
     "error", ["REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "TRANSACTION_ABORTED"]
 )
 def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
-    """The commit failed because a member joined or left, which is no loss."""
+    """A rebalance makes commits fail with these errors, and a rebalance needs no fault."""
     rows = steady_cluster()
     rows.add(15, C0, TraceKind.COMMIT_FAILED, group="g", error=error)
 
@@ -212,9 +220,9 @@ def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
 
 @pytest.mark.parametrize("has_long_metadata", [True, False])
 def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None:
-    """A consumer may add metadata (a text) to its commits; too long a text is rightly refused.
+    """A consumer may add a text to its commits, the metadata. Kafka refuses too long a text.
 
-    If no member has such a text, the refusal is a finding.
+    The refusal is right if the experiment gives the members such a text. Otherwise it is a finding.
     """
     rows = steady_cluster()
     rows.commit_failed(15, C0, offset=1, error="OFFSET_METADATA_TOO_LARGE")
@@ -224,10 +232,10 @@ def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None
     assert report.findings_total == (0 if has_long_metadata else 1)
 
 
-def test_member_that_has_left_ends_its_connections() -> None:
-    """The requests of a member that has left end with DISCONNECTED, which is no loss.
+def test_member_that_has_left_may_end_its_connections() -> None:
+    """A member that leaves its group closes its connections, so its requests end: no loss.
 
-    The requests of a member that joins again must not end so.
+    After it has joined again, a lost connection is a finding.
     """
     rows = steady_cluster()
     rows.member_state(15, C0, "UNJOINED", before="STABLE", cause="left")
@@ -240,9 +248,12 @@ def test_member_that_has_left_ends_its_connections() -> None:
 
 
 def test_replica_that_returns_is_no_loss() -> None:
-    """broker-2 returns to the ISR. A second election of the same leader is no loss either."""
+    """At 150 s broker-2 returns to the ISR. It had left during the fault.
+
+    The leader that is elected at 140 s leads already, so this election is no loss either.
+    """
     rows = after_a_fault()
-    change_isr(rows, 25, [0, 1])  # during the fault
+    change_isr(rows, 25, [0, 1])
     rows.elected(140, "broker-0", isr=[0, 1])
     change_isr(rows, 150, [0, 1, 2])
 
@@ -258,7 +269,7 @@ def test_timed_out_requests_are_left_to_another_check() -> None:
 
 
 def test_one_loss_of_each_kind_and_node_is_reported() -> None:
-    """The second lost coordinator of the same client is only counted: 2 findings of 3 losses."""
+    """The client's second loss of its coordinator is counted, but has no finding of its own."""
     rows = steady_cluster()
     lose(rows, 15, "coordinator")
     lose(rows, 16, "coordinator")
@@ -280,72 +291,86 @@ def test_no_loss_is_judged_in_real_time() -> None:
     assert report.note == "judged in virtual time only"
 
 
-@pytest.mark.parametrize(("after_s", "is_right"), [(14, False), (16, True)])
-def test_replica_keeps_its_lag_time_after_an_election(after_s: int, is_right: bool) -> None:
-    """Planted bug: a new leader removes each follower as lagging. A fault does not excuse this.
+def summaries(rows: Rows) -> list[str]:
+    """Return the summaries of the findings."""
+    return [finding.summary for finding in check(rows).findings]
 
-    A leader must give a follower `replica.lag.time.max.ms` (30 s). Because clocks drift, the
-    checker demands only half of it, 15 s. broker-2 leaves the ISR `after_s` after the election.
+
+@pytest.mark.parametrize(
+    ("after_s", "expected"),
+    [
+        (14, [f"broker-2 left the ISR of {OFFSETS_0}, 14 s after its leader was elected"]),
+        (16, []),
+    ],
+)
+def test_replica_keeps_its_lag_time_after_an_election(after_s: int, expected: list[str]) -> None:
+    """Planted bug: a new leader removes its followers from the ISR at once.
+
+    A leader must give a follower the time `replica.lag.time.max.ms` (30 s) to catch up. Clocks may
+    drift, so the checker demands only half of it (15 s). It judges this also during a fault.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.elected(22, "broker-1", isr=[0, 1, 2])
     change_isr(rows, 22 + after_s, [0, 1])
 
-    findings = check(rows).findings
-
-    assert [finding.summary for finding in findings] == (
-        []
-        if is_right
-        else [f"broker-2 left the ISR of {OFFSETS_0}, 14 s after its leader was elected"]
-    )
+    assert summaries(rows) == expected
 
 
 def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
-    """The rule of the test above holds only for replicas that are in the ISR at the election.
+    """The lag time of the test above has two exceptions.
 
-    A replica that joined the ISR later may leave at any time. So may a replica whose broker is
-    fenced.
+    - broker-2 is fenced, so it may leave the ISR at once.
+    - broker-0 was not in the ISR at the election, but joined it later. So it may leave at any time.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.elected(22, "broker-1", isr=[1, 2])
     lose(rows, 23, "broker")  # broker-2 is fenced
     change_isr(rows, 23, [1])
-    change_isr(rows, 24, [0, 1])  # broker-0 was in no ISR at the election
+    change_isr(rows, 24, [0, 1])
     change_isr(rows, 25, [1])
 
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-@pytest.mark.parametrize("has_ended", [False, True])
-def test_replica_whose_broker_is_stopping_may_leave_at_once(has_ended: bool) -> None:
-    """The controller takes a stopping broker out of the ISR, also if the broker is unfenced again.
+@pytest.mark.parametrize(
+    ("has_stopped", "expected"),
+    [
+        (False, []),
+        (True, [f"broker-2 left the ISR of {OFFSETS_0}, 1 s after its leader was elected"]),
+    ],
+)
+def test_replica_whose_broker_is_stopping_may_leave_at_once(
+    has_stopped: bool, expected: list[str]
+) -> None:
+    """The controller takes a stopping broker out of the ISR, even if the broker is not fenced.
 
-    A paused controller fences the broker when it resumes, and unfences it for a heartbeat that the
-    broker sent before its shutdown. If the shutdown has ended, an unfenced broker is not stopping.
+    1. broker-2 begins to stop, and the controller is paused.
+    2. The controller resumes. It has heard nothing of broker-2, so it fences broker-2.
+    3. It reads a heartbeat that broker-2 had sent before, so it unfences broker-2.
+    4. It takes broker-2 out of the ISR, because broker-2 is stopping.
+
+    With `has_stopped` the shutdown is over before step 2. So broker-2 is not stopping in step 4.
     """
     rows = steady_cluster()
     rows.add(20, "driver", TraceKind.NODE_STOPPING, peer="broker-2")
     rows.fault(20, "controller", fault="pause", nodes=["controller"])
-    if has_ended:
+    if has_stopped:
         rows.add(21, "broker-2", TraceKind.NODE_STOPPED)
     lose(rows, 22, "broker")  # broker-2 is fenced
     rows.add(22.5, "controller", TraceKind.BROKER_UNFENCED, peer="broker-2")
     rows.elected(23, "broker-1", isr=[0, 1, 2])
     change_isr(rows, 24, [0, 1])
 
-    findings = check(rows).findings
-
-    assert [finding.summary for finding in findings] == (
-        [f"broker-2 left the ISR of {OFFSETS_0}, 1 s after its leader was elected"]
-        if has_ended
-        else []
-    )
+    assert summaries(rows) == expected
 
 
 def test_consumer_on_zookeeper_may_close_its_connections() -> None:
-    """A consumer that ZooKeeper coordinates ends its open Fetch at every rebalance."""
+    """A consumer that ZooKeeper coordinates closes its connections at every rebalance.
+
+    So its open Fetch ends with DISCONNECTED, which is no loss.
+    """
     rows = steady_cluster()
     rows.add(15, "consumer-old-0", TraceKind.REQUEST_FAILED, error="DISCONNECTED")
 

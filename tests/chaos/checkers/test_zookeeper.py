@@ -1,11 +1,12 @@
-"""The check *zookeeper* on hand-made rows: an ensemble's promises, and each way to break one.
+"""The check *zookeeper* judges whether a ZooKeeper ensemble keeps its promises to its clients.
 
-Every server of the ensemble applies all writes (transactions) in one order; the zxid is the number
-of a write. A znode is a node of ZooKeeper's tree of data. An owner node is the znode by which a
-consumer claims a partition. It is ephemeral: the end of the consumer's session removes it. A claim
-fails ("meets" an owner) if the node of another owner exists. A watch notifies a client of a change,
-by an event. Ids such as ZK-02 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md, whose
-words the docstrings quote.
+For example, all servers must apply the same transactions in the same order. A transaction is one
+write, and its number is its zxid. The consumers of old Kafka versions rely on this: a consumer
+claims a partition by the creation of an ephemeral znode, the owner node, which the end of its
+session removes.
+
+The tests write their traces by hand. They cite rules such as ZK-02, which are those of
+docs/kafka/ZOOKEEPER_CONSUMER.md, and quote their words.
 """
 
 import pytest
@@ -24,6 +25,7 @@ CONTEXT = CheckContext(
 S1, S2 = "zookeeper-1", "zookeeper-2"
 C0 = "consumer-old-0"
 OWNER = "/consumers/old/owners/orders/0"
+"""Path of the znode by which a consumer of the group `old` claims the partition orders-0."""
 
 
 class EnsembleRows:
@@ -40,7 +42,11 @@ class EnsembleRows:
         self._rows.add(self._time_s, node, kind, **columns)  # type: ignore[arg-type]
 
     def apply_txn(self, server: str, op: str, path: str | None = None, *, zxid: int) -> None:
-        """Let a server apply the transaction `zxid`, a write of the session 0x1."""
+        """Let a server apply the transaction `zxid`, a write of the session 0x1.
+
+        `op` is the kind of the write, such as "create". A created node is the owner node of the
+        consumer old_x-0.
+        """
         detail: dict[str, object] = {"session": "0x1", "op": op}
         if path is not None:
             detail["path"] = path
@@ -51,24 +57,30 @@ class EnsembleRows:
         self.add(server, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=zxid, detail=detail)
 
     def change_state(self, state: str, server: str | None, *, zxid: int) -> None:
-        """Change the state of C0's connection; `zxid` is the newest that C0 has seen."""
+        """Change the state of C0's connection to `server`.
+
+        `zxid` is that of the newest transaction that C0 has seen.
+        """
         detail: dict[str, object] = {"session": "0x1", "state": state}
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=server, offset=zxid, detail=detail)
 
     def fire_watch(self, server: str, zxid: int) -> None:
-        """Let the server fire C0's watch for the change `zxid`."""
+        """Let the server fire C0's watch because of the transaction `zxid`."""
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(server, TraceKind.ZOOKEEPER_WATCH_FIRED, peer=C0, offset=zxid, detail=detail)
 
     def deliver_event(self, server: str, zxid: int) -> None:
-        """Deliver the event to C0, which has seen answers with states up to `zxid`."""
+        """Deliver the event of a watch to C0.
+
+        `zxid` is that of the newest transaction that C0 has seen in an answer before the event.
+        """
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
 
     def meet_owner(self, owner: str | None, zxid: int) -> None:
-        """Let C0's claim fail at the owner node of orders-0.
+        """Let C0 fail to claim orders-0, because its owner node exists.
 
-        C0 then reads the owner from the node. None: the node was gone by then.
+        C0 then reads the node to learn its owner. None: the node was gone by then.
         """
         self.add(
             C0,
@@ -85,7 +97,10 @@ class EnsembleRows:
 
 
 def opened(context: CheckContext = CONTEXT) -> EnsembleRows:
-    """Return rows of two servers and one open session, which owns a partition."""
+    """Return rows of two servers that have applied two transactions.
+
+    Transaction 0x1 opens the session 0x1. In transaction 0x2 this session claims a partition.
+    """
     rows = EnsembleRows(context)
     for server in (S1, S2):
         rows.apply_txn(server, "createSession", zxid=1)
@@ -101,13 +116,13 @@ def summaries(rows: EnsembleRows) -> list[str]:
 def test_ensemble_that_keeps_its_order_passes() -> None:
     """Each of these steps is legal.
 
-    1. C0 gets the event of 0x3 before an answer that shows 0x3.
-    2. A claim of C0 meets an owner node that is gone when C0 reads it; a second claim meets one
-       that still exists.
-    3. S2 lags behind S1, restarts, and applies everything again.
+    1. C0 gets the event of transaction 0x3 before an answer that shows 0x3.
+    2. C0 fails to claim a partition. The owner node exists, but is gone when C0 reads it. A second
+       claim fails, too, and C0 reads the owner.
+    3. S2 has not applied as much as S1. It restarts, and applies everything again.
     """
     rows = opened()
-    # 1. The event comes while C0 has seen states up to 0x2 only.
+    # 1. C0 has seen nothing newer than 0x2 when the event comes.
     rows.change_state("SyncConnected", S1, zxid=0)
     rows.fire_watch(S1, zxid=3)
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
@@ -116,10 +131,12 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
     rows.meet_owner(owner=None, zxid=3)
     rows.apply_txn(S1, "create", OWNER, zxid=4)
     rows.meet_owner(owner="old_x-0", zxid=4)
-    # 3. S2 had applied 0x2 before its restart, and then applies 0x1 to 0x4.
+    # 3. S2 had applied 0x1 and 0x2 before its restart. Now it applies all four transactions.
     rows.add(S2, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "zookeeper"})
-    for zxid, op in ((1, "createSession"), (2, "create"), (3, "delete"), (4, "create")):
-        rows.apply_txn(S2, op, None if op == "createSession" else OWNER, zxid=zxid)
+    rows.apply_txn(S2, "createSession", zxid=1)
+    rows.apply_txn(S2, "create", OWNER, zxid=2)
+    rows.apply_txn(S2, "delete", OWNER, zxid=3)
+    rows.apply_txn(S2, "create", OWNER, zxid=4)
     rows.change_state("SyncConnected", S2, zxid=4)
     rows.apply_txn(S2, "closeSession", zxid=5)
 
@@ -199,8 +216,8 @@ def test_owner_node_that_outlives_its_session_is_found() -> None:
 def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> None:
     """ZK-05: a server which has applied less refuses the session.
 
-    The client has seen 0x3. S2 accepts its session, and applies 0x3 only 0.1 s later. In real time
-    the error of the clocks is 20 ms, so the order of the two rows is certain.
+    The client has seen 0x3. S2 accepts its session, although it applies 0x3 only 0.1 s later. In
+    real time the clocks of two machines may differ by 20 ms, which cannot explain 0.1 s.
     """
     rows = opened(
         CheckContext(
@@ -219,7 +236,10 @@ def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> Non
 
 
 def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
-    """Rows of two machines 0.1 s apart may be in the wrong order if the clock error is 0.2 s."""
+    """As in the test above, the two rows are 0.1 s apart, but here the clocks may differ by 0.2 s.
+
+    So perhaps S2 did apply 0x3 before it accepted the session.
+    """
     rows = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.change_state("SyncConnected", S2, zxid=3)
@@ -229,7 +249,10 @@ def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
 
 
 def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
-    """ZK-19: the event is delivered before any answer that shows the change."""
+    """ZK-19: the event is delivered before any answer that shows the change.
+
+    When C0 gets the event of 0x3, it has seen 0x3 in an answer already.
+    """
     rows = opened()
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
     rows.fire_watch(S1, zxid=3)
@@ -241,14 +264,18 @@ def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
 
 
 def test_event_of_a_closed_connection_is_not_awaited() -> None:
-    """The watch is registered again on the next connection (ZK-20), which has its own event."""
+    """An event is lost if the connection is closed before it arrives.
+
+    The client registers its watch again on the next connection (ZK-20), and gets a new event there.
+    """
     rows = opened()
     # The event of 0x2 is lost with the connection.
     rows.fire_watch(S1, zxid=2)
     rows.change_state("Disconnected", server=None, zxid=4)
-    # On the next connection C0 gets the event of 0x5.
+    # On the next connection C0 gets the event of 0x5, when it has seen 0x4. A write that fails
+    # ("error") has a zxid, too.
     rows.apply_txn(S1, "delete", OWNER, zxid=3)
-    rows.apply_txn(S1, "error", zxid=4)  # a write that failed has a zxid, too
+    rows.apply_txn(S1, "error", zxid=4)
     rows.change_state("SyncConnected", S1, zxid=4)
     rows.apply_txn(S1, "error", zxid=5)
     rows.fire_watch(S1, zxid=5)
@@ -258,14 +285,18 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
 
 
 def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
-    """Two checks need an ensemble. Two others need an ensemble, or a group that demands them."""
+    """A run has all checks only if it has an ensemble.
+
+    Two checks are about the ensemble itself. Two others run also without an ensemble if a group
+    demands them by `must_hold`, so four are left out here.
+    """
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
     without_ensemble = CheckSuite(CheckContext(groups={"g": group}))
-    demanding = CheckSuite(
+    demanded_by_a_group = CheckSuite(
         CheckContext(groups={"g": group}, must_hold={"g": ("positions_never_go_back",)})
     )
     with_ensemble = CheckSuite(CONTEXT)
 
     assert len(without_ensemble.checkers) == len(CHECKERS) - 4
-    assert [check.name for check in demanding.checkers][-1:] == ["positions_never_go_back"]
+    assert demanded_by_a_group.checkers[-1].name == "positions_never_go_back"
     assert len(with_ensemble.checkers) == len(CHECKERS)

@@ -1,11 +1,17 @@
-"""The check *zookeeper consumers* on hand-made rows: views, releases, notices and commits.
+"""The check *zookeeper consumers* judges the steps of each consumer that ZooKeeper coordinates.
 
-A view is the list of members from which a consumer computes its share. In one attempt a consumer
-releases its partitions, reads a view, computes its share and claims it. A notice tells a consumer
-that the members have changed; then it must begin an attempt. The ensemble are the servers of
-ZooKeeper, and a zxid is the number of a write in their order. A znode is a node of ZooKeeper's tree
-of data; it is ephemeral if the end of its session removes it. Ids such as ZK-43 are those of the
-rules in docs/kafka/ZOOKEEPER_CONSUMER.md, whose words the docstrings quote.
+The consumers of old Kafka versions had no group coordinator. Each of them computed its own share of
+the partitions, in a sequence of steps that is called an attempt here:
+
+1. It gives up the partitions that it has (the release).
+2. It reads the list of the group's members (the view).
+3. It computes its share from the view.
+4. It claims each partition of its share, by the creation of a znode.
+
+When the members change, ZooKeeper notifies each consumer, which then begins the next attempt.
+
+The tests write their traces by hand. They cite rules such as ZK-43, which are those of
+docs/kafka/ZOOKEEPER_CONSUMER.md, and quote their words.
 """
 
 from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation
@@ -22,22 +28,24 @@ CONTEXT = CheckContext(
 )
 SERVER, C0, C1 = "zookeeper-1", "consumer-old-0", "consumer-old-1"
 IDS = "/consumers/old/ids"
-# One second more than the check allows for a notice: NOTICE_US and a session of 6 s.
-LONG_S = (NOTICE_US + 6_000_000) / 1e6 + 1
+"""Path below which the members of the group `old` register, for example /consumers/old/ids/m0."""
+ALLOWED_S = NOTICE_US / 1e6 + 6
+"""Longest time until a consumer must have heard of a change: NOTICE_US and a session of 6 s."""
 
 
 class GroupRows:
-    """Rows of a group of two consumers: C0 with session 0x1, C1 with session 0x2.
+    """Rows of a group of two consumers; the checker observes each row when it is added.
 
-    C0 is registered as m0 (an ephemeral znode below IDS). A test registers m1 where it needs a
-    change of the members. Each row comes 0.1 s after the row before it.
+    C0 has session 0x1 and is registered as the member m0. C1 has session 0x2, and is not registered
+    at first. A test that needs a change of the members lets C1 register as m1. Each row comes 0.1 s
+    after the row before it.
     """
 
     def __init__(self) -> None:
         self.checker = ZooKeeperConsumers(CONTEXT)
         self._rows = Rows(self.checker.observe)
         self.time_s = 0.0
-        self.zxid = 0
+        self.zxid = 0  # the number of the last transaction
         for session, node in (("0x1", C0), ("0x2", C1)):
             self.apply_txn(session, "createSession")
             detail: dict[str, object] = {"session": session, "state": "SyncConnected"}
@@ -45,11 +53,15 @@ class GroupRows:
         self.apply_txn("0x1", "create", f"{IDS}/m0")
 
     def add(self, node: str, kind: TraceKind, **columns: object) -> None:
+        """Add a row, 0.1 s after the last one."""
         self.time_s += 0.1
         self._rows.add(self.time_s, node, kind, **columns)  # type: ignore[arg-type]
 
     def apply_txn(self, session: str, op: str, path: str | None = None) -> None:
-        """Let the server apply the next transaction, a write of `session`."""
+        """Let the server apply the next transaction, a write of `session`.
+
+        `op` is the kind of the write, such as "create", and `path` the znode that it changes.
+        """
         self.zxid += 1
         detail: dict[str, object] = {"session": session, "op": op}
         if path is not None:
@@ -64,23 +76,26 @@ class GroupRows:
         self.add(C0, kind, **common, detail=detail)
 
     def begin_attempt(self, attempt: int = 0) -> None:
-        """Begin an attempt of C0, which has seen every transaction so far."""
+        """Begin an attempt of C0, which has seen every transaction so far.
+
+        `attempt` is the number of the attempt: 0 after a notification, and 1 for the first retry.
+        """
         self.add_step(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, self.zxid, attempt=attempt)
 
     def compute_from(self, *members: str) -> None:
-        """Let C0 compute from these members."""
+        """Let C0 compute its share from a view that has these members."""
         self.add_step(
             TraceKind.ZOOKEEPER_VIEW, self.zxid, members=members, partitions=("orders-0",)
         )
 
     def claim(self) -> None:
-        """Let C0 claim orders-0 and end its attempt."""
+        """Let C0 claim orders-0, which ends its attempt."""
         self.apply_txn("0x1", "create", "/consumers/old/owners/orders/0")
         self.add_step(TraceKind.ZOOKEEPER_ATTEMPT_ENDED, attempt=0, done=True, conflicts=0)
         self.add_step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-0",))
 
     def expire(self) -> None:
-        """End C0's session."""
+        """Let C0's session expire, and let C0 learn of it."""
         self.apply_txn("0x1", "closeSession")
         detail: dict[str, object] = {"session": "0x1", "state": "Expired"}
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
@@ -97,10 +112,11 @@ class GroupRows:
             detail={"store": "zookeeper", "begun_us": begun_us},
         )
 
-    def lose_registry(self) -> None:
-        """Claim a share, begin the next attempt, and let a new session empty the registry.
+    def forget_claim(self) -> None:
+        """Let C0 claim orders-0, and forget this claim in its next attempt.
 
-        The registry is the consumer's own list of the partitions that it has claimed.
+        A consumer keeps a list of the partitions that it has claimed, the registry. A new session
+        empties this list.
         """
         self.begin_attempt()
         self.compute_from("m0")
@@ -109,9 +125,9 @@ class GroupRows:
         self.add_step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
 
     def heal_and_wait(self) -> None:
-        """Enter the stage after the healing, let LONG_S pass, and end the run."""
+        """Heal all faults, let one second more pass than ALLOWED_S, and end the run."""
         self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "liveness"})
-        self.time_s += LONG_S
+        self.time_s += ALLOWED_S + 1
         self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "stopping"})
 
     def finish(self) -> CheckReport:
@@ -124,15 +140,20 @@ def summaries(rows: GroupRows) -> list[str]:
 
 
 def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
-    """m1 joins after the first attempt has begun, so a view without m1 is still legal in it.
+    """C0 makes two legal attempts.
 
-    The second attempt releases the partition, and has a view with m1.
+    1. m1 registers during the first attempt, so C0 may read its view before or after that. This
+       view lacks m1.
+    2. The second attempt begins after that, so its view must have m1. Before, C0 must release
+       orders-0.
     """
     rows = GroupRows()
+    # The first attempt.
     rows.begin_attempt()
     rows.apply_txn("0x2", "create", f"{IDS}/m1")
     rows.compute_from("m0")
     rows.claim()
+    # The second attempt, which begins with the release.
     rows.begin_attempt()
     rows.apply_txn("0x1", "delete", "/consumers/old/owners/orders/0")
     rows.compute_from("m0", "m1")
@@ -147,8 +168,8 @@ def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
 def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
     """ZK-43: the child list used for the assignment is that of R6 at that moment.
 
-    R6 is the step of an attempt that reads the members. The second attempt begins after m1 joined,
-    so it cannot have read a list without m1.
+    R6 is the step of an attempt that reads the members. The second attempt begins after m1 has
+    registered, so it cannot have read a list without m1.
     """
     rows = GroupRows()
     rows.begin_attempt()
@@ -163,11 +184,15 @@ def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
 
 
 def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
-    """ZK-05, a client never reads an older state than before, holds within one session only."""
+    """Within one session a client never reads an older state than before (ZK-05).
+
+    A new session may read an older state. Here the view of C0 has m0, although the end of C0's
+    first session has removed m0.
+    """
     rows = GroupRows()
     rows.apply_txn("0x2", "create", f"{IDS}/m1")
     rows.begin_attempt()
-    rows.expire()  # this also removes the node of m0, which the older view below still has
+    rows.expire()
     rows.apply_txn("0x3", "createSession")
     detail: dict[str, object] = {"session": "0x3", "state": "SyncConnected"}
     rows.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
@@ -179,7 +204,7 @@ def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
 def test_consumer_that_computes_before_its_release_is_found() -> None:
     """ZK-41: everything is given up in R5 before anything is known.
 
-    R5 is the release. The second attempt has a view without a release.
+    R5 is the release. The second attempt computes a share without a release before it.
     """
     rows = GroupRows()
     rows.begin_attempt()
@@ -196,11 +221,11 @@ def test_consumer_that_computes_before_its_release_is_found() -> None:
 def test_owner_nodes_that_a_new_session_forgot_are_not_released() -> None:
     """ZK-32: nor does `resetState` take the lock: what it forgets, no release deletes.
 
-    `resetState` runs at a new session and empties the consumer's list of its partitions. So the
-    consumer may compute while its old owner node still exists.
+    `resetState` runs when a new session begins, and empties the consumer's list of its partitions.
+    So the consumer may compute a new share while its old owner node still exists.
     """
     rows = GroupRows()
-    rows.lose_registry()
+    rows.forget_claim()
     rows.compute_from("m0")
 
     assert summaries(rows) == []
@@ -212,9 +237,11 @@ def test_forgotten_owner_node_is_no_part_of_the_next_release() -> None:
     The next attempt releases orders-1, but not the forgotten orders-0.
     """
     rows = GroupRows()
-    rows.lose_registry()
+    rows.forget_claim()
+    # The attempt goes on, and claims orders-1.
     rows.apply_txn("0x1", "create", "/consumers/old/owners/orders/1")
     rows.add_step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-1",))
+    # The next attempt.
     rows.begin_attempt()
     rows.apply_txn("0x1", "delete", "/consumers/old/owners/orders/1")
     rows.compute_from("m0")
@@ -225,7 +252,7 @@ def test_forgotten_owner_node_is_no_part_of_the_next_release() -> None:
 def test_member_that_is_never_notified_of_a_change_is_found() -> None:
     """ZK-18: states are skipped, changes are never missed for good.
 
-    C0 begins no attempt after m1 joined, although LONG_S pass in a healed ensemble.
+    C0 begins no attempt after m1 has registered, although it had longer than ALLOWED_S for this.
     """
     rows = GroupRows()
     rows.begin_attempt()
@@ -235,7 +262,7 @@ def test_member_that_is_never_notified_of_a_change_is_found() -> None:
     rows.heal_and_wait()
 
     (summary,) = summaries(rows)
-    # The summary goes on with the time allowed, 16 s: NOTICE_US and a session.
+    # "1" is the first digit of ALLOWED_S, which is 16 s.
     assert summary.startswith("consumer-old-0 never heard of the last change of old, within 1")
 
 
@@ -258,8 +285,8 @@ def test_unregistered_member_needs_no_notification() -> None:
 def test_commit_of_an_expired_session_is_found_unless_it_was_begun_before() -> None:
     """ZK-55: after the expiry nothing is committed.
 
-    ZK-66: a commit that waited is carried out in the new session. So a commit that began before
-    the expiry is legal.
+    ZK-66: a commit that waited is carried out in the new session. So the first commit here, which
+    began before the expiry, is legal. The second one began after it, and is found.
     """
     rows = GroupRows()
     rows.begin_attempt()
@@ -271,7 +298,8 @@ def test_commit_of_an_expired_session_is_found_unless_it_was_begun_before() -> N
     rows.end_commit(begun_before_us)
     assert rows.checker.findings == []
 
-    rows.end_commit(round(rows.time_s * 1e6))
+    begun_after_us = round(rows.time_s * 1e6)
+    rows.end_commit(begun_after_us)
 
     assert summaries(rows) == [
         "consumer-old-0 committed a partition that it had lost with its session"

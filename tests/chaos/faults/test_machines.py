@@ -1,10 +1,10 @@
 """Faults of machines: all nodes of a machine end together, and return together.
 
-A machine is a set of nodes that the experiment file puts together. `run = injecting(fault, ...)` is
-a cluster without processes: `run.inject(1)` injects the second fault, `run.heal(1)` heals (undoes)
-it, and `run.runtime.acts` has each call that changes the cluster, as text. A rule tells the network
-what to do with the frames (messages) between some nodes. The ISR are the in-sync replicas of a
-partition. A miss is a fault that hit nothing.
+An experiment file may place its nodes on machines. A fault of a machine then hits all nodes on it.
+
+Most tests play single faults on a runtime that only writes down what it is asked to do. With
+`run = injecting(fault_0, fault_1)`, `run.inject(1)` injects the second fault, `run.heal(1)` undoes
+it, and `run.runtime.acts` has the calls to the runtime as text. The last two tests play whole runs.
 """
 
 from typing import Any
@@ -29,13 +29,13 @@ MACHINES = [
     ["broker-1", "controller-100"],
     ["broker-2"],
 ]
-ON_0 = ("broker-0", "consumer-readers-0", "consumer-readers-1")
-"""Nodes on machine 0, which also has the coordinator of readers."""
-OTHERS = ("controller-100", "broker-1", "broker-2")
+ON_MACHINE_0 = ("broker-0", "consumer-readers-0", "consumer-readers-1")
+"""Nodes on machine 0. broker-0 is the coordinator of the group readers."""
+ON_OTHER_MACHINES = ("controller-100", "broker-1", "broker-2")
 
 
 def on_machines(*faults: dict[str, Any]) -> Experiment:
-    """Return an experiment with these faults, whose nodes are on MACHINES."""
+    """Return an experiment with these faults at 1 s, whose nodes are on MACHINES."""
     return experiment(
         cluster={
             "brokers": 3,
@@ -52,76 +52,85 @@ def injecting(*faults: dict[str, Any]) -> Injecting:
 
 
 def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
-    """A machine without power cannot close its connections, so peers must not notice its end.
+    """A machine without power cannot close its connections, so others do not notice its end.
 
-    Therefore its links are cut before its nodes are ended. The coordinator and the members are on
-    this machine.
+    The lab imitates this: it cuts the links of the machine before it ends the nodes on it.
     """
     run = injecting({"fault": "machine_loss", "target": "machine-of(coordinator-of(readers))"})
 
     entry = run.inject()
 
     there, back = run.runtime.rules
-    assert (there.selector.sources, there.selector.destinations) == (ON_0, OTHERS)
-    assert (back.selector.sources, back.selector.destinations) == (OTHERS, ON_0)
-    assert run.runtime.acts[1:] == [f"power loss {node}" for node in ON_0]
-    assert (entry.nodes, entry.resolved["machine"]) == (ON_0, 0)
+    assert there.selector.sources == back.selector.destinations == ON_MACHINE_0
+    assert there.selector.destinations == back.selector.sources == ON_OTHER_MACHINES
+    assert run.runtime.acts[1:] == [f"power loss {node}" for node in ON_MACHINE_0]
+    assert (entry.nodes, entry.resolved["machine"]) == (ON_MACHINE_0, 0)
     assert entry.resolved["machine_of"] == "broker-0"
     assert entry.blast_radius.groups == ("readers",)
     assert not entry.members_survive
 
 
 @pytest.mark.parametrize(
-    ("disk", "act"), [("same", "restart "), ("empty", "restart on an empty disk: ")]
+    ("disk", "restart"), [("same", "restart {node}"), ("empty", "restart on an empty disk: {node}")]
 )
-def test_lost_machine_returns_with_or_without_its_disks(disk: str, act: str) -> None:
-    """The links are healed after the restarts, so peers learn that old connections are closed."""
+def test_lost_machine_returns_with_its_disks_or_with_empty_ones(disk: str, restart: str) -> None:
+    """Its nodes are restarted, and then its links are healed.
+
+    In this order the other machines learn that their old connections are closed.
+    """
     run = injecting({"fault": "machine_loss", "target": "machine(0)", "args": {"disk": disk}})
 
     run.inject()
     run.runtime.acts.clear()
     run.heal()
 
-    assert run.runtime.acts == [*(act + node for node in ON_0), "rules none"]
+    restarts = [restart.format(node=node) for node in ON_MACHINE_0]
+    assert run.runtime.acts == [*restarts, "rules none"]
 
 
 def test_node_that_another_fault_stopped_returns_with_its_machine() -> None:
-    """The broker crashes, then its machine is lost, and then the crash is healed.
+    """broker-0 crashes, and then its machine is lost. The crash is healed first.
 
-    Healing the crash cannot start a process on a lost machine, so it leaves this to the machine.
+    No process can be started on a lost machine, so broker-0 starts only when the machine returns.
     """
     run = injecting(
         {"fault": "crash", "target": "broker(0)"},
         {"fault": "machine_loss", "target": "machine(0)"},
     )
-    run.inject(0)
-    assert run.inject(1).nodes == ON_0[1:]
+    crash, machine_loss = 0, 1
+    run.inject(crash)
+    # The loss of the machine hits only the nodes that are up, which are the two consumers.
+    assert run.inject(machine_loss).nodes == ("consumer-readers-0", "consumer-readers-1")
 
-    crash = run.heal(0)
+    entry = run.heal(crash)
     assert run.runtime.nodes[broker_name(0)] is NodeState.DOWN
-    assert crash.note == "machine 0 is lost: broker-0 starts again with it"
+    assert entry.note == "machine 0 is lost: broker-0 starts again with it"
 
-    run.heal(1)
-    assert {run.runtime.nodes[NodeName(node)] for node in ON_0} == {NodeState.UP}
+    run.heal(machine_loss)
+    assert {run.runtime.nodes[NodeName(node)] for node in ON_MACHINE_0} == {NodeState.UP}
 
 
 def test_node_with_a_fault_in_force_stays_down_when_its_machine_returns() -> None:
-    """The crash of broker-0 is undone by the healing of the crash, not by that of the machine."""
+    """broker-0 crashes, and then its machine is lost. The machine returns first.
+
+    broker-0 still has a crash, so it stays down until the crash is healed.
+    """
     run = injecting(
         {"fault": "crash", "target": "broker(0)"},
         {"fault": "machine_loss", "target": "machine(0)"},
     )
-    run.inject(0)
-    run.inject(1)
+    crash, machine_loss = 0, 1
+    run.inject(crash)
+    run.inject(machine_loss)
 
-    run.heal(1)
+    run.heal(machine_loss)
     assert run.runtime.nodes[broker_name(0)] is NodeState.DOWN
-    run.heal(0)
+    run.heal(crash)
     assert run.runtime.nodes[broker_name(0)] is NodeState.UP
 
 
 def test_machine_without_a_node_that_is_up_is_a_miss() -> None:
-    """A machine that is lost cannot be lost a second time."""
+    """A machine that is lost cannot be lost a second time: the second fault hits nothing."""
     run = injecting(
         {"fault": "machine_loss", "target": "machine(2)"},
         {"fault": "machine_loss", "target": "machine(2)"},
@@ -135,41 +144,43 @@ def test_machine_without_a_node_that_is_up_is_a_miss() -> None:
 
 
 def test_resumed_machine_resumes_the_nodes_that_are_still_paused() -> None:
-    """A node that ended meanwhile is not resumed."""
+    """broker-0 ends while its machine is paused, so only the two consumers are resumed."""
     run = injecting({"fault": "machine_pause", "target": "machine(0)"})
 
     run.inject()
-    assert run.runtime.acts == [f"pause {node}" for node in ON_0]
+    assert run.runtime.acts == [f"pause {node}" for node in ON_MACHINE_0]
     run.runtime.acts.clear()
     run.runtime.nodes[broker_name(0)] = NodeState.DOWN
     run.heal()
 
-    assert run.runtime.acts == [f"resume {node}" for node in ON_0[1:]]
+    assert run.runtime.acts == ["resume consumer-readers-0", "resume consumer-readers-1"]
 
 
 def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> None:
-    """The restart that heals the shutdown must wait until the broker is down.
+    """A broker can be restarted only when it is down, so the injector waits for that.
 
-    1. The broker is paused in the middle of its shutdown.
-    2. The machine resumes, and the shutdown continues.
-    3. The broker is down, and can be restarted.
+    1. broker-2 begins to stop, and its machine is paused.
+    2. The machine resumes, and broker-2 continues to stop.
+    3. broker-2 is down. The healing of the shutdown restarts it.
     """
     run = injecting(
         {"fault": "controlled_shutdown", "target": "broker(2)"},
         {"fault": "machine_pause", "target": "machine(2)"},
     )
-    shutdown = run.plan[0]
-    run.runtime.stopping_takes_us = None  # the test ends the shutdown itself, below
+    shutdown, pause = 0, 1
+    run.runtime.stopping_takes_us = None  # the broker does not end by itself
 
-    run.inject(0)
-    run.inject(1)
+    def must_wait() -> bool:
+        return run.injector.must_wait(run.plan[shutdown], run.status())
 
-    assert run.injector.must_wait(shutdown, run.status())  # paused
-    run.heal(1)
-    assert run.injector.must_wait(shutdown, run.status())  # stopping again
+    run.inject(shutdown)
+    run.inject(pause)
+    assert must_wait()
+    run.heal(pause)
+    assert must_wait()
     run.runtime.nodes[broker_name(2)] = NodeState.DOWN
-    assert not run.injector.must_wait(shutdown, run.status())
-    run.heal(0)
+    assert not must_wait()
+    run.heal(shutdown)
     assert run.runtime.acts == [
         "shut down broker-2",
         "pause broker-2",
@@ -179,7 +190,10 @@ def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> No
 
 
 def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
-    """At the end of a run the machine is resumed first, so that the shutdown can end."""
+    """At the end of a run all faults are healed.
+
+    The machine must be resumed first, because otherwise broker-2 could never end its shutdown.
+    """
     run = injecting(
         {"fault": "controlled_shutdown", "target": "broker(2)"},
         {"fault": "machine_pause", "target": "machine(2)"},
@@ -190,13 +204,17 @@ def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
     run.inject(1)
     run.heal_everything()
 
+    # The first two acts are the shutdown and the pause.
     assert run.runtime.acts[2:] == ["resume broker-2", "restart broker-2"]
     assert run.runtime.nodes[broker_name(2)] is NodeState.UP
 
 
 @pytest.mark.parametrize(("direction", "rules"), [("both_ways", 2), ("one_way", 1)])
 def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, rules: int) -> None:
-    """There is a rule per direction. Nodes of the machine still reach each other."""
+    """The network gets a rule for each direction.
+
+    The rule is about links to other machines only, so nodes of machine 0 still reach each other.
+    """
     run = injecting(
         {"fault": "machine_cut", "target": "machine(0)", "args": {"direction": direction}}
     )
@@ -204,9 +222,9 @@ def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, rules: 
     entry = run.inject()
 
     assert len(run.runtime.rules) == rules
-    assert run.runtime.rules[0].selector.sources == ON_0
-    assert run.runtime.rules[0].selector.destinations == OTHERS
-    assert (entry.from_nodes, entry.to_nodes) == (ON_0, OTHERS)
+    assert run.runtime.rules[0].selector.sources == ON_MACHINE_0
+    assert run.runtime.rules[0].selector.destinations == ON_OTHER_MACHINES
+    assert (entry.from_nodes, entry.to_nodes) == (ON_MACHINE_0, ON_OTHER_MACHINES)
     assert entry.is_one_way == (rules == 1)
     run.heal()
     assert run.runtime.rules == ()
@@ -232,7 +250,7 @@ def test_target_that_is_no_machine_is_refused(target: str, message: str) -> None
 
 
 def test_file_without_machines_is_refused() -> None:
-    """A fault of a machine needs the file's placement of nodes."""
+    """The file does not place its nodes on machines, so it cannot have a fault of a machine."""
     made = experiment(faults=[{"at": "1s", "fault": "machine_loss", "target": "machine(0)"}])
 
     (problem,) = errors(made)
@@ -252,9 +270,10 @@ def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
 
 
 def test_role_on_the_controllers_machine_is_a_miss() -> None:
-    """`any-broker` becomes a broker only at the injection, so the loader cannot refuse it.
+    """The only controller must not lose its disk, as in the test above.
 
-    Only broker-1 is up, and the only controller is on the same machine.
+    But `any-broker` is resolved to a broker only at the injection, so the loader cannot refuse it.
+    Here it can only be broker-1, which is up and has the controller on its machine.
     """
     run = injecting(
         {"fault": "machine_loss", "target": "machine-of(any-broker)", "args": {"disk": "empty"}}
@@ -280,7 +299,7 @@ def test_role_on_the_controllers_machine_is_a_miss() -> None:
     ],
 )
 def test_machines_must_list_existing_nodes_once(machines: list[list[str]], message: str) -> None:
-    """An unknown or repeated name is a mistake."""
+    """A file with an unknown or a repeated node is refused."""
     (problem,) = errors(experiment(cluster={"brokers": 3, "machines": machines}))
 
     assert problem.message == message
@@ -289,7 +308,10 @@ def test_machines_must_list_existing_nodes_once(machines: list[list[str]], messa
 @pytest.mark.parametrize("fault", ["machine_loss", "machine_pause", "machine_cut"])
 @pytest.mark.parametrize("machine", [0, 1, 2])
 def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> None:
-    """The three machines together have all nodes: coordinator, controller, members, a producer."""
+    """All nodes are on the three machines, so the faults hit each kind of node.
+
+    The kinds are the coordinator, the other brokers, the controller, the members and a producer.
+    """
     made = quick_experiment(
         cluster={"brokers": 3, "config": QUICK_BROKERS, "machines": 3},
         faults=[
@@ -313,11 +335,11 @@ def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> 
 def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
     min_isr: int, verdict: Verdict, durable: CheckOutcome
 ) -> None:
-    """With min.insync.replicas 1 a broker that is alone in the ISR acknowledges commits.
+    """The experiment machine_crash shows how a cluster loses acknowledged commits.
 
-    faults[0] cuts the broker off from the other brokers, so it is soon alone in the ISR. faults[1]
-    is the loss of its machine, with its disk and the commits. With min.insync.replicas 2 the broker
-    acknowledges no commit alone.
+    1. faults[0] cuts a broker off from the other brokers, so that it is soon alone in the ISR.
+    2. With min.insync.replicas 1 it still acknowledges commits. With 2 it acknowledges none.
+    3. faults[1] is the loss of its machine and its disk, and with it the loss of these commits.
     """
     made = load_experiment(
         "machine_crash",
