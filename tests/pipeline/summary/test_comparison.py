@@ -1,12 +1,12 @@
-"""Runs side by side: alignment, missing values, and marked differences.
+"""The table that compares runs side by side, and marks the rows in which they differ.
 
-- A row is one figure of one fault, or of the whole run if its `fault` is None.
-- A column is one run, or all runs of one name.
-- A cell has the median, the range, and the number of runs without a value.
+For example, two runs with one crash each have the row
 
-`detect` is the time until the controller knew of the fault. A group has 12 members here; `gaps_us`
-are the times for which some of them could not commit. `timeouts at old` counts the requests to the
-old coordinator that timed out.
+    detect p50    8.00 s    9.00 s
+
+with the median time until the controller knew of the crash. A row is about one fault of each run,
+or about the whole run. A column is about one run, or about all runs to which the user gave the same
+name. Then a cell has the median of their values and the range.
 """
 
 import pytest
@@ -28,9 +28,10 @@ MS = 1_000
 
 
 def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
-    """Return a fault, a crash unless `changes` has another `kind`.
+    """Return a crash, which the controller notices after `detect_us`.
 
-    All members keep their membership, and one partition changes its owner.
+    `gaps_us` are the times for which some of the group's 12 members could not commit. All members
+    stay in the group. `changes` replace fields of the fault.
     """
     values = {"detect": [detect_us], "commit gap": list(gaps_us)}
     fields: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
@@ -38,7 +39,7 @@ def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
 
 
 def pause(detect_us: int, name: str) -> FaultSummary:
-    """Return a pause called `name`, with the figures that a crash has here."""
+    """Return a pause of a node instead of a crash, with the same kinds of figures."""
     return crash(detect_us, fault=name, kind="pause")
 
 
@@ -76,13 +77,16 @@ def test_missing_value_is_not_zero() -> None:
 
 
 def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
-    """A count of 0 in one of several runs is a value: the range of the count begins at 0."""
+    """A count of 0 in one of several runs is a value: the range of the count begins at 0.
+
+    `timeouts at old` counts the requests to the old coordinator that timed out.
+    """
     runs = [
         summary_of(
-            f"x/{place}",
+            f"x/{number}",
             fault_summary(values={"timeouts at old": [count]}, partitions_moved=1, members=12),
         )
-        for place, count in enumerate([0, 2, 5])
+        for number, count in enumerate([0, 2, 5])
     ]
     comparison = compare_runs(runs, names=["x"] * 3, in_full=True)
     (cell,) = row(comparison, "timeouts at old max").cells
@@ -115,9 +119,8 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
 
     A pause between two crashes does not change their numbers.
     """
-    # The number in a name counts all faults of the run, from 0.
-    crash_0, pause_1, crash_2 = crash(1 * S), pause(3 * S, "pause-1"), crash(2 * S, fault="crash-2")
-    first = summary_of("x/1", crash_0, pause_1, crash_2)
+    # Names such as crash-2 count all faults of a run, from 0. The table counts crashes, from 1.
+    first = summary_of("x/1", crash(1 * S), pause(3 * S, "pause-1"), crash(2 * S, fault="crash-2"))
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
     comparison = compare_runs([first, second])
     assert comparison.faults == ("crash 1", "crash 2", "pause")
@@ -136,11 +139,11 @@ def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
 
 
 def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
-    """Two single runs may differ by chance: each is one throw of the dice.
+    """A note tells the reader why a difference between two columns may mean nothing.
 
-    Virtual time is not the time of real machines, so columns of both have a note, too.
-
-    A column of two or more runs shows its range, so it needs no note.
+    - Two single runs may differ by chance. A column of several runs shows its range, so it needs no
+      note.
+    - Virtual time is not the time of real machines.
     """
     runs = [summary_of(f"x/{index}", crash(8 * S)) for index in range(4)]
     single = compare_runs(runs[:2])
@@ -159,13 +162,15 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
 
     The run named 18000 has a column of its own.
     """
-    names = ["9000", "9000", "9000", "18000", "9000"]
-    detected_us = [7 * S, 8 * S, 9 * S, 17 * S]
-    runs = [
-        summary_of(f"x/{place}", crash(detect_us)) for place, detect_us in enumerate(detected_us)
+    named_runs = [
+        ("9000", summary_of("x/0", crash(7 * S))),
+        ("9000", summary_of("x/1", crash(8 * S))),
+        ("9000", summary_of("x/2", crash(9 * S))),
+        ("18000", summary_of("x/3", crash(17 * S))),
+        ("9000", summary_of("x/4")),  # a run without a fault
     ]
-    runs.append(summary_of("x/4"))  # a run without a fault
-    comparison = compare_runs(runs, names=names)
+    runs = [run for _, run in named_runs]
+    comparison = compare_runs(runs, names=[name for name, _ in named_runs])
     assert [(column.title, len(column.runs)) for column in comparison.columns] == [
         ("9000", 4),
         ("18000", 1),
@@ -203,9 +208,9 @@ def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
     [
         ((8 * S, 8 * S + 900), False),  # 900 us: two measured times are never quite equal
         ((8 * S, 8 * S + 390 * MS), False),  # less than 5 %
-        ((8 * S, 8 * S + 430 * MS), True),
-        ((200 * MS, 299 * MS), False),  # half as much again, but less than 0.1 s more
-        ((200 * MS, 300 * MS), True),
+        ((8 * S, 8 * S + 430 * MS), True),  # more than 5 %
+        ((200 * MS, 299 * MS), False),  # nearly 50 %, but less than 0.1 s more
+        ((200 * MS, 300 * MS), True),  # 0.1 s more
     ],
 )
 def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
@@ -216,7 +221,7 @@ def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
     If every row had a mark, no mark would catch the eye.
     """
     comparison = compare_runs(
-        [summary_of(f"x/{place}", crash(detect_us)) for place, detect_us in enumerate(times)]
+        [summary_of(f"x/{number}", crash(detect_us)) for number, detect_us in enumerate(times)]
     )
     assert row(comparison, "detect p50").differs is differs
 
@@ -224,8 +229,8 @@ def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
 def test_times_within_the_clocks_error_are_not_marked_or_shown() -> None:
     """The clocks of several machines differ, here by up to 200 ms (`bound_us`).
 
-    Two times whose difference may be all error are not marked: 210 and 390 ms differ by 180 ms. A
-    time below the error is shown as a bound.
+    The times 210 and 390 ms differ by 180 ms, which may be nothing but error, so they are not
+    marked. A time of 9 ms is shown as `< 200 ms`, because it is below the error.
     """
 
     def compared(*times_us: int, bound_us: int) -> ComparisonRow:
@@ -234,7 +239,7 @@ def test_times_within_the_clocks_error_are_not_marked_or_shown() -> None:
             fault_summary(values={"detect": [detect_us]}, bound_us=bound_us, partitions_moved=1)
             for detect_us in times_us
         ]
-        runs = [summary_of(f"x/{place}", fault) for place, fault in enumerate(faults)]
+        runs = [summary_of(f"x/{number}", fault) for number, fault in enumerate(faults)]
         return row(compare_runs(runs), "detect p50")
 
     assert compared(210 * MS, 390 * MS, bound_us=0).differs
@@ -244,12 +249,17 @@ def test_times_within_the_clocks_error_are_not_marked_or_shown() -> None:
 
 def test_overlapping_ranges_are_not_marked() -> None:
     """Medians of two configurations may differ by chance as long as their ranges overlap."""
-    names = ["a"] * 3 + ["b"] * 3
-    times = [7 * S, 8 * S, 15 * S, 8 * S, 12 * S, 13 * S]  # a: 7 to 15 s, b: 8 to 13 s
-    runs = [summary_of(f"x/{place}", crash(detect_us)) for place, detect_us in enumerate(times)]
-    assert not row(compare_runs(runs, names=names), "detect p50").differs
-    apart = runs[:2] + runs[4:]  # a: 7 to 8 s, b: 12 to 13 s
-    assert row(compare_runs(apart, names=["a"] * 2 + ["b"] * 2), "detect p50").differs
+
+    def compared(a: list[int], b: list[int]) -> ComparisonRow:
+        """Return the row of `detect` for runs named a and b, with these times in seconds."""
+        runs = [
+            summary_of(f"x/{number}", crash(seconds * S)) for number, seconds in enumerate(a + b)
+        ]
+        names = ["a"] * len(a) + ["b"] * len(b)
+        return row(compare_runs(runs, names=names), "detect p50")
+
+    assert not compared(a=[7, 8, 15], b=[8, 12, 13]).differs
+    assert compared(a=[7, 8], b=[12, 13]).differs
 
 
 def test_outcomes_are_counted_and_marked_when_they_differ() -> None:
@@ -296,11 +306,12 @@ def test_run_without_events_has_only_missing_values() -> None:
 
 
 def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
-    """With hundreds of faults of a kind, one row has them all; each fault's value is one sample.
+    """One row has all faults of the kind, and the value of each fault is one sample.
 
-    Of 1 to 100 s the median is 50 s. Members are added up: 100 crashes with 12 members each.
+    The controller noticed the 100 crashes after 1 s, 2 s and so on up to 100 s, so the median is
+    50 s. Members are added up: 100 crashes with 12 members each are 1,200.
     """
-    many = [crash(place * S, place * S, fault=f"crash-{place}") for place in range(1, 101)]
+    many = [crash(seconds * S, seconds * S, fault=f"crash-{seconds}") for seconds in range(1, 101)]
     comparison = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
     assert comparison.faults == ("crash, all",)
     assert row(comparison, "detect p50", fault="crash, all").texts == ("50.00 s", "8.00 s")

@@ -1,7 +1,7 @@
-"""Message diagrams of the report, and the time line that they belong to.
+"""The report's message diagrams, which show the requests and answers around a fault.
 
-In a diagram each node has a horizontal line. An exchange is a request and its answer between two
-nodes. A chart has its data in several tables:
+In a diagram each node has a horizontal line, and slanted lines lead from node to node. An exchange
+is a request together with its answer. The data of a chart are several tables:
 
 - `legs`: slanted lines between two nodes, one for a request and one for an answer
 - `waits`: bars on a node's line, for a time in which an exchange waits
@@ -10,21 +10,13 @@ nodes. A chart has its data in several tables:
 - `failures`: marks, such as crosses
 - `words`: texts
 
-`cells(chart, table, *columns)` returns columns of such a table. Their names are:
+The tests read columns of these tables with `cells(chart, table, *columns)`. The names of columns
+are single letters or short words; the constants below say what the columns hold.
 
-- `r`: node on whose line a mark is; `q`: node at the other end of a leg; `to`: server of the
-  exchange
-- `leg`: what a line or bar stands for; `out`: outcome of an exchange
-- `a`, `b`: begin and end in seconds
-- `v`: direction of a stub on the page, up or down, towards the other node's line
-- `t`: text; `z`: zoom (pixels per second) from which it is shown
-- `k`: 1 for a failure
-
-`message(api, client, server, sent_s)` makes an exchange that takes 1 ms in each direction. So by
-default the server receives the request and answers 1 ms after `sent_s`, and the answer arrives 2 ms
-after `sent_s`. The fault is crash-0, from 11.25 to 36.25 s. It kills broker-2, the group's
-coordinator: the broker that manages the group's members. The members send it JoinGroup, Heartbeat
-and OffsetCommit.
+The fault of all tests is crash-0: it kills broker-2, the group's coordinator, at 11.25 s, and is
+healed at 36.25 s. `message(api, client, server, sent_s)` makes an exchange. Unless a test gives it
+other times, the server receives the request 1 ms later, answers immediately, and the answer arrives
+another 1 ms later.
 """
 
 import pytest
@@ -36,6 +28,19 @@ from pipeline.report.lanes.message_rows import MAX_NODES, Word, diagram, place_w
 from tests.support.builders.lane_rows import Row, load, message, us
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings
+
+# Columns of the tables of a chart.
+NODE = "r"  # the node on whose line something is drawn
+OTHER_NODE = "q"  # the node at the other end of a leg
+SERVER = "to"
+MEANING = "leg"  # what a line or bar stands for, such as "request"
+OUTCOME = "out"
+BEGIN_S, END_S = "a", "b"
+DIRECTION = "v"  # of a stub: up or down the page, towards the other node's line
+TEXT, LABEL = "t", "l"
+ZOOM = "z"  # the zoom, in pixels per second, from which a text is shown
+IS_FAILURE = "k"  # 1 for a failure, otherwise 0
+BAR_ROW = "y"  # the row of a bar below its node's line, counted from 0
 
 _CLIENT, _BROKER = "consumer-1", "broker-2"
 
@@ -59,12 +64,12 @@ def test_answered_request_has_two_lines() -> None:
     """The request leads from client to server, the answer back, at the traced times."""
     chart = _chart(message("OffsetCommit", _CLIENT, _BROKER, sent_s=11))
     assert chart.id == "lane-messages-crash-0"
-    assert cells(chart, "legs", "leg", "r", "q", "a", "b") == [
+    assert cells(chart, "legs", MEANING, NODE, OTHER_NODE, BEGIN_S, END_S) == [
         ("request", _CLIENT, _BROKER, 11.0, 11.001),
         ("answer", _BROKER, _CLIENT, 11.001, 11.002),
     ]
-    assert cells(chart, "waits", "a") == []
-    assert cells(chart, "failures", "a") == []
+    assert cells(chart, "waits", BEGIN_S) == []
+    assert cells(chart, "failures", BEGIN_S) == []
 
 
 def test_parked_request_is_a_bar_on_the_server() -> None:
@@ -74,7 +79,7 @@ def test_parked_request_is_a_bar_on_the_server() -> None:
         "JoinGroup", _CLIENT, _BROKER, sent_s=26, answered_us=us(64), ended_us=us(64.001)
     )
     chart = _chart(parked)
-    assert cells(chart, "waits", "r", "to", "a", "b") == [(_BROKER, _BROKER, 26.001, 64.0)]
+    assert cells(chart, "waits", NODE, SERVER, BEGIN_S, END_S) == [(_BROKER, _BROKER, 26.001, 64.0)]
 
 
 def test_unanswered_request_waits_at_the_client_and_fails() -> None:
@@ -93,14 +98,13 @@ def test_unanswered_request_waits_at_the_client_and_fails() -> None:
         outcome="TIMED_OUT",
     )
     chart = _chart(lost)
-    assert cells(chart, "legs", "a") == []
-    assert cells(chart, "waits", "r", "a", "b") == [(_CLIENT, 12.0, 42.0)]
-    assert cells(chart, "stubs", "r", "a", "v") == [(_CLIENT, 12.0, "up")]
-    assert cells(chart, "failures", "r", "a", "out") == [
+    assert cells(chart, "legs", BEGIN_S) == []
+    assert cells(chart, "waits", NODE, BEGIN_S, END_S) == [(_CLIENT, 12.0, 42.0)]
+    assert cells(chart, "stubs", NODE, BEGIN_S, DIRECTION) == [(_CLIENT, 12.0, "up")]
+    assert cells(chart, "failures", NODE, BEGIN_S, OUTCOME) == [
         (_CLIENT, 42.0, "no answer (request timeout)")
     ]
-    # 1 marks the text of a failure.
-    assert ("Heartbeat no answer (request timeout)", 1) in cells(chart, "words", "t", "k")
+    assert ("Heartbeat no answer (request timeout)", 1) in cells(chart, "words", TEXT, IS_FAILURE)
 
 
 def test_lost_answer_is_a_short_line_at_the_server() -> None:
@@ -111,21 +115,23 @@ def test_lost_answer_is_a_short_line_at_the_server() -> None:
     # The builder's times remain: the broker received and answered the request at 12.001 s.
     lost = message("Heartbeat", _CLIENT, _BROKER, sent_s=12, ended_us=us(42), outcome="TIMED_OUT")
     chart = _chart(lost)
-    assert cells(chart, "legs", "leg") == [("request",)]
-    assert cells(chart, "stubs", "r", "a", "v") == [(_BROKER, 12.001, "down")]
-    # The client's bar. Column `leg` has the text that explains it.
-    assert cells(chart, "waits", "leg", "r", "a", "b") == [("no answer came", _CLIENT, 12.0, 42.0)]
+    assert cells(chart, "legs", MEANING) == [("request",)]
+    assert cells(chart, "stubs", NODE, BEGIN_S, DIRECTION) == [(_BROKER, 12.001, "down")]
+    # The client waits for the answer until it gives up.
+    assert cells(chart, "waits", MEANING, NODE, BEGIN_S, END_S) == [
+        ("no answer came", _CLIENT, 12.0, 42.0)
+    ]
 
 
 def test_held_answer_stays_on_its_senders_line_until_it_arrives() -> None:
     """A slanted line over a minute would look as if the answer had travelled for a minute."""
     chart = _chart(message("Heartbeat", _CLIENT, _BROKER, sent_s=12, ended_us=us(72)))
-    assert cells(chart, "waits", "leg", "r", "a", "b") == [
+    assert cells(chart, "waits", MEANING, NODE, BEGIN_S, END_S) == [
         ("held on its way", _BROKER, 12.001, 72.0)
     ]
     # The line of the answer is vertical: it begins and ends at the arrival.
-    assert cells(chart, "legs", "leg", "a", "b")[-1] == ("answer", 72.0, 72.0)
-    assert cells(chart, "stubs", "a") == []
+    assert cells(chart, "legs", MEANING, BEGIN_S, END_S)[-1] == ("answer", 72.0, 72.0)
+    assert cells(chart, "stubs", BEGIN_S) == []
 
 
 def test_error_of_the_normal_protocol_is_no_failure() -> None:
@@ -140,12 +146,12 @@ def test_error_of_the_normal_protocol_is_no_failure() -> None:
         message("OffsetCommit", _CLIENT, _BROKER, sent_s=30, outcome="NOT_COORDINATOR"),
     )
     # A red cross (1) is only for the last answer, after which the client leaves this coordinator.
-    assert cells(chart, "failures", "out", "k") == [
+    assert cells(chart, "failures", OUTCOME, IS_FAILURE) == [
         ("MEMBER_ID_REQUIRED", 0),
         ("REBALANCE_IN_PROGRESS", 0),
         ("NOT_COORDINATOR", 1),
     ]
-    assert [bad for (bad,) in cells(chart, "words", "k")] == [0, 0, 1]
+    assert [is_failure for (is_failure,) in cells(chart, "words", IS_FAILURE)] == [0, 0, 1]
 
 
 def test_removed_member_is_labelled_before_later_answers() -> None:
@@ -158,7 +164,7 @@ def test_removed_member_is_labelled_before_later_answers() -> None:
         message("JoinGroup", _CLIENT, _BROKER, sent_s=12.01, outcome="MEMBER_ID_REQUIRED"),
     )
     # Only one of the two texts has room at the first zoom (0).
-    assert [text for text, zoom in cells(chart, "words", "t", "z") if zoom == 0] == [
+    assert [text for text, zoom in cells(chart, "words", TEXT, ZOOM) if zoom == 0] == [
         "Heartbeat UNKNOWN_MEMBER_ID"
     ]
 
@@ -169,7 +175,7 @@ def test_fetch_from_a_controller_is_named_by_its_log() -> None:
     The name in brackets is that of the controller's log, so that the two uses differ.
     """
     chart = _chart(message("Fetch", "broker-0", "controller-100", sent_s=11))
-    assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", "t")
+    assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", TEXT)
     assert chart.table is not None
     assert chart.table.rows[0][0] == "Fetch (__cluster_metadata)"
 
@@ -199,8 +205,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
         last_ended_us=us(18),
     )
     chart = _chart(stale, failed)
-    # `l` is the label, `y` the row of the bar below the node's line, counted from 0.
-    assert cells(chart, "repeats", "r", "a", "b", "l", "y") == [
+    assert cells(chart, "repeats", NODE, BEGIN_S, END_S, LABEL, BAR_ROW) == [
         (_CLIENT, 11.3, 18.9, "FindCoordinator ×48 names broker-2", 0),
         (_CLIENT, 12.0, 18.0, "OffsetCommit ×9 disconnected", 1),
     ]
@@ -217,13 +222,13 @@ def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
     # The election is part of the row of a load.
     chart = _chart(heartbeat, broker_phases=[load("broker-0", epoch=1, from_s=19.075, to_s=19.08)])
     # The first text is that of the heartbeat.
-    assert cells(chart, "words", "r", "t")[1:] == [
+    assert cells(chart, "words", NODE, TEXT)[1:] == [
         ("controller-100", "elects broker-0 for __consumer_offsets-2, leader epoch 1"),
         ("broker-0", "active for __consumer_offsets-2, loaded in 5 ms"),
     ]
 
 
-def _lost(consumer: str, at_s: float) -> Row:
+def _lost_coordinator(consumer: str, at_s: float) -> Row:
     """Return a row of `client_phases`: the consumer lost its coordinator, and found it again.
 
     At `unknown_us` it gave the coordinator up, because of the error `noticed_by`. At `accepted_us`
@@ -244,7 +249,11 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
     chart = _chart(
         heartbeat,
         broker_phases=[load("broker-0", epoch=1, from_s=19.075, to_s=19.08)],
-        client_phases=[_lost("consumer-2", 21), _lost("consumer-1", 20), _lost("consumer-3", 22)],
+        client_phases=[
+            _lost_coordinator("consumer-2", 21),
+            _lost_coordinator("consumer-1", 20),
+            _lost_coordinator("consumer-3", 22),
+        ],
     )
     link = 'href="#lane-messages-crash-0"'
     for span, text in (
@@ -261,18 +270,18 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
 @pytest.mark.slow
 def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() -> None:
     """Labels of twenty members would cover the whole run, so they appear only at a nearer zoom."""
-    for number, is_shown_at_once in ((2, True), (20, False)):
-        names = [f"consumer-{index}" for index in range(number)]
+    for members, is_shown_at_once in ((2, True), (20, False)):
+        names = [f"consumer-{index}" for index in range(members)]
         chart = _chart(
             *(message("Heartbeat", name, _BROKER, sent_s=11) for name in names),
-            client_phases=[_lost(name, 20) for name in names],
+            client_phases=[_lost_coordinator(name, 20) for name in names],
         )
         zooms = [
             zoom
-            for text, zoom in cells(chart, "words", "t", "z")
+            for text, zoom in cells(chart, "words", TEXT, ZOOM)
             if text == "NOT_COORDINATOR: coordinator unknown"
         ]
-        assert len(zooms) == number
+        assert len(zooms) == members
         assert all((zoom == 0) == is_shown_at_once for zoom in zooms)
 
 
@@ -290,7 +299,7 @@ def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
     assert [part.id for part in section.parts if isinstance(part, Chart)] == [
         f"lane-messages-crash-{index}" for index in range(messages.MAX_DIAGRAMS)
     ]
-    # 12 faults less MAX_DIAGRAMS, 8.
+    # There are 12 faults, and MAX_DIAGRAMS is 8: 12 - 8 = 4.
     assert "4 later faults have no diagram" in section.lead
 
 
@@ -305,9 +314,9 @@ def test_nodes_are_servers_first_and_bounded() -> None:
     assert "consumer-777" in drawn.nodes
     assert len(drawn.nodes) == MAX_NODES
     assert [leg["api"] for leg in drawn.legs].count("JoinGroup") == 3 * 2  # request and answer
-    # Each exchange that is drawn has two legs, one for the request and one for the answer. So half
-    # the legs is the number of exchanges that are drawn.
-    assert drawn.left_out == len(rows) - len(drawn.legs) // 2
+    # Each exchange that is drawn has two legs, one for the request and one for the answer.
+    exchanges_drawn = len(drawn.legs) // 2
+    assert drawn.left_out == len(rows) - exchanges_drawn
 
 
 def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
@@ -321,14 +330,14 @@ def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
             Word("a", us(10.1), "the same moment", 3),
         ]
     )
-    zooms = {word["t"]: word["z"] for word in words}
+    zooms = {word[TEXT]: word[ZOOM] for word in words}
     assert zooms["an error"] == 0
     assert zooms["another line"] == 0, "a text on another line overlaps nothing"
     # The two texts are 0.1 s apart, which is 10 pixels at a zoom of 100: less than a word's width.
     assert float(zooms["a word"] or 0) > 100, "pixels a second"
     # A text usually begins at its time and extends to the right. `y` of a word is the zoom from
     # which there is room for it on the left side, too.
-    leftward = {word["t"]: float(word["y"] or 0) for word in words}
+    leftward = {word[TEXT]: float(word["y"] or 0) for word in words}
     assert leftward["a word"] > float(zooms["a word"] or 0)
     assert "the same moment" not in zooms, "no zoom separates two texts of one moment"
 
