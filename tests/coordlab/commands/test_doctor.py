@@ -1,11 +1,15 @@
 """`coordlab doctor`: what is missing, how to install it on this system, what works without it.
 
-A check looks at one part of the machine. Its result has `ok` (the part is good enough), `found`
-(what was found, as text), `advice` (what to do), and `without` (what works without the part).
+The doctor has a number of checks, each for one part of the machine, such as Java or the memory. The
+result of a check has these fields:
 
-Some parts are needed for certain runs only. A run in virtual time, a simulated clock, needs the
-fewest. A run on Ray (a library for distributed processes) needs sockets and files. A Ray has one
-head process for its cluster, and `gcs_server` is a process of that head.
+- `ok`: whether the part is good enough
+- `found`: what was found, such as `16.0 GiB available`
+- `advice`: what the user can do about it
+- `without`: which commands work all the same. For example, a run on Ray needs sockets, but a run in
+  virtual time, a simulated clock, needs none.
+
+The tests run the checks on a machine that they make up (`FakeMachine`).
 """
 
 import io
@@ -33,11 +37,11 @@ POP_OS = {"ID": "pop", "ID_LIKE": "ubuntu debian"}
 ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 
 
-class Fake:
+class FakeMachine:
     """A machine whose /proc, control groups and home are folders that a test fills.
 
-    `machine` adds functions for what files cannot show, such as `open_files`. A control group is
-    the kernel's limit of memory and processor time for a group of processes, such as a container.
+    A control group is how the kernel limits the memory and processor time of a container. What
+    files cannot show, such as `open_files`, is set by the arguments of `machine`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,9 +78,9 @@ class Fake:
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> Fake:
+def fake(tmp_path: Path) -> FakeMachine:
     """Return a fake machine with 16 GiB of memory and nothing else."""
-    return Fake(tmp_path)
+    return FakeMachine(tmp_path)
 
 
 def run_check(name: str, machine: ThisMachine) -> HealthCheck:
@@ -95,10 +99,11 @@ def test_every_check_of_this_machine_answers() -> None:
 def test_required_distributions_are_those_of_the_project() -> None:
     """Whoever adds a dependency to pyproject.toml must add it to the doctor's list."""
     text = (ROOT / "pyproject.toml").read_text()
-    # The text from `dependencies = ` to a bracket that begins a line. A TOML list of strings is
-    # also a YAML list.
-    listed = yaml.safe_load(text.split("dependencies = ")[1].split("\n]")[0] + "\n]")
-    names = {requirement.split(">")[0] for requirement in listed}
+    # The list goes from `dependencies = ` to a bracket that begins a line.
+    toml_list = text.split("dependencies = ")[1].split("\n]")[0] + "\n]"
+    requirements = yaml.safe_load(toml_list)  # a TOML list of strings is also a YAML list
+    # A requirement is a name and a version, such as `ray>=2`.
+    names = {requirement.split(">")[0] for requirement in requirements}
     assert set(REQUIRED_DISTRIBUTIONS) == names
 
 
@@ -112,7 +117,7 @@ def test_required_distributions_are_those_of_the_project() -> None:
     ],
 )
 def test_doctor_without_java_names_the_package_to_install_and_what_works_without(
-    fake: Fake, system: str, release: dict[str, str], hint: str
+    fake: FakeMachine, system: str, release: dict[str, str], hint: str
 ) -> None:
     """Everything except the analysis works without Java."""
     check = run_check("java", fake.machine(system=system, os_release=lambda: release))
@@ -121,7 +126,7 @@ def test_doctor_without_java_names_the_package_to_install_and_what_works_without
     assert "`run` works" in check.without
 
 
-def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -> None:
+def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: FakeMachine) -> None:
     """On a system that the doctor does not know, it lists the advice for every known system."""
 
     def no_release() -> dict[str, str]:
@@ -132,28 +137,29 @@ def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -
     assert "Here:" not in check.advice
 
 
-def test_doctor_names_missing_packages_and_the_command_that_installs_them(fake: Fake) -> None:
+def test_doctor_names_missing_packages_and_the_command_that_installs_them(
+    fake: FakeMachine,
+) -> None:
     """An environment that was made before a newer checkout lacks new dependencies."""
     versions = {"ray": None, "altair": None}
     check = run_check("packages", fake.machine(version_of=lambda name: versions.get(name, "1.0")))
     assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")
 
 
-# `limits` are (soft, hard). -1 means that there is no limit. None means that the system has no such
-# limits at all.
+# `limits` are the soft and the hard limit.
 @pytest.mark.parametrize(
     ("limits", "ok", "advice"),
     [
         ((256, 4_096), False, "`ulimit -n 4096`"),
         ((256, 1_000_000), False, "`ulimit -n 65536`"),
-        ((256, -1), False, "`ulimit -n 65536`"),
+        ((256, -1), False, "`ulimit -n 65536`"),  # -1: the hard limit is unlimited
         ((256, 512), False, "/etc/security/limits.conf"),
         ((-1, -1), True, ""),
-        (None, True, ""),
+        (None, True, ""),  # a system without such limits
     ],
 )
 def test_doctor_with_a_low_limit_of_open_files_names_the_command(
-    fake: Fake, limits: tuple[int, int] | None, ok: bool, advice: str
+    fake: FakeMachine, limits: tuple[int, int] | None, ok: bool, advice: str
 ) -> None:
     """Ray fails in odd ways when it runs out of file descriptors.
 
@@ -165,19 +171,22 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
     assert advice in check.advice
 
 
-def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_path: Path) -> None:
+def test_doctor_in_a_container_with_little_memory_reports_it(
+    fake: FakeMachine, tmp_path: Path
+) -> None:
     """/proc/meminfo has the machine's memory; the control group has what the container may use.
 
     The container may use 3 GiB, and 2 GiB are in use. Of those, 1 GiB are pages of files, which the
     kernel gives back when they are needed. So 3 - (2 - 1) = 2 GiB are available.
     """
-    # The process is in the control group /app, which has no limit; its parent has one. In
-    # /proc/self/cgroup the line `0::` names the group of version 2 of control groups; the other
-    # line is of version 1 and does not count.
     files = {
+        # The line `0::` names the control group of this process. The other line is of version 1 of
+        # control groups, and does not count.
         "proc/self/cgroup": "4:memory:/other\n0::/app\n",
+        # The group /app itself has no limit,
         "cgroup/app/memory.max": "max\n",
         "cgroup/app/memory.current": "5\n",
+        # but its parent has one.
         "cgroup/memory.max": f"{3 * GIB}\n",
         "cgroup/memory.current": f"{2 * GIB}\n",
         "cgroup/memory.stat": f"anon 1\ninactive_file {GIB}\n",
@@ -191,7 +200,7 @@ def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_pat
     assert "virtual" in check.without
 
 
-def test_doctor_on_a_machine_with_enough_memory_reports_it_as_ok(fake: Fake) -> None:
+def test_doctor_on_a_machine_with_enough_memory_reports_it_as_ok(fake: FakeMachine) -> None:
     """A control group that allows more memory than the machine has is no limit."""
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "memory.max", f"{64 * GIB}\n")
@@ -205,7 +214,7 @@ def test_doctor_on_a_machine_with_enough_memory_reports_it_as_ok(fake: Fake) -> 
     [("50000 100000\n", "0.5"), ("150000 100000\n", "1.5"), ("max 100000\n", "8")],
 )
 def test_doctor_counts_the_cores_that_a_container_is_granted(
-    fake: Fake, text: str, cores: str
+    fake: FakeMachine, text: str, cores: str
 ) -> None:
     """cpu.max has two numbers in us: the granted processor time in each period, and the period.
 
@@ -221,11 +230,12 @@ def test_doctor_counts_the_cores_that_a_container_is_granted(
     assert ("measure in virtual time" in check.advice) is (float(cores) < 2)
 
 
-def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
+def test_doctor_names_another_ray_with_its_address(fake: FakeMachine) -> None:
     """A run never joins another Ray by itself, but the two share the cores.
 
-    The processes 41 to 43 are three Rays. Their command lines have an address and a port, an
-    address with port 0 (no fixed port), and nothing.
+    The doctor finds a Ray by its process `gcs_server`, and its address in the command line. Here
+    the process 41 has an address and a port, 42 an address and port 0, which means that the port is
+    not fixed, and 43 has no options.
     """
     options = ("--gcs_server_port=6379", "--node-ip-address=192.0.2.7", "--log_dir=/tmp/ray")
     fake.add_process(41, "gcs_server", "/ray/gcs_server", *options)
@@ -240,7 +250,9 @@ def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
     assert "--ray-address" in check.advice
 
 
-def test_doctor_without_a_readable_proc_reports_unknown_values(fake: Fake, tmp_path: Path) -> None:
+def test_doctor_without_a_readable_proc_reports_unknown_values(
+    fake: FakeMachine, tmp_path: Path
+) -> None:
     """A value that cannot be read is `not known`, which does not mean that the part is missing."""
     machine = fake.machine(proc=tmp_path / "nowhere")
     assert run_check("other-ray", machine).found == "not known: /proc cannot be read"
@@ -250,14 +262,16 @@ def test_doctor_without_a_readable_proc_reports_unknown_values(fake: Fake, tmp_p
 
 @pytest.mark.parametrize(("mode", "has_advice"), [(None, True), ("token", False)])
 def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
-    fake: Fake, mode: str | None, has_advice: bool
+    fake: FakeMachine, mode: str | None, has_advice: bool
 ) -> None:
     """A local Ray leaves a token in the home folder, and a Ray head started later demands it.
 
     Without RAY_AUTH_MODE the doctor advises to disable tokens. In mode `token` the user wants them.
     """
     fake.write(fake.home / ".ray" / "auth_token", "secret")
-    environ = {"PATH": ""} | ({} if mode is None else {"RAY_AUTH_MODE": mode})
+    environ = {"PATH": ""}
+    if mode is not None:
+        environ["RAY_AUTH_MODE"] = mode
 
     check = run_check("ray-token", fake.machine(environ=environ))
 
@@ -269,7 +283,7 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
     assert run_check("ray-token", fake.machine(home=home_without_token)).found == "none"
 
 
-def test_doctor_in_a_read_only_folder_reports_it(fake: Fake, tmp_path: Path) -> None:
+def test_doctor_in_a_read_only_folder_reports_it(fake: FakeMachine, tmp_path: Path) -> None:
     """A run writes its results into the current folder, unless --runs names another folder."""
     check = run_check("disk", fake.machine(folder=tmp_path / "gone"))
     assert not check.ok
@@ -277,7 +291,7 @@ def test_doctor_in_a_read_only_folder_reports_it(fake: Fake, tmp_path: Path) -> 
     assert "--runs DIR" in check.advice
 
 
-def test_doctor_without_a_loopback_names_what_works_without(fake: Fake) -> None:
+def test_doctor_without_a_loopback_names_what_works_without(fake: FakeMachine) -> None:
     """A sandbox may forbid sockets, but a run in virtual time needs none."""
     check = run_check("ports", fake.machine(loopback=lambda: "Operation not permitted"))
     assert (check.ok, check.found) == (False, "Operation not permitted")
@@ -287,14 +301,16 @@ def test_doctor_without_a_loopback_names_what_works_without(fake: Fake) -> None:
 @pytest.mark.parametrize(
     ("system", "ok"), [("Linux", True), ("Darwin", True), ("Windows", False), ("", False)]
 )
-def test_doctor_knows_the_systems_that_coordlab_runs_on(fake: Fake, system: str, ok: bool) -> None:
+def test_doctor_knows_the_systems_that_coordlab_runs_on(
+    fake: FakeMachine, system: str, ok: bool
+) -> None:
     """On Windows the doctor advises to use the Windows Subsystem for Linux."""
     check = run_check("system", fake.machine(system=system))
     assert check.ok is ok
     assert ("Windows Subsystem for Linux" in check.advice) is not ok
 
 
-def test_output_has_advice_below_what_is_missing_and_notes_last(fake: Fake) -> None:
+def test_output_has_advice_below_what_is_missing_and_notes_last(fake: FakeMachine) -> None:
     """The output fits into 60 columns; without a terminal it has no colours."""
     fake.write(fake.home / ".ray" / "auth_token", "")
     shown = Console(file=io.StringIO(), width=60)
@@ -304,8 +320,8 @@ def test_output_has_advice_below_what_is_missing_and_notes_last(fake: Fake) -> N
     assert max(len(line) for line in text.splitlines()) <= 60
     words = " ".join(text.split())
     assert "missing java no java on the PATH" in words
-    # The advice and `without` of the missing Java come first. `ray token` is a note: advice of a
-    # check that is ok.
+    # First comes what is missing: Java. Last come notes, such as the one on `ray token`: there the
+    # check is ok, but has an advice.
     assert words.index("Install Java") < words.index("Without it") < words.index("ray token: ")
     assert "\x1b" not in text
 

@@ -1,14 +1,15 @@
-"""The commands `report` and `list`: the files and the output that they make of past runs.
+"""The commands `report` and `list`, which show the user past runs.
 
-The tables of a run are computed from its events, by Spark, which needs Java. The report is made
-from the tables, and needs no Java; most tests hide Java to show this.
+A report is made from tables, and Spark, which needs Java, computes these tables from the events of
+a run. A run that already has its tables needs no Java for its report. Most tests hide Java to show
+this.
 
-The members of a consumer group commit offsets to Kafka. A member's commit gap is the time from its
-last acknowledged commit before a fault to the first one after it.
+`analysed_run(root)` writes the folder of a run with tables, `past_run(root)` that of a run without
+tables. By default it is a run of the experiment `small`, and the folder is root/small/RUN.
 
-- `past_run` writes the folder of a run without tables, `analysed_run` of a run with tables. The
-  folder is ROOT/EXPERIMENT/RUN; the experiment is `small` unless a test gives another one.
-- `S` is a second in microseconds.
+The figure that the tests look for in the output is the commit gap of a fault: the time from a
+member's last acknowledged commit before the fault to the first one after it. S is a second in
+microseconds.
 """
 
 import json
@@ -86,8 +87,9 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
     )
     paths = [str(run.path) for run in runs]
 
-    # The folder of an experiment means its newest run: here the second run, which `paths` has too.
-    assert run_cli(["report", *paths, str(root / "slow"), "--runs", str(root)]) == EXIT_PASS
+    # The folder of an experiment means its newest run. So the second run is named twice.
+    newest_slow_run = str(root / "slow")
+    assert run_cli(["report", *paths, newest_slow_run, "--runs", str(root)]) == EXIT_PASS
 
     output = capsys.readouterr().out
     lines = [line.split() for line in output.splitlines()]
@@ -123,9 +125,9 @@ def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys
 def test_report_of_a_run_without_tables_and_java_names_the_next_step(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """The exit code is that of arguments which cannot be used (254): no page was written.
+    """No page was written, but neither a verdict nor an error of the program is the reason.
 
-    No verdict and no error of the program caused this, so their exit codes would be wrong.
+    So the exit code says that the arguments cannot be used.
     """
     run = past_run(tmp_path / "runs")
 
@@ -237,8 +239,7 @@ def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured)
     assert run_cli(["list", "--runs", str(tmp_path)]) == EXIT_PASS
 
     output = " ".join(capsys.readouterr().out.split())
-    # Both runs have a whole manifest, which has the status. So the one with torn results is listed,
-    # too.
+    # The status `completed` is in the manifest, so the run with torn results is listed, too.
     assert output.count(" completed ") == 2
     assert good.path.name in output
     for broken in ("half/manifest.json", "small/empty", f"{without_end.path.name}/results.json"):

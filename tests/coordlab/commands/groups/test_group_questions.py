@@ -1,16 +1,15 @@
-"""Requests and answers of the command `groups`, on real brokers in virtual time.
+"""What the command `groups` asks a cluster, and what it makes of the answers.
 
-Virtual time is a simulated clock: a whole cluster runs in this process. `lab` is a cluster of one
-controller and brokers 0, 1 and 2. `lab.client` sends a single request; the first argument is the
-broker. The topic `orders` has three partitions on the cluster of `with_tool`, and twelve on that of
-`with_members`. A group without members is Empty; a group that does not exist is Dead.
+Each test starts a cluster of one controller and three brokers, which runs in this process on a
+simulated clock. It writes its requests and checks as a function `ask`, and gives this function to
+one of two helpers:
 
-A test defines `ask`, the requests and checks; `with_tool` or `with_members` starts a cluster and
-runs `ask` on it.
+- `with_tool` starts a cluster with a group that has offsets but no members.
+- `with_members` starts a cluster with a group of two consumers.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cluster.client.admin.admin_client import AdminClient
 from cluster.client.admin.offset_reset import ShiftBy, ToEarliest, ToLatest, ToOffset
@@ -32,23 +31,35 @@ T = TypeVar("T")
 
 TOOL = "tool"
 """A group without members, whose offsets an administrator's tool committed."""
-COORDINATOR = partition_for(TOOL, 3)
-"""The broker that coordinates `tool`.
+COORDINATOR_OF_TOOL = partition_for(TOOL, 3)
+"""The number of the broker that coordinates `tool`.
 
-A group's offsets partition is chosen by its name, one of three here; broker i leads partition i.
+The group's name decides which of the three offsets partitions stores it, and broker 0 leads
+partition 0, broker 1 partition 1, and broker 2 partition 2.
 """
-# The whole topic (None stands for all partitions), and only its first partition.
-WHOLE = (ChosenTopic(topic=ORDERS, partitions=None),)
-FIRST = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
+ALL_PARTITIONS = (ChosenTopic(topic=ORDERS, partitions=None),)
+PARTITION_0 = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
+
+
+class PlannedReset(NamedTuple):
+    """The offset that a reset would give a partition; None if there is no such offset."""
+
+    partition: int
+    committed: int | None
+    new: int | None
 
 
 def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster with nine records in partition 0; `tool` has committed offset 5."""
+    """Run `ask` on a cluster where `tool` has committed offset 5 of nine records in partition 0.
+
+    The topic has three partitions; the other two are empty.
+    """
 
     async def scenario(lab: BrokerLab) -> T:
         for _ in range(9):
-            await lab.client.produce(0, b"record")  # to broker 0, which leads partition 0
-        await lab.client.commit(COORDINATOR, TOOL, 5)
+            # The first argument is the broker: broker 0 leads partition 0.
+            await lab.client.produce(0, b"record")
+        await lab.client.commit(COORDINATOR_OF_TOOL, TOOL, 5)
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=15_000) as admin:
             return await ask(admin, lab)
 
@@ -56,7 +67,10 @@ def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster with a group of two consumers, once the group is stable."""
+    """Run `ask` on a cluster with a group of two consumers, once the group is stable.
+
+    The topic has twelve partitions, which are all empty.
+    """
 
     async def scenario(lab: BrokerLab) -> T:
         await lab.until(
@@ -71,10 +85,14 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
     return BrokerLab(real_spec(consumers=2)).run(scenario)
 
 
-def planned(reset: OffsetReset) -> list[tuple[int, int | None, int | None]]:
-    """Return (partition, committed offset, new offset) for each partition of a reset."""
+def planned(reset: OffsetReset) -> list[PlannedReset]:
+    """Return what the reset would do to each partition.
+
+    For example, `(0, 5, 3)` says that partition 0 would go from the committed offset 5 back to 3.
+    """
     return [
-        (offset.partition, offset.current_offset, offset.new_offset) for offset in reset.offsets
+        PlannedReset(offset.partition, offset.current_offset, offset.new_offset)
+        for offset in reset.offsets
     ]
 
 
@@ -94,7 +112,7 @@ def test_described_group_has_its_committed_offset_and_its_lag() -> None:
 
 
 def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() -> None:
-    """A missing value is None here; Kafka's own tool prints a dash for it."""
+    """Nothing is committed, so the offset and the lag are None: Kafka's own tool prints a dash."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (GROUP,), with_offsets=True)
@@ -115,10 +133,10 @@ def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
 
     The leader of partition `silent` is paused; the coordinator, another broker, answers.
     """
-    silent = (COORDINATOR + 1) % 3
+    silent = (COORDINATOR_OF_TOOL + 1) % 3
 
     async def scenario(lab: BrokerLab) -> None:
-        await lab.client.commit(COORDINATOR, TOOL, 0, partitions=(silent,))
+        await lab.client.commit(COORDINATOR_OF_TOOL, TOOL, 0, partitions=(silent,))
         await lab.runtime.pause(broker_name(silent))
         with AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=1_500) as admin:
             (group,) = await describe_groups(admin, (TOOL,), with_offsets=True)
@@ -164,7 +182,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported()
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         chosen = (
-            *WHOLE,
+            *ALL_PARTITIONS,
             ChosenTopic(topic=ORDERS, partitions=(7,)),  # there is no partition 7
             ChosenTopic(topic="no", partitions=None),  # and no topic "no"
         )
@@ -176,7 +194,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported()
             ("no", WHOLE_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION"),
         ]
         assert (await list_groups(admin)).groups == (), "a group without members or offsets is gone"
-        again = await delete_group_offsets(admin, TOOL, WHOLE)
+        again = await delete_group_offsets(admin, TOOL, ALL_PARTITIONS)
         assert (again.error, again.offsets) == ("GROUP_ID_NOT_FOUND", ())
 
     with_tool(ask)
@@ -186,7 +204,7 @@ def test_reset_without_execute_is_only_shown() -> None:
     """As in Kafka, a reset without --execute is only planned: the committed offset stays 5."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        # None: the partitions with committed offsets.
+        # None in place of topics means all partitions with committed offsets: partition 0.
         shown = await reset_group_offsets(admin, TOOL, None, ToEarliest(), execute=False)
         assert (planned(shown), shown.executed) == ([(0, 5, 0)], False)
         assert (await admin.list_consumer_group_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
@@ -205,7 +223,9 @@ def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        done = await reset_group_offsets(admin, "new", WHOLE, ToOffset(offset=4), execute=True)
+        done = await reset_group_offsets(
+            admin, "new", ALL_PARTITIONS, ToOffset(offset=4), execute=True
+        )
         assert done.state == "Dead"  # before the reset, when the group did not exist
         assert planned(done) == [(0, None, 4), (1, None, 0), (2, None, 0)]
         # `asked_for` is the requested offset if the log does not have it.
@@ -227,17 +247,21 @@ def test_partly_impossible_reset_changes_nothing() -> None:
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        shifted = await reset_group_offsets(admin, TOOL, WHOLE, ShiftBy(records=-2), execute=True)
+        shifted = await reset_group_offsets(
+            admin, TOOL, ALL_PARTITIONS, ShiftBy(records=-2), execute=True
+        )
         assert not shifted.executed
         assert planned(shifted) == [(0, 5, 3), (1, None, None), (2, None, None)]
         missing = "nothing is committed to shift from"
         assert [offset.error for offset in shifted.offsets] == [None, missing, missing]
-        zero_and_nine = (*FIRST, ChosenTopic(topic=ORDERS, partitions=(9,)))
+        zero_and_nine = (*PARTITION_0, ChosenTopic(topic=ORDERS, partitions=(9,)))
         partly = await reset_group_offsets(admin, TOOL, zero_and_nine, ToLatest(), execute=True)
         assert not partly.executed
         assert planned(partly) == [(0, 5, 9), (9, None, None)]
         assert (await admin.list_consumer_group_offsets((TOOL,)))[TOOL] == {(ORDERS, 0): 5}
-        done = await reset_group_offsets(admin, TOOL, FIRST, ShiftBy(records=-2), execute=True)
+        done = await reset_group_offsets(
+            admin, TOOL, PARTITION_0, ShiftBy(records=-2), execute=True
+        )
         assert (planned(done), done.executed) == ([(0, 5, 3)], True)
 
     with_tool(ask)
@@ -267,7 +291,7 @@ def test_timed_out_reset_is_reported_for_each_partition() -> None:
     """No follower acknowledges the commit, so nobody knows its outcome: REQUEST_TIMED_OUT."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
-        others = [broker_name(broker) for broker in range(3) if broker != COORDINATOR]
+        others = [broker_name(broker) for broker in range(3) if broker != COORDINATOR_OF_TOOL]
         for name in others:
             await lab.runtime.pause(name)
         done = await admin.alter_consumer_group_offsets(TOOL, {TopicPartition(ORDERS, 0): 1})
