@@ -134,7 +134,7 @@ class Processing(Checker):
         self._lost_data = self.evidence.lost_data
         self._expiry = self.evidence.expiry
         self._acknowledged = AcknowledgedRecords(context)
-        self._deliveries = Deliveries(context)
+        self._deliveries = Deliveries(context, self._lost_data)
         self._broken_rules: dict[tuple[str, int], None] = {}  # (node, rule of `deliveries`)
         self._skipped = {
             "skipped_by_reset_to_latest": 0,

@@ -22,7 +22,10 @@ contradict a rule.
    group commit at all. A successful or failed commit (COMMIT_FAILED) shows the attempt. After its
    row, a row about an older commit may come, which had waited for a lookup. An attempt without a
    coordinator or an answer leaves no row. The process then waits for `commit_patience_us` after its
-   last record. A partition that the process lost (PARTITIONS_LOST) cannot be committed.
+   last record. A partition that the process lost (PARTITIONS_LOST) cannot be committed. One
+   exception is excused as LOST_POSITION. If the partition lost data as Kafka allows, the position
+   may be beyond the end of the log. From the answer OFFSET_OUT_OF_RANGE until its reset the process
+   has no position that it could commit (`SubscriptionState.allConsumed`).
 
 The rules are judged only in virtual time (the simulated clock of a run), where no row is missing.
 They are judged only for topics without transactions, because a position also moves past the markers
@@ -35,6 +38,7 @@ from dataclasses import dataclass, field
 
 from chaos.checkers.consumed import decode_consumed
 from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.lost_data import LostData
 from chaos.checkers.evidence.owners import Owner
 from protocol.causes import PositionCause
 from protocol.trace import TraceKind, TraceRow
@@ -55,6 +59,8 @@ DELIVERY_KINDS = frozenset(
 """Kinds of rows that Deliveries must see."""
 STALE_COMMIT = "commit of an earlier generation that waited for the coordinator"
 """Name of the excuse in rule 3."""
+LOST_POSITION = "revoked without a commit after a loss of the partition's data"
+"""Name of the excuse in rule 4."""
 KEPT_GENERATIONS = 8
 """A process's positions are kept for so many generations.
 
@@ -141,10 +147,12 @@ class _Process:
 class Deliveries:
     """Judges the rows of all members of the groups that a coordinator serves."""
 
-    def __init__(self, context: CheckContext) -> None:
+    def __init__(self, context: CheckContext, lost_data: LostData | None = None) -> None:
+        """Keep the deliveries of a run; `lost_data` is the checkers' (None: nothing is lost)."""
         self._context = context
         self._processes: dict[Owner, _Process] = {}
         self.excused: Counter[str] = Counter()
+        self._lost_data = LostData() if lost_data is None else lost_data
         """Numbers of permitted exceptions by name."""
 
     def observe(self, row: TraceRow) -> Iterator[WrongDelivery]:
@@ -208,6 +216,9 @@ class Deliveries:
             if moved is None or place.reset is not None:
                 continue  # nothing was delivered, or nothing since a reset
             if place.is_tried:
+                continue
+            if self._lost_data.of(partition):
+                self.excused[LOST_POSITION] += 1
                 continue
             what = "without a commit" if outcome is None else f"after a commit of {outcome.offset}"
             rows = [*place.rows(), *([] if outcome is None else [outcome]), row]

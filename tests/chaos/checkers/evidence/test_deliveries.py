@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
-from chaos.checkers.evidence.deliveries import STALE_COMMIT
+from chaos.checkers.evidence.deliveries import LOST_POSITION, STALE_COMMIT
 from chaos.checkers.processing import Processing
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
@@ -329,6 +329,29 @@ def test_revocation_without_a_commit_is_found() -> None:
     rows.revoked(3, C0)
 
     assert claim_of(rows) == f"{C0} revoked it at position 20 without a commit"
+
+
+@pytest.mark.parametrize("isr", [[0], [0, 1]])
+def test_position_behind_the_end_of_a_log_that_lost_data_is_not_committed(isr: list[int]) -> None:
+    """broker-0 leads t-0 again after a power loss, with a log that ends before C0's position.
+
+    C0 then has no valid position that it could commit, until it is reset. Only if broker-0 was
+    alone in the ISR does Kafka allow the loss of data.
+    """
+    rows = begun(offset=10)
+    rows.consumed(2, C0, first=10, last=19)
+    elected = TraceKind.LEADER_ELECTED
+    first, second = ({"isr": isr, "reason": "any"}, {"isr": isr, "reason": "broker unfenced"})
+    rows.add(2.1, "controller", elected, partition="t-0", peer="broker-0", detail=first)
+    rows.add(2.2, "driver", TraceKind.NODE_KILLED, peer="broker-0", cause="power loss")
+    rows.add(2.8, "controller", elected, partition="t-0", peer="broker-0", detail=second)
+    rows.revoked(3, C0)
+
+    report = check(rows)
+
+    is_loss_allowed = isr == [0]
+    assert (report.outcome is CheckOutcome.VIOLATED) == (not is_loss_allowed)
+    assert report.excused == ({LOST_POSITION: 1} if is_loss_allowed else {})
 
 
 def test_revocation_after_an_older_commit_is_found() -> None:
