@@ -1,8 +1,10 @@
-"""JUnit XML of a run: CI must show red for all but a pass, with the reason.
+"""The JUnit file of a run, from which CI systems take the run's result.
 
-JUnit is a format of test results that CI systems read. `manifest()` and `results(...)` make the
-description and the results of a run of 4.25 s, with seed 7 and in virtual time, which passed unless
-a test says otherwise. A finding's story is a list of the rows that led to it.
+The run is a test suite. Its test cases are the run as a whole, and each check of the run. CI must
+show the suite red unless the run passed, and it must show the reason.
+
+The builders `manifest()` and `results(...)` describe a run in virtual time that took 4.25 s. It
+passed, unless a test says otherwise.
 """
 
 import xml.etree.ElementTree as ET
@@ -57,10 +59,14 @@ REQUIRED = {
 
 
 def check_structure(element: ET.Element) -> None:
-    """Check an element against the common schema: known children in order, known attributes."""
+    """Check an element and all below it against the common schema.
+
+    Its children must be known and in order, its attributes known and complete, and the counts of a
+    test suite must be right.
+    """
     order = CHILDREN.get(element.tag, ())
-    places = [order.index(child.tag) for child in element]
-    assert places == sorted(places), f"children of {element.tag}"
+    positions = [order.index(child.tag) for child in element]
+    assert positions == sorted(positions), f"children of {element.tag}"
     assert set(element.attrib) <= ATTRIBUTES.get(element.tag, set())
     assert set(element.attrib) >= REQUIRED.get(element.tag, set())
     for child in element:
@@ -68,9 +74,14 @@ def check_structure(element: ET.Element) -> None:
     if element.tag == "testsuite":
         cases = element.findall("testcase")
         assert element.get("tests") == str(len(cases))
-        for kind, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-            assert element.get(counted) == str(sum(each.find(kind) is not None for each in cases))
-            assert all(len(each.findall(kind)) <= 1 for each in cases)
+        for outcome, count_attribute in (
+            ("failure", "failures"),
+            ("error", "errors"),
+            ("skipped", "skipped"),
+        ):
+            cases_with_outcome = [case for case in cases if case.find(outcome) is not None]
+            assert element.get(count_attribute) == str(len(cases_with_outcome))
+            assert all(len(case.findall(outcome)) <= 1 for case in cases)
 
 
 def report(check: str, outcome: CheckOutcome, **more: object) -> CheckReport:
@@ -85,7 +96,8 @@ def parsed(results: Results) -> ET.Element:
     return root
 
 
-def case(root: ET.Element, name: str) -> ET.Element:
+def case_named(root: ET.Element, name: str) -> ET.Element:
+    """Return the only test case of this name: `run`, or the name of a check."""
     (test_case,) = root.iterfind(f"testsuite/testcase[@name='{name}']")
     return test_case
 
@@ -94,8 +106,8 @@ def test_passed_run_is_green_and_has_its_replay_command() -> None:
     """The run and each check are one test case; the properties name directory and command."""
     root = parsed(results(report("fencing", CheckOutcome.PASS)))
 
-    suite = root[0]
-    assert [each.get("name") for each in suite.iterfind("testcase")] == ["run", "fencing"]
+    (suite,) = root
+    assert [test_case.get("name") for test_case in suite.iterfind("testcase")] == ["run", "fencing"]
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("0", "0", "0")
     assert (suite.get("time"), suite.get("timestamp")) == ("4.250", "2026-01-01T00:00:00")
     properties = {item.get("name"): item.get("value") for item in suite.iter("property")}
@@ -105,10 +117,10 @@ def test_passed_run_is_green_and_has_its_replay_command() -> None:
 
 
 def test_violated_check_is_a_failure_with_its_evidence() -> None:
-    """The failure's text has the finding's story; characters that XML forbids are replaced.
+    """The failure's text has the finding's story, the events that led to it.
 
-    The report counts five findings and has two of them. The message has the first one's summary and
-    the number of the others.
+    Characters that XML forbids are replaced. The check made five findings, of which the report
+    keeps two. The message has the summary of the first, and says that there are 5 - 1 = 4 more.
     """
     finding = Finding(
         check="fencing",
@@ -122,54 +134,45 @@ def test_violated_check_is_a_failure_with_its_evidence() -> None:
 
     root = parsed(results(violated, verdict=Verdict.VIOLATED))
 
-    failure = case(root, "fencing").find("failure")
+    failure = case_named(root, "fencing").find("failure")
     assert failure is not None
     assert failure.get("message") == "offset 3 <is> missing (and 4 more)"
     assert "broker-0: append acknowledged" in (failure.text or "")
     assert "bad \N{REPLACEMENT CHARACTER} character" in (failure.text or "")
-    assert len(case(root, "run")) == 0
+    assert len(case_named(root, "run")) == 0
 
 
 @pytest.mark.parametrize(
-    ("made", "kind"),
+    ("outcome", "error_type"),
     [
-        (results(verdict=Verdict.UNKNOWN, reasons=("crash-0 hit nothing",)), "unknown"),
-        (
-            results(
-                outcome=RunOutcome.INTERRUPTED,
-                verdict=Verdict.UNKNOWN,
-                reasons=("crash-0 hit nothing",),
-            ),
-            "interrupted",
-        ),
-        (
-            results(
-                outcome=RunOutcome.INTERNAL_ERROR,
-                verdict=Verdict.UNKNOWN,
-                reasons=("crash-0 hit nothing",),
-            ),
-            "internal_error",
-        ),
+        (RunOutcome.COMPLETED, "unknown"),
+        (RunOutcome.INTERRUPTED, "interrupted"),
+        (RunOutcome.INTERNAL_ERROR, "internal_error"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["unknown", "interrupted", "internal_error"],
 )
-def test_inconclusive_run_is_never_green(made: Results, kind: str) -> None:
+def test_inconclusive_run_is_never_green(outcome: RunOutcome, error_type: str) -> None:
     """CI systems treat a skipped test as a success, so `unknown` is an error with the reason."""
-    error = case(parsed(made), "run").find("error")
+    unknown = results(outcome=outcome, verdict=Verdict.UNKNOWN, reasons=("crash-0 hit nothing",))
+    error = case_named(parsed(unknown), "run").find("error")
 
     assert error is not None
-    assert error.get("type") == kind
+    assert error.get("type") == error_type
     assert "crash-0 hit nothing" in (error.text or "")
 
 
 def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skipped() -> None:
-    """A check that judged nothing is skipped; one that could not judge makes the run unknown."""
+    """`processing` had nothing to judge in this run, which is no problem: it is skipped.
+
+    `liveness` had, but could not judge it. So the run's verdict is unknown, and CI must show this.
+    """
     inconclusive = report("liveness", CheckOutcome.INCONCLUSIVE, note="no leader came back")
     nothing = report("processing", CheckOutcome.NOTHING_SEEN)
 
     root = parsed(results(inconclusive, nothing, verdict=Verdict.UNKNOWN))
 
-    error, skipped = case(root, "liveness").find("error"), case(root, "processing").find("skipped")
+    error = case_named(root, "liveness").find("error")
+    skipped = case_named(root, "processing").find("skipped")
     assert error is not None
     assert skipped is not None
     assert error.get("message") == "no leader came back"
@@ -181,7 +184,7 @@ def test_failure_before_any_result_is_an_error_of_the_run() -> None:
     root = ET.fromstring(junit_of_failure("coordinator_crash", KeyboardInterrupt()))
     check_structure(root)
 
-    error = case(root, "run").find("error")
+    error = case_named(root, "run").find("error")
     assert error is not None
     assert (error.get("type"), error.get("message")) == ("KeyboardInterrupt", "KeyboardInterrupt")
 
@@ -197,7 +200,7 @@ def test_file_of_an_invalid_experiment_replaces_an_older_one(
     code = run_cli(["run", "no_such_experiment", "--junit", str(file)])
 
     assert code == EXIT_BAD_ARGUMENTS
-    error = case(ET.parse(file).getroot(), "run").find("error")
+    error = case_named(ET.parse(file).getroot(), "run").find("error")
     assert error is not None
     assert error.get("type") == "ExperimentError"
     assert "there is no experiment of this name" in (error.text or "")
