@@ -1,17 +1,17 @@
 """The ownership checker measures overlaps, and finds those that nothing excuses.
 
-An overlap is the time in which two members own one partition. It is allowed under two conditions:
+An overlap is the time in which two members own the same partition. Kafka cannot prevent overlaps: a
+member that is cut off goes on with its partitions, and does not know that its coordinator has given
+them to another member. But two conditions must hold:
 
-1. It begins after the first owner has been silent for a session, which is 45 s here. Before that a
-   coordinator must not give a member's partitions to another member.
-2. It ends soon after nothing is broken any more, in about 10 s.
+1. Before the coordinator gives the partitions away, it must have heard nothing of the member for a
+   session, which is 45 s here. (`rows.member_removed` is such an expiry, unless it has another
+   cause.)
+2. When nothing is broken any more, the overlap must end within about 10 s, because the member then
+   learns of its removal.
 
-The coordinator of a group is the broker that leads its offsets partition (OFFSETS_0); it loads the
-group from the log. A member expires (`rows.member_removed` without another cause) when the
-coordinator has not heard of it for a session, and therefore removes it. A zombie is a replaced
-coordinator, or a removed member, that does not know this yet. A fenced broker is one that the
-controller considers dead, until it is unfenced. "Planted bug" in a docstring names a bug that the
-test would find. Citations name a file of docs/kafka and a section.
+Each test writes a trace by hand. A negative time is before the first fault. Where a docstring says
+"Planted bug", it describes a bug that would leave such a trace.
 """
 
 from dataclasses import replace
@@ -44,10 +44,10 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def split(rows: Rows) -> None:
-    """Add a split at 0 s: broker-0, the coordinator, is cut off from the other brokers.
+    """Add a cut that separates broker-0, the coordinator, from the other brokers at 0 s.
 
-    broker-1 loads the group at 7.1 s. C0, the owner of t-0, stays with broker-0. Times before the
-    split are negative.
+    C0, the owner of t-0, stays with broker-0. The other brokers elect broker-1, which loads the
+    group with its member C0 at 7.1 s.
     """
     rows.load_completed(-20, "broker-0", leader_epoch=0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
@@ -57,11 +57,11 @@ def split(rows: Rows) -> None:
 
 
 def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
-    """Return rows of a split brain as it was measured with Kafka (MEASURED_FAILOVER two-owners).
+    """Return rows of a split brain as it was measured with Kafka.
 
-    The link is healed at 80.002 s. LATE is assigned C0's partition at `assigned_s`; C0 learns that
-    it has lost the partition at `lost_s`. The defaults are the measured times. The other rows keep
-    their measured distance from these two.
+    LATE gets C0's partition at `assigned_s`. The cut is healed at 80.002 s. C0 learns at `lost_s`
+    that it has lost its partition. The defaults are the times that were measured (section
+    two-owners of docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = Rows()
     split(rows)
@@ -75,9 +75,10 @@ def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
 
 
 def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
-    """The partition has two owners for 31 s.
+    """The partition has two owners for 31 s, which is right.
 
-    The overlap begins a session after the load (7.1 s + 45 s), and ends 3 s after the healing.
+    The overlap begins when a session has passed since the load (7.1 s + 45 s), and ends 3 s after
+    the healing.
     """
     report = check(split_brain())
 
@@ -98,9 +99,9 @@ def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
 
 
 def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> None:
-    """Planted bug: the new coordinator gives loaded members less than a session.
+    """Planted bug: the new coordinator expires loaded members too early.
 
-    The overlap begins at 50 s, which is 42.9 s after the load at 7.1 s.
+    It has loaded C0 at 7.1 s, and gives C0's partition away at 50 s, which is 42.9 s later.
     """
     report = check(split_brain(assigned_s=50))
 
@@ -118,10 +119,9 @@ def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> 
 
 
 def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
-    """Planted bug: a zombie gets no error.
+    """Planted bug: a member that was removed gets no error when it sends a heartbeat.
 
-    A zombie must get an error within about 10 s of the healing at 80 s, and then give up its
-    partition.
+    C0 keeps its partition until 95 s, although it can reach its coordinator from 80 s on.
     """
     report = check(split_brain(lost_s=95))
 
@@ -145,7 +145,7 @@ def test_overlap_that_never_ends_is_found_at_the_end() -> None:
 
 
 def test_overlap_without_any_fault_is_found() -> None:
-    """Planted bug: an assignor that shares a partition."""
+    """Planted bug: the assignor gives t-1 to both members."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0", "t-1"])
     rows.assigned(1.2, C1, names=["t-1"])
@@ -158,7 +158,7 @@ def test_overlap_without_any_fault_is_found() -> None:
 
 
 def test_overlaps_of_one_pair_of_members_are_one_finding() -> None:
-    """C0 and C1 share twelve partitions. Twelve findings of one kind would hide other findings."""
+    """C0 and C1 both own twelve partitions. They make one finding, not twelve."""
     rows = Rows()
     rows.assigned(1, C0, partitions=12)
     rows.assigned(1.2, C1, partitions=12)
@@ -183,7 +183,7 @@ def test_ordinary_rebalance_has_no_overlap() -> None:
 
 
 def test_overlap_within_the_clock_error_does_not_count() -> None:
-    """The overlap is 0.4 ms long. If clocks may differ by more than that, there may be none."""
+    """The overlap is 0.4 ms long. If clocks may differ by more than that, it may be no overlap."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.assigned(2.0, C1, names=["t-0"])
@@ -194,7 +194,7 @@ def test_overlap_within_the_clock_error_does_not_count() -> None:
 
 
 def test_member_that_joins_with_its_partitions_is_found() -> None:
-    """Planted bug: UNKNOWN_MEMBER_ID resets the member's id but not its partitions."""
+    """Planted bug: after UNKNOWN_MEMBER_ID a member forgets its id, but keeps its partitions."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.member_state(2, C0, "UNJOINED")
@@ -209,7 +209,7 @@ def test_member_that_joins_with_its_partitions_is_found() -> None:
 
 
 def test_member_that_lost_its_partitions_may_join() -> None:
-    """Before its JoinGroup the member has lost its partitions (as here) or revoked them."""
+    """Here the member loses its partitions before it sends its JoinGroup, as it must."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.member_state(2, C0, "UNJOINED")
@@ -220,7 +220,7 @@ def test_member_that_lost_its_partitions_may_join() -> None:
 
 
 def test_dead_member_owns_nothing() -> None:
-    """A killed member owns nothing from its death on, although its session ends 45 s later."""
+    """C0 is killed at 5 s. From then on it owns nothing, although its session goes on for 45 s."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.add(5, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -232,11 +232,11 @@ def test_dead_member_owns_nothing() -> None:
 
 
 def paused_member(*, expired_s: float, heard_s: float) -> Rows:
-    """Return rows of C0, which is paused from 10 s to 70 s and expires at `expired_s`.
+    """Return rows of C0, which is paused from 10 s to 70 s, and loses its partition to C1.
 
-    C1 gets C0's partition 3 s after the expiry. At `heard_s` C0 gets an error and loses the
-    partition. C0's last heartbeat may have come up to 3 s before the pause, so the expiry is right
-    from 52 s (7 s + 45 s) on.
+    - `expired_s`: the coordinator removes C0. 3 s later C1 gets the partition. C0's last heartbeat
+      may have come 3 s before the pause, so the removal is right from 52 s (10 s - 3 s + 45 s) on.
+    - `heard_s`: C0 gets an error from the coordinator, and gives up the partition.
     """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", leader_epoch=0)
@@ -252,8 +252,8 @@ def paused_member(*, expired_s: float, heard_s: float) -> Rows:
     return rows
 
 
-def test_zombie_may_overlap_until_its_first_answer_after_the_resume() -> None:
-    """A resumed member learns of its removal from the answer to its first heartbeat."""
+def test_resumed_member_may_overlap_until_its_first_answer() -> None:
+    """C0 resumes at 70 s, and learns of its removal from the answer to its first heartbeat."""
     report = check(paused_member(expired_s=53.2, heard_s=70.3))
 
     assert report.outcome is CheckOutcome.PASS
@@ -261,7 +261,7 @@ def test_zombie_may_overlap_until_its_first_answer_after_the_resume() -> None:
 
 
 def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
-    """Planted bug: a session timer in the wrong unit, so that a session ends much too early."""
+    """Planted bug: the session timer is set in the wrong unit, so that it ends much too early."""
     report = check(paused_member(expired_s=20, heard_s=70.3))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -272,9 +272,9 @@ def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
 def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
     expired_s: float, is_allowed: bool
 ) -> None:
-    """The fault lasts from 10 s to 60 s. It excuses an expiry at 53.2 s, but none at 79 s.
+    """A fault from 10 s to 60 s may be why C0 expires at 53.2 s, but not why it expires at 79 s.
 
-    The time of the expiry counts, not the time of the assignment, which is 80 s in both cases.
+    In both cases C1 gets the partition only at 80 s. What counts is the time of the expiry.
     """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", leader_epoch=0)
@@ -292,14 +292,15 @@ def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
 def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     assigned_s: float, is_allowed: bool
 ) -> None:
-    """broker-1, the new coordinator, loads the group at 26 s, and expires C0 at 71 s.
+    """broker-1 replaces broker-2 as the coordinator. It loads the group at 26 s.
 
-    A resumed coordinator, broker-2, still answers JoinGroup and SyncGroup, although it is replaced.
+    broker-2 does not know this yet, and still lets members join. broker-1 removes C0 at 71 s, which
+    is one session after the load (26 s + 45 s). Whether this is right depends on C0:
 
-    - If C0 was assigned by broker-2 at 29.2 s, it sends nothing to broker-1. So broker-1 may expire
-      it one session after the load (26 s + 45 s).
-    - If C0 was assigned at 25 s, before the load, it sends heartbeats to broker-1 until its pause
-      at 60 s. So the expiry at 71 s is too early.
+    - C0 joins at broker-2 at 29.2 s. It sends its heartbeats there, so broker-1 has never heard of
+      it, and the removal is right.
+    - C0 had joined at 25 s, before the load. Since then it has sent heartbeats to broker-1, until
+      it was paused at 60 s. So the removal is too early.
     """
     rows = Rows()
     rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
@@ -314,21 +315,24 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
 
 
 @pytest.mark.parametrize(
-    ("unfenced_s", "ghost", "is_allowed"),
+    ("unfenced_s", "has_late_heartbeat", "is_allowed"),
     [(110, False, True), (110, True, True), (70.5, False, False)],
 )
 def test_broker_that_waits_for_its_old_session_counts_as_down(
-    unfenced_s: float, ghost: bool, is_allowed: bool
+    unfenced_s: float, has_late_heartbeat: bool, is_allowed: bool
 ) -> None:
-    """broker-1 is killed and starts again, but stays fenced until its old session has ended.
+    """broker-1 is killed, and starts again at 70 s. It serves nobody before it is unfenced.
 
-    C0 may know only this broker, and gets no answer before `unfenced_s`. Until then something is
-    broken, so the overlap from 71 s to 112 s is allowed. If broker-1 is unfenced at 70.5 s, nothing
-    is broken, and the overlap is too long.
+    Until then something is broken, because C0 may know only this broker. There is an overlap from
+    71 s to 112 s:
 
-    `ghost`: late heartbeats of the old process unfence the broker at 70.2 s, although the new
-    process has not registered yet. This does not count. The run of
-    tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml is such a case.
+    - If broker-1 is unfenced at 110 s, the overlap ends 2 s later, which is allowed.
+    - If broker-1 is unfenced at 70.5 s, nothing is broken after that, and the overlap is too
+      long.
+
+    With `has_late_heartbeat` the controller unfences broker-1 at 70.2 s for a heartbeat that the
+    old process had sent. This does not count, because the new process has not registered yet. The
+    file tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml plays such a run.
     """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -338,7 +342,7 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
     rows.member_removed(60, "broker-0", f"{C0}-id")
     # broker-1 starts again, and C1 gets the partition of C0.
     rows.add(70, "broker-1", TraceKind.NODE_STARTED, incarnation=1)
-    if ghost:
+    if has_late_heartbeat:
         rows.add(70.2, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
         rows.assigned(71, C1, names=["t-0"], generation=2, peer="broker-0")
         rows.add(unfenced_s, "controller-100", TraceKind.BROKER_REGISTERED, peer="broker-1")
@@ -351,13 +355,19 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
     assert (check(rows).outcome is CheckOutcome.PASS) is is_allowed
 
 
-def test_zombie_that_continues_for_ever_is_found() -> None:
-    """Planted bug: UNKNOWN_MEMBER_ID is treated as retriable, so the member never rejoins."""
+def test_resumed_member_that_continues_for_ever_is_found() -> None:
+    """Planted bug: a member answers UNKNOWN_MEMBER_ID by sending its request again and again.
+
+    C0 resumes at 70 s, and should give up its partition soon after that.
+    """
     assert check(paused_member(expired_s=53.2, heard_s=110)).outcome is CheckOutcome.VIOLATED
 
 
 def test_length_of_an_overlap_is_not_judged_during_another_fault() -> None:
-    """The link is healed at 80 s, and clogged from 82 s to 120 s: C0 gets no answer until then."""
+    """The first fault is healed at 80 s, but from 82 s to 120 s another one holds all messages.
+
+    So C0 gets no answer before 120 s, and the overlap is not too long.
+    """
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -374,10 +384,10 @@ def test_length_of_an_overlap_is_not_judged_during_another_fault() -> None:
 
 
 def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
-    """Only a coordinator answers UNKNOWN_MEMBER_ID, from which C0 learns of its removal.
+    """C0 can learn of its removal only from a coordinator.
 
-    The link is healed at 61 s, but a coordinator exists only from 90.2 s on. So the time in which
-    nothing is broken begins there.
+    The cut is healed at 61 s, but the group has no coordinator before 90.2 s. So the 10 s in which
+    the overlap must end begin at 90.2 s.
     """
     rows = Rows()
     split(rows)
@@ -391,15 +401,16 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-@pytest.mark.parametrize("cause", ["the member", "the coordinator"])
-def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> None:
-    """If an application polls too late, its group removes the member, or the member leaves.
+@pytest.mark.parametrize("who_acts", ["the member leaves", "the coordinator removes it"])
+def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(who_acts: str) -> None:
+    """An application that polls too late loses its membership, also without any fault.
 
-    The limit is a setting of the application, so this explains an overlap without any fault.
+    Its member leaves by itself, or the coordinator removes it because it does not rejoin in time.
+    Until the application notices this, another member may own the partition, too.
     """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
-    if cause == "the member":
+    if who_acts == "the member leaves":
         rows.member_state(20, C0, "UNJOINED", before="STABLE", cause=MemberStateCause.MISSED_POLL)
     else:
         rows.member_removed(20, "broker-0", f"{C0}-id", "did not rejoin")
@@ -413,14 +424,16 @@ def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> No
 
 
 def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
-    """As in Kafka, such members learn of their removal from the answer to their next heartbeat.
+    """An administrator may remove a member without its knowledge, and without any fault.
 
-    Until then they go on processing.
+    C0 learns of this from the answer to its next heartbeat. Until then it goes on processing, as in
+    Kafka.
     """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.member_removed(20, "broker-0", f"{C0}-id", "leave")
-    rows.member_removed(20.5, "broker-1", f"{C0}-id", "session expiry")  # a zombie removes it, too
+    # broker-1, which was the coordinator before, removes the member, too.
+    rows.member_removed(20.5, "broker-1", f"{C0}-id", "session expiry")
     rows.assigned(21, C1, names=["t-0"], generation=2, peer="broker-0")
     rows.revoked(23, C0, lost=True)
 
@@ -431,7 +444,7 @@ def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
 
 
 def test_short_failover_excuses_no_later_overlap() -> None:
-    """A leadership move at 0 s does not explain two owners at 60 s."""
+    """A leadership moves in a moment. So the move at 0 s does not explain two owners at 60 s."""
     rows = Rows()
     rows.assigned(-5, C0, names=["t-0"])
     rows.fault(0, "broker-0", fault="leadership_move", momentary=True)
@@ -445,7 +458,10 @@ def test_short_failover_excuses_no_later_overlap() -> None:
 
 
 def test_figures_are_available_during_the_overlap() -> None:
-    """The live view shows an overlap before its end is known: here from 53 s to 60 s."""
+    """A user who watches a run sees an overlap before it has ended.
+
+    It began at 53 s, and the last row is at 60 s.
+    """
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -458,14 +474,17 @@ def test_figures_are_available_during_the_overlap() -> None:
 
 
 def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() -> None:
-    """The old coordinator expired C0 and stored a generation without it, which broker-1 loads."""
+    """The new coordinator need not wait for the session of a member that it has never loaded.
+
+    broker-0 removes C0 and stores a generation without it. broker-1 loads this generation.
+    """
     rows = Rows()
     rows.load_completed(-20, "broker-0", leader_epoch=0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
-    # C0 is cut off, and its old coordinator expires it.
+    # C0 is cut off, and broker-0 removes it at the end of its session.
     rows.fault(0, C0, fault="cut", members_survive=False)
     rows.member_removed(44, "broker-0", f"{C0}-id")
-    # The old coordinator crashes. The new one assigns C0's partition to C1 soon after its load.
+    # broker-0 crashes. broker-1 gives C0's partition to C1 soon after its load.
     rows.fault(46, "broker-0")
     rows.group_loaded(54, "broker-1", members=[f"{C1}-id"])
     rows.load_completed(54, "broker-1", leader_epoch=1)
@@ -476,30 +495,33 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
 
 
 @pytest.mark.parametrize(
-    ("groups", "generation", "is_allowed"),
+    ("is_in_log", "generation", "is_allowed"),
     [
-        (0, 1, True),  # the load finds no group: it was deleted
-        (1, 3, True),  # the load finds the generation in which C1 is assigned
-        (1, 2, False),  # C1 is assigned in an older generation than the loaded one
+        (False, 1, True),  # the log has no group: it was deleted
+        (True, 3, True),  # the log has the generation in which C1 is assigned
+        (True, 2, False),  # the log has a newer generation than the one in which C1 is assigned
     ],
 )
 def test_overlap_that_the_log_explains_may_begin_at_the_load(
-    groups: int, generation: int, is_allowed: bool
+    is_in_log: bool, generation: int, is_allowed: bool
 ) -> None:
-    """C1 is assigned C0's partition right after a load, at 54 s. The loaded log may explain this.
+    """broker-1 loads its log at 54 s, and gives C0's partition to C1 at once.
 
-    - A deleted group has no members for whose sessions the coordinator must wait.
-    - The loaded generation, 3, has its assignment in the log. C0 may be a member of it without an
-      assignment: a static member that did not rejoin.
+    What is in the log may explain this:
+
+    - The log has no group, because the group was deleted. Then there is no member for whose session
+      the coordinator must wait.
+    - The log has generation 3 with its assignment, which gives the partition to C1. C0 may still be
+      a member without a partition, if it is a static member that did not rejoin.
     """
     rows = Rows()
     rows.load_completed(-20, "broker-0", leader_epoch=0)
     rows.assigned(-15, C0, names=["t-0"], generation=1, peer="broker-0")
-    # broker-1 loads the group with C0, and much later loads it again in epoch 2.
+    # broker-1 becomes the coordinator at 0 s. At 54 s it is elected again, and loads its log again.
     rows.fault(-10, "broker-0")
     rows.group_loaded(0, "broker-1", members=[f"{C0}-id"])
     rows.load_completed(0, "broker-1", leader_epoch=1)
-    if groups:
+    if is_in_log:
         rows.group_loaded(54, "broker-1", generation=3, members=[f"{C0}-id", f"{C1}-id"])
     rows.load_completed(54, "broker-1", leader_epoch=2)
     rows.assigned(54.1, C1, names=["t-0"], generation=generation, peer="broker-1")

@@ -1,9 +1,8 @@
-"""An experiment file is translated to the specification of a cluster and to a plan of its faults.
+"""From an experiment file the lab makes the specification of a cluster and a plan of faults.
 
-A runtime (simulated in virtual time, or real processes on Ray) builds the cluster from the
-specification. The plan has the times at which faults begin and end. `experiment()` has three
-brokers, an offsets topic with two partitions, the topic orders with two partitions, and the group
-readers with two members.
+The specification says which nodes and topics the cluster has. The plan says when each fault begins
+and ends. `experiment()` is a small experiment: three brokers, the topic orders with two partitions,
+`__consumer_offsets` with two partitions, and the group readers with two members.
 """
 
 import pytest
@@ -21,21 +20,21 @@ from tests.support.builders.experiments import experiment
     [("0s", 0), ("250ms", 250_000), ("5s", 5_000_000), ("2m", 120_000_000), ("7us", 7)],
 )
 def test_duration_is_read_in_microseconds(text: str, us: int) -> None:
-    """The code has one unit of time; a file has a whole number and a unit."""
+    """A file has a whole number and a unit. The code has microseconds everywhere."""
     assert microseconds(text) == us
 
 
 @pytest.mark.parametrize("text", ["", "5", "5 s", "-5s", "1.5s", "5s\n", "5S"])
 def test_duration_in_another_form_is_refused(text: str) -> None:
-    """A number without a unit would be ambiguous; the other forms have no use."""
+    """A number without a unit would be ambiguous. The other forms are probably typing errors."""
     with pytest.raises(ValueError, match="not a duration"):
         microseconds(text)
 
 
 def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
-    """The file does not list `__consumer_offsets`; the topic's settings are those of the brokers.
+    """The file does not list `__consumer_offsets`, but the cluster has it, as in Kafka.
 
-    As in Kafka, the topic is compacted.
+    Its settings come from the settings of the brokers, and it is compacted.
     """
     spec = to_cluster_spec(experiment())
 
@@ -56,7 +55,10 @@ def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
 
 
 def test_cluster_with_transactions_has_their_topic() -> None:
-    """`__transaction_state` comes from the brokers' settings, and the members are transactional."""
+    """A group with transactions needs `__transaction_state`, so the cluster has this topic, too.
+
+    Its settings come from the settings of the brokers.
+    """
     spec = to_cluster_spec(
         experiment(
             cluster={
@@ -88,11 +90,12 @@ def test_cluster_with_transactions_has_their_topic() -> None:
 
 
 def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
-    """Costs are simulated times of the coordinator's work, here of loading a group's records.
+    """An experiment can change how the lab's coordinator works, in two ways.
 
-    Kafka has two group coordinators, written in Scala and in Java. The lab's coordinator behaves
-    like the Scala one; each Java switch gives it one trait of the Java one. With the switch of this
-    test the lab's coordinator refuses the groups of a partition whose load has failed.
+    - Costs say how long its work takes in virtual time. Here it is the load of a group's records.
+    - Kafka has an older coordinator in Scala and a newer one in Java. The lab's coordinator behaves
+      like the older one. A Java switch gives it one trait of the newer one: with the switch of this
+      test it refuses the groups of a partition whose load has failed.
     """
     spec = to_cluster_spec(
         experiment(
@@ -110,23 +113,26 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
 
 
 def test_preloaded_log_is_in_the_groups_own_partition() -> None:
-    """`offsets_log` puts records of commits into `__consumer_offsets` before the run.
+    """`offsets_log` puts old commits of a group into `__consumer_offsets` before the run.
 
-    The records are to make a failover slow, so they must be in the partition that the group's
-    coordinator loads (reads into memory). With `unreadable` the load fails; experiments need this
-    failure, too.
+    They make a failover slow, because the next coordinator must read them all. So they must be in
+    the partition of this group. With `unreadable` the coordinator fails to read them, which an
+    experiment may want to show.
     """
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))
 
-    assert spec.preload[0].partition == partition_for("readers", 2)  # of two offsets partitions
-    assert (spec.preload[0].commit_records, spec.preload[0].unreadable) == (1_000, True)
+    (log,) = spec.preload
+    offsets_partitions = 2
+    assert log.partition == partition_for("readers", offsets_partitions)
+    assert (log.commit_records, log.unreadable) == (1_000, True)
 
 
 def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
-    """At 8 s broker-0 returns before broker-1 is crashed, so that two are never down together.
+    """The second fault of the file, crash-1, begins at 3 s and ends at 8 s. crash-0 begins at 8 s.
 
-    The number in a fault's id is its place in the file. So crash-1 comes before crash-0 here.
+    At 8 s the end comes first: broker-0 returns, and then broker-1 crashes. Otherwise both would be
+    down for a moment.
     """
     plan = plan_of(
         experiment(
@@ -137,9 +143,9 @@ def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
         )
     )
 
-    # An act is the beginning or the end (`heals`) of a fault.
-    assert [(act.at_us // 1_000_000, act.planned.fault_id, act.heals) for act in acts_of(plan)] == [
-        (3, "crash-1", False),
-        (8, "crash-1", True),
-        (8, "crash-0", False),
+    # An act begins a fault, or heals it.
+    acts = [
+        (act.at_us // 1_000_000, act.planned.fault_id, "heal" if act.heals else "begin")
+        for act in acts_of(plan)
     ]
+    assert acts == [(3, "crash-1", "begin"), (8, "crash-1", "heal"), (8, "crash-0", "begin")]

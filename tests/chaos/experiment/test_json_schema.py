@@ -1,12 +1,13 @@
-"""The JSON Schema of experiment files: valid, published as generated, in agreement with `validate`.
+"""The lab publishes a JSON Schema of its experiment files, which editors use.
 
-Editors check a file by the schema while a person writes it; `coordlab validate` checks it again. A
-document is the content of such a file. CRASH is the document of the shipped experiment
-`coordinator_crash`.
+With the schema an editor completes keys and marks mistakes while a person writes a file. Later the
+command `coordlab validate` checks the file again, with code of its own. So these two must agree:
+most tests here give a document (the content of a file) to both. The documents are variants of the
+experiments that the lab ships.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -33,9 +34,9 @@ from tests.support.builders.experiments import experiment
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "docs" / FILE_NAME
 MUTATIONS = 150
-"""Random changes of documents that `test_schema_and_validate_agree_on_random_mutations` tries."""
+"""Number of documents that `test_schema_and_validate_agree_on_random_mutations` tries."""
 
-Loads = Callable[[object], bool]
+IsLoaded = Callable[[object], bool]
 
 
 @cache
@@ -43,17 +44,21 @@ def validator() -> Any:  # noqa: ANN401 - jsonschema has no types
     return jsonschema.Draft202012Validator(experiment_schema())
 
 
-def refused(document: object) -> list[str]:
-    """Return each error of the schema, as "place: message"; none if it accepts the document."""
-    return [
-        ".".join(map(str, error.absolute_path)) + f": {error.message}"
-        for error in validator().iter_errors(document)
-    ]
+def schema_errors(document: object) -> list[str]:
+    """Return the errors of the schema; none if it accepts the document.
+
+    An example of an error: "cluster.brokers: 'many' is not of type 'integer'".
+    """
+    errors = []
+    for error in validator().iter_errors(document):
+        place = ".".join(map(str, error.absolute_path))
+        errors.append(f"{place}: {error.message}")
+    return errors
 
 
 @pytest.fixture
-def loads(tmp_path: Path) -> Loads:
-    """Return a function that returns True if `validate` accepts a document."""
+def is_loaded(tmp_path: Path) -> IsLoaded:
+    """Return a function that says whether `validate` accepts a document."""
 
     def load(document: object) -> bool:
         file = tmp_path / "document.yaml"
@@ -68,19 +73,19 @@ def loads(tmp_path: Path) -> Loads:
 
 
 def shipped() -> list[dict[str, Any]]:
-    """Return the documents of the experiments that belong to the lab."""
+    """Return the documents of the experiments that the lab ships."""
     return [yaml.safe_load(Path(listed.path).read_text()) for listed in list_experiments()]
 
 
 def test_schema_is_valid_in_its_own_dialect() -> None:
-    """Editors know draft 2020-12."""
+    """The schema says by which draft of JSON Schema it is to be read, and follows this draft."""
     schema = experiment_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
 def test_published_schema_is_the_generated_one() -> None:
-    """Editors read the file; `make docs` writes it."""
+    """Editors read the file in docs/. `make docs` writes it, and must not have been forgotten."""
     assert PUBLISHED.read_bytes() == encoded_schema()
 
 
@@ -102,35 +107,39 @@ def test_schema_accepts_every_shipped_experiment() -> None:
     """A person begins a new experiment with a copy of a shipped one."""
     assert len(shipped()) >= 9  # a loop over no document would prove nothing
     for document in shipped():
-        assert refused(document) == [], document["name"]
+        assert schema_errors(document) == [], document["name"]
 
 
-CRASH: dict[str, Any] = yaml.safe_load(
-    next(
-        listed.path for listed in list_experiments() if listed.name == "coordinator_crash"
-    ).read_text()
-)
+def document_of(name: str) -> dict[str, Any]:
+    """Return the document of one shipped experiment."""
+    (path,) = (listed.path for listed in list_experiments() if listed.name == name)
+    document: dict[str, Any] = yaml.safe_load(path.read_text())
+    return document
+
+
+CRASH = document_of("coordinator_crash")
 
 
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """Return a copy of the document with one place changed.
 
-    Dots separate the steps of a path. But names of Kafka's settings have dots, too. So if no
-    existing key begins the rest of the path, the whole rest is the last step.
+    In the path "faults.0.at" the steps are faults, 0 (the first fault) and at. The names of Kafka's
+    settings have dots themselves. So in "cluster.config.session.timeout" the last step is
+    session.timeout, because `config` has no key `session`.
     """
     changed_document = deepcopy(document)
     holder: Any = changed_document
     rest = path
-    while rest:
-        # In "faults.0.at" the step 0 is an index of a list.
-        keys = holder if isinstance(holder, dict) else map(str, range(len(holder)))
-        step = next((key for key in keys if rest.startswith(f"{key}.")), rest)
+    while True:
+        is_mapping = isinstance(holder, dict)
+        existing_steps = holder if is_mapping else map(str, range(len(holder)))
+        step = next((step for step in existing_steps if rest.startswith(f"{step}.")), rest)
+        key = step if is_mapping else int(step)
         if step == rest:
-            holder[step if isinstance(holder, dict) else int(step)] = value
+            holder[key] = value
             return changed_document
-        holder = holder[step if isinstance(holder, dict) else int(step)]
-        rest = rest[len(step) + 1 :]
-    return changed_document
+        holder = holder[key]
+        rest = rest.removeprefix(f"{step}.")
 
 
 @pytest.mark.parametrize(
@@ -175,12 +184,12 @@ def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any
         ("checks", ["liveness", "liveness"]),
     ],
 )
-def test_schema_refuses_invalid_documents(path: str, value: object, loads: Loads) -> None:
-    """`validate` refuses each of them, too, so the editor must show an error."""
+def test_schema_refuses_invalid_documents(path: str, value: object, is_loaded: IsLoaded) -> None:
+    """Each value is a mistake that `validate` refuses, so the editor must mark it, too."""
     document = changed(CRASH, path, value)
 
-    assert refused(document)
-    assert not loads(document)
+    assert schema_errors(document)
+    assert not is_loaded(document)
 
 
 @pytest.mark.parametrize(
@@ -202,19 +211,21 @@ def test_schema_refuses_invalid_documents(path: str, value: object, loads: Loads
     ],
     ids=lambda fault: str(fault["fault"]),
 )
-def test_schema_has_the_arguments_of_each_fault(fault: dict[str, Any], loads: Loads) -> None:
+def test_schema_has_the_arguments_of_each_fault(fault: dict[str, Any], is_loaded: IsLoaded) -> None:
     """Each of these faults lacks what its kind needs, or has what its kind does not allow."""
     document = changed(CRASH, "faults", [{"at": "5s", **fault}])
 
-    assert refused(document)
-    assert not loads(document)
+    assert schema_errors(document)
+    assert not is_loaded(document)
 
 
-VALUES: tuple[object, ...] = (
-    *(None, True, 0, -1, 3, 10**6, 0.5, "", "x", "5s", "0s", "5", "broker(0)", "brokers"),
-    *("coordinator-of(orders-readers)", "member(orders-readers, 0)", "crash", "cut", "reset"),
-    *([], ["orders"], ["broker(0)", "controller"], {}, {"delay": "5ms"}, {"members": 1}),
-)
+# -- random documents ----------------------------------------------------------------------------
+
+PLAIN_VALUES = (None, True, 0, -1, 3, 10**6, 0.5, "", "x", "5s", "0s", "5")
+TARGETS = ("broker(0)", "brokers", "coordinator-of(orders-readers)", "member(orders-readers, 0)")
+FAULTS = ("crash", "cut", "reset")
+NESTED_VALUES = ([], ["orders"], ["broker(0)", "controller"], {}, {"delay": "5ms"}, {"members": 1})
+VALUES: tuple[object, ...] = (*PLAIN_VALUES, *TARGETS, *FAULTS, *NESTED_VALUES)
 """Values that `mutated` puts at any place, where they may be right or wrong."""
 
 
@@ -223,15 +234,27 @@ KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config",
 
 
 def places(value: object) -> Iterator[tuple[Any, Any]]:
-    """Yield the place of every value in a document: its mapping or list, and its key or index."""
-    if isinstance(value, dict | list):
-        for key in list(value) if isinstance(value, dict) else range(len(value)):
-            yield value, key
-            yield from places(value[key])
+    """Yield the place of every value in a document.
+
+    A place is the mapping or list that holds the value, and the key or index. For example
+    {"a": [5]} has two places: the mapping with "a", and the list [5] with 0.
+    """
+    keys: Iterable[Any] = ()
+    if isinstance(value, dict):
+        keys = list(value)
+    elif isinstance(value, list):
+        keys = range(len(value))
+    holder: Any = value
+    for key in keys:
+        yield holder, key
+        yield from places(holder[key])
 
 
 def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """Return a document with one to three places changed, removed, renamed or added."""
+    """Return a copy of a document with one to three random changes.
+
+    A change replaces a value, removes one, renames a key, or adds a value.
+    """
     mutated_document = deepcopy(document)
     for _ in range(rng.randint(1, 3)):
         holder, key = rng.choice(list(places(mutated_document)))
@@ -294,16 +317,18 @@ ONE_OF_EACH = (
         "args": {"apis": ["JoinGroup"], "errors": ["MEMBER_ID_REQUIRED"], "responses": 2},
     },
 )
-"""Faults to mutate, of the kinds that few shipped experiments have."""
+"""Faults for random documents, of the kinds that few or none of the shipped experiments have."""
 
 
 @pytest.mark.slow
-def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
-    """The schema accepts each document that `validate` accepts, and refuses each wrong shape.
+def test_schema_and_validate_agree_on_random_mutations(is_loaded: IsLoaded) -> None:
+    """The schema and `validate` judge random documents in the same way, with one exception.
 
-    A shape is wrong if one place alone shows the mistake: an unknown key, a wrong type, a number
-    out of range. The schema may accept a mistake that only the whole file shows: an undefined
-    group, too many replicas.
+    - The schema accepts each document that `validate` accepts.
+    - The schema refuses each document with a wrong shape. This is a mistake that one place alone
+      shows, such as an unknown key, a wrong type or a number out of range.
+    - Of other mistakes it may accept some. Only the whole file shows them: a fault may name a group
+      that does not exist.
     """
     rng = random.Random(5)  # a constant, so that each run of the test has the same mutations
     documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
@@ -311,54 +336,73 @@ def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
     for number in range(MUTATIONS):
         document = mutated(rng.choice(documents), rng)
         description = f"mutation {number}: {document}"
-        if loads(document):
+        if is_loaded(document):
             accepted += 1
-            assert refused(document) == [], description
+            assert schema_errors(document) == [], description
         elif shape_problems(item_of(document), Experiment, ""):
             wrongly_shaped += 1
-            assert refused(document), description
-    # Enough mutations of each kind were tried.
+            assert schema_errors(document), description
+    # Both kinds of documents must have occurred often enough.
     assert accepted > MUTATIONS // 20
     assert wrongly_shaped > MUTATIONS // 4
 
 
 def test_faults_of_similar_names_have_their_own_arguments() -> None:
-    """`reset` and `reset_offsets` once had structs of the same name.
+    """A `reset` may have the argument `purposes`, but not `to`, which is one of `reset_offsets`.
 
-    Editors then offered the arguments of one fault for both.
+    The structs of the two kinds of faults once had the same name, so that the schema had only one
+    of them for both.
     """
-    ends = {"at": "1s", "from": "clients", "to": "brokers"}
-    reset = ends | {"fault": "reset", "args": {"purposes": ["client"]}}
+    reset = {"at": "1s", "fault": "reset", "from": "clients", "to": "brokers"}
+    right = reset | {"args": {"purposes": ["client"]}}
+    wrong = reset | {"args": {"to": "latest"}}
 
-    assert refused(changed(CRASH, "faults", [reset])) == []
-    assert refused(changed(CRASH, "faults", [reset | {"args": {"to": "latest"}}]))
+    assert schema_errors(changed(CRASH, "faults", [right])) == []
+    assert schema_errors(changed(CRASH, "faults", [wrong]))
 
 
 def test_every_fault_occurs_in_the_mutated_documents() -> None:
     """A new kind of fault needs an entry in ONE_OF_EACH, unless a shipped experiment has it."""
-    tried = {fault["fault"] for document in shipped() for fault in document["faults"]}
-    assert tried | {fault["fault"] for fault in ONE_OF_EACH} == set(FAULT_KINDS)
+    in_experiments = {fault["fault"] for document in shipped() for fault in document["faults"]}
+    in_one_of_each = {fault["fault"] for fault in ONE_OF_EACH}
+    assert in_experiments | in_one_of_each == set(FAULT_KINDS)
+
+
+EXAMPLES = {
+    "<group>": "readers",
+    "<topic-partition>": "orders-1",
+    "<id>": "1",
+    "<index>": "1",
+    "<number>": "1",
+    "<target>": "broker(1)",
+    "<client id>": "reader-1",
+}
+"""A valid example for each placeholder in the syntax of a target."""
 
 
 @pytest.mark.parametrize("name", TARGET_KINDS)
 def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
-    """Both the pattern and `check_target` accept a target, with spaces and without."""
+    """The schema has a pattern for each kind of target, which it makes from the kind's syntax.
+
+    For example the syntax "member(<group>, <index>)" must accept "member(readers, 1)", also with
+    more spaces, and must refuse "member(?)".
+    """
     syntax = TARGET_KINDS[name].syntax
-    # A valid target: each placeholder of the syntax is replaced by an example.
-    target = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
-    target = target.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")
-    target = target.replace("<target>", "broker(1)").replace("<client id>", "reader-1")
-    # ? is a valid client id, but no valid argument of any other kind of target.
-    invalid_argument = "" if "<client id>" in syntax else "?"
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}
+    target = syntax
+    for placeholder, example in EXAMPLES.items():
+        target = target.replace(placeholder, example)
+    target_with_spaces = target.replace("(", " ( ").replace(",", " ,  ")
     group = {"members": 2, "topics": ["orders"]}
     groups = {"readers": group, "old": group | {"coordination": "zookeeper"}}
-    target_with_spaces = target.replace("(", " ( ").replace(",", " ,  ")
+    made = experiment(groups=groups, cluster={"brokers": 3, "machines": 2})
 
     for valid in (target, target_with_spaces):
-        made = experiment(groups=groups, cluster={"brokers": 3, "machines": 2})
         assert check_target(valid, made) is None
         jsonschema.validate(valid, pattern)
+
+    # "?" is a valid client id, but no valid argument of any other kind of target.
+    invalid_argument = "" if "<client id>" in syntax else "?"
     for invalid in (f"{target}x", f"x{target}", f"{name}({invalid_argument})", ""):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(invalid, pattern)

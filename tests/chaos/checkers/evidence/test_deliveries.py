@@ -1,13 +1,13 @@
 """The check `processing` judges what a member reads, delivers and commits in one assignment.
 
-An assignment lasts from the row that gives C0 its partitions to their revocation or loss. A
-position is the offset of the record that a member reads next. A generation is the number of a
-group's rebalance.
+An assignment lasts from the row that gives a member its partitions to their revocation or loss. In
+it a consumer must do these steps in order. It fetches the committed offset, begins to read there,
+delivers the records without a gap, and commits before it gives the partition back. A consumer that
+breaks this order has a bug, even if the group loses no record by it.
 
-Each violation here is a bug of a consumer that other checks of the group might not notice, because
-records are processed once more, or another member processes the records that C0 leaves out. The
-checker waits `commit_patience_us` (5 s) for a commit. A trace in which no record is due has the
-outcome NOTHING_SEEN, so the tests only assert that the outcome is not VIOLATED.
+Each test writes the trace of a consumer, C0, by hand. In many of these traces the check has no
+record to judge otherwise, and then its outcome is NOTHING_SEEN. Therefore a test of a correct
+consumer only asserts that the outcome is not VIOLATED.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ CONTEXT = CheckContext(
             consumers=(C0, C1),
             offsets_partition=OFFSETS_0,
             commits=True,
-            commit_patience_us=5_000_000,
+            commit_patience_us=5_000_000,  # how long the checker waits for a commit
         )
     },
     in_virtual_time=True,
@@ -42,8 +42,11 @@ def check(rows: Rows, context: CheckContext = CONTEXT) -> CheckReport:
     return checker.finish()
 
 
-def claim_of(rows: Rows) -> str:
-    """Return what the only finding says, without its beginning (group and partition)."""
+def only_finding(rows: Rows) -> str:
+    """Return the summary of the only finding, without the group and the partition.
+
+    The finding "g, t-0: C0 began at 0" gives "C0 began at 0".
+    """
     report = check(rows)
     assert report.outcome is CheckOutcome.VIOLATED
     (finding,) = report.findings
@@ -53,7 +56,7 @@ def claim_of(rows: Rows) -> str:
 
 
 def begun(*, offset: int) -> Rows:
-    """Return rows of C0, which is assigned t-0 and begins at the committed offset `offset`."""
+    """Return rows of C0, which gets t-0 and begins to read at the committed offset `offset`."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=offset)
@@ -65,9 +68,10 @@ def begun(*, offset: int) -> Rows:
 
 
 def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
-    """C0 has two assignments; both begin at the committed offset.
+    """C0 has two assignments, and begins both at the committed offset.
 
-    At 6 s the leader's log lacks C0's position, so C0 rightly goes back to the earliest offset.
+    At 6 s its position is out of the range of the leader's log. So it is right to go back to the
+    earliest offset.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=14)
@@ -85,7 +89,7 @@ def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
 
 
 def test_member_without_a_committed_offset_begins_where_the_reset_policy_says() -> None:
-    """The coordinator's answer, -1, means that nothing is committed."""
+    """The coordinator answers -1: nothing is committed. So `auto.offset.reset` decides."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=-1)
@@ -96,10 +100,10 @@ def test_member_without_a_committed_offset_begins_where_the_reset_policy_says() 
 
 
 def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
-    """The answer to an OffsetFetch of generation 1 is used in generation 2.
+    """C0 uses the answer to an OffsetFetch of generation 1 in generation 2.
 
-    Another member may have committed since then. Kafka's PendingCommittedOffsetRequest.sameRequest
-    compares the generation for this reason.
+    This is a bug, because another member may have committed since then. Kafka's consumer compares
+    the generations in PendingCommittedOffsetRequest.sameRequest.
     """
     rows = begun(offset=10)
     rows.revoked(1.2, C0)
@@ -107,54 +111,60 @@ def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
     rows.assigned(2, C0, generation=2)
     rows.position_reset(2.1, C0, offset=10)
 
-    assert claim_of(rows) == (
+    assert only_finding(rows) == (
         f"{C0} began at the committed offset 10, but it fetched none in this assignment"
     )
 
 
 def test_position_that_is_not_the_fetched_offset_is_found() -> None:
-    """For example a consumer may use the offset of another partition, here 12 instead of 10."""
+    """C0 fetches 10 and begins at 12, as if it had taken the offset of another partition."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=10)
     rows.position_reset(1.1, C0, offset=12)
 
-    assert claim_of(rows) == (
+    assert only_finding(rows) == (
         f"{C0} began at the committed offset 12, but it fetched 10 in this assignment"
     )
 
 
 def test_reset_although_an_offset_is_committed_is_found() -> None:
-    """With `earliest` no record is lost, but every record is processed again."""
+    """C0 begins at the earliest offset although 10 is committed.
+
+    No record is lost, but C0 processes the records 0 to 9 again.
+    """
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, offset=10)
     rows.position_reset(1.1, C0, offset=0, cause="earliest")
 
-    assert claim_of(rows) == (
+    assert only_finding(rows) == (
         f"{C0} began at 0 (earliest), although it had fetched the committed offset 10"
     )
 
 
 def test_reset_before_the_committed_offset_is_known_is_found() -> None:
-    """C0 got no answer to an OffsetFetch, so it cannot know that nothing is committed."""
+    """C0 has no answer to an OffsetFetch, so it cannot know that nothing is committed."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=0, cause="earliest")
 
-    assert claim_of(rows) == (
+    assert only_finding(rows) == (
         f"{C0} began at 0 (earliest), and had not fetched the committed offset in this assignment"
     )
 
 
 def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
-    """A member looks up the committed offset only while it has no position."""
+    """C0 has the position 20, and goes back to the committed offset 10.
+
+    A member may use the committed offset only while it has no position.
+    """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.fetched(3, C0, offset=10)
     rows.position_reset(3, C0, offset=10)
 
-    assert claim_of(rows) == f"{C0} went from 20 to a committed offset, 10"
+    assert only_finding(rows) == f"{C0} went from 20 to a committed offset, 10"
 
 
 # -- records -------------------------------------------------------------------------------------
@@ -162,7 +172,10 @@ def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
 
 @pytest.mark.parametrize(("first", "last"), [(15, 24), (25, 29)])
 def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: int) -> None:
-    """C0 repeats 15 to 19, or leaves out 20 to 24. C1 has processed all records."""
+    """C0 reads on to 19. Then it repeats 15 to 19 (first case), or leaves out 20 to 24 (second).
+
+    C1 processes all records, so that the check does not find unprocessed records in addition.
+    """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.assigned(2.1, C1)
@@ -171,14 +184,18 @@ def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: in
     rows.consumed(2.3, C1, first=10, last=29)
     rows.consumed(3, C0, first=first, last=last)
 
-    assert claim_of(rows) == f"{C0} got records {first} to {last} while its position was 20"
+    assert only_finding(rows) == f"{C0} got records {first} to {last} while its position was 20"
 
 
 def test_records_of_a_fetch_from_before_the_rebalance_are_found() -> None:
-    """C0 never committed, so its second assignment begins at 0; the late answer has 20 to 29."""
+    """C0 delivers records that it fetched in its last assignment.
+
+    In its second assignment it begins at 0 again, because it has never committed. Then it delivers
+    20 to 29, from a fetch at its old position.
+    """
     rows = begun(offset=0)
     rows.consumed(2, C0, first=0, last=19)
-    # The attempt excuses the revocation without a commit.
+    # C0 tries to commit, as it must before a revocation.
     rows.commit_failed(2.1, C0, offset=20, error="TIMED_OUT")
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2)
@@ -186,32 +203,38 @@ def test_records_of_a_fetch_from_before_the_rebalance_are_found() -> None:
     rows.position_reset(3.2, C0, offset=0)
     rows.consumed(3.3, C0, first=20, last=29)
 
-    assert claim_of(rows) == f"{C0} got records 20 to 29 while its position was 0"
+    assert only_finding(rows) == f"{C0} got records 20 to 29 while its position was 0"
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_records_of_a_partition_that_is_gone_are_found(lost: bool) -> None:
-    """The fetched records of a revoked partition must not reach the application."""
+    """C0 delivers records of t-0 after it has given t-0 back."""
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.committed(2.5, C0, offset=20)
     rows.revoked(3, C0, lost=lost)
     rows.consumed(4, C0, first=20, last=29)
 
-    assert claim_of(rows) == f"{C0} got records 20 to 29 of it, which was not assigned to it"
+    assert only_finding(rows) == f"{C0} got records 20 to 29 of it, which was not assigned to it"
 
 
 def test_position_of_a_partition_that_is_gone_is_found() -> None:
-    """For example the late answer to a ListOffsets may set a position after the revocation."""
+    """C0 sets a position in t-0 after it has given t-0 back.
+
+    A late answer to a ListOffsets request may cause this.
+    """
     rows = begun(offset=10)
     rows.revoked(3, C0)
     rows.position_reset(4, C0, offset=0, cause="earliest")
 
-    assert claim_of(rows) == f"{C0} set a position, 0, in it, which was not assigned to it"
+    assert only_finding(rows) == f"{C0} set a position, 0, in it, which was not assigned to it"
 
 
 def test_records_from_before_a_reset_may_be_processed_after_it() -> None:
-    """C0's application already had the records 20 to 24 when the answer reset the position."""
+    """C0's application already has the records 20 to 24 when C0 resets its position to 0.
+
+    So it may process them before it processes the records from 0 on.
+    """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.position_reset(3, C0, offset=0, cause="earliest")
@@ -222,9 +245,10 @@ def test_records_from_before_a_reset_may_be_processed_after_it() -> None:
 
 
 def test_new_process_of_a_member_begins_anew() -> None:
-    """The new process has another incarnation (number of restarts).
+    """C0 is killed and starts again, which is incarnation 1 of this node.
 
-    The killed process never revoked its partition, which is no violation.
+    The first process never revokes its partition, and the second one begins at 10 although the
+    first had read on to 20. Both are right.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -247,9 +271,10 @@ def test_new_process_of_a_member_begins_anew() -> None:
 
 
 def test_deliveries_in_real_time_are_not_judged() -> None:
-    """The checker judges deliveries in virtual time only. In real time rows may be missing.
+    """The records 15 to 19 are delivered twice, but the check judges this in virtual time only.
 
-    Also, real producers write markers of transactions, which take offsets without being records.
+    In real time rows may be missing. Also, real producers write markers of transactions. A marker
+    has an offset, but is never delivered.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -263,19 +288,25 @@ def test_deliveries_in_real_time_are_not_judged() -> None:
 
 
 def test_commit_of_records_that_were_not_delivered_is_found() -> None:
-    """C0 processes the records 20 to 24 after the commit. A death before that would lose them."""
+    """C0 commits 25 when it has delivered the records up to 19 only.
+
+    If it died now, the records 20 to 24 would be lost.
+    """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.committed(3, C0, offset=25)
     rows.consumed(4, C0, first=20, last=29)
 
-    assert claim_of(rows) == (
+    assert only_finding(rows) == (
         f"{C0} committed 25 in generation 1, in which its positions were 10 to 20"
     )
 
 
 def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
-    """In generation 2, t-0 belongs to another member. C0's commit would undo that member's."""
+    """C0 commits 20 for t-0 in generation 2, in which t-0 belongs to another member.
+
+    The commit would overwrite the commit of that member.
+    """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.committed(2.1, C0, offset=20)
@@ -283,21 +314,25 @@ def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
     rows.assigned(3.1, C0, generation=2, names=["t-1"])
     rows.committed(4, C0, offset=20, generation=2)
 
-    assert claim_of(rows) == f"{C0} committed 20 in generation 2, in which it had no position"
+    assert only_finding(rows) == f"{C0} committed 20 in generation 2, in which it had no position"
 
 
 def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
-    """Kafka's commitAsync names its generation only when the lookup of the coordinator has ended.
+    """A commit may name a newer generation than the one in which it began, as with Kafka's client.
 
-    C0 begins the commit in generation 1 while it looks for its coordinator. The group rebalances
-    before the commit is sent, so the commit names generation 2.
+    1. C0 loses its coordinator at 2.1 s. It calls commitAsync for offset 20, and this commit waits
+       until C0 has found the coordinator.
+    2. The group rebalances, which begins generation 2.
+    3. C0 sends the waiting commit at last. Only now the commit gets its generation, which is 2.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.add(2.1, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", peer="broker-0")
-    rows.committed(2.5, C0, offset=20)  # the commit that every revocation needs
+    # Another commit of 20, which C0 makes because of the revocation.
+    rows.committed(2.5, C0, offset=20)
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2, names=["t-1"])
+    # The waiting commit.
     rows.committed(4, C0, offset=20, generation=2)
 
     report = check(rows)
@@ -307,10 +342,13 @@ def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
 
 
 def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
-    """The row of the answer has the generation that the commit named, which is 1."""
+    """C0 sends a commit in generation 1, and gets the answer in generation 2.
+
+    The row of the answer names generation 1, because the commit did.
+    """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
-    # The attempt excuses the revocation without a commit.
+    # C0 tries to commit, as it must before a revocation.
     rows.commit_failed(2.1, C0, offset=20, error="REQUEST_TIMED_OUT")
     rows.revoked(3, C0)
     rows.assigned(3.1, C0, generation=2, names=["t-1"])
@@ -323,12 +361,12 @@ def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
 
 
 def test_revocation_without_a_commit_is_found() -> None:
-    """The next owner processes 10 to 19 again, although nothing had failed."""
+    """C0 revokes t-0 without a commit, so the next owner processes 10 to 19 again."""
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.revoked(3, C0)
 
-    assert claim_of(rows) == f"{C0} revoked it at position 20 without a commit"
+    assert only_finding(rows) == f"{C0} revoked it at position 20 without a commit"
 
 
 @pytest.mark.parametrize("isr", [[0], [0, 1]])
@@ -355,21 +393,22 @@ def test_position_behind_the_end_of_a_log_that_lost_data_is_not_committed(isr: l
 
 
 def test_revocation_after_an_older_commit_is_found() -> None:
-    """The commit of 15 was sent before the records 15 to 19. A commit of 20 is missing."""
+    """C0 has processed the records up to 19, but its last commit before the revocation is 15."""
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=14)
     rows.consumed(2.1, C0, first=15, last=19)
     rows.committed(2.2, C0, offset=15)
     rows.revoked(3, C0)
 
-    assert claim_of(rows) == f"{C0} revoked it at position 20 after a commit of 15"
+    assert only_finding(rows) == f"{C0} revoked it at position 20 after a commit of 15"
 
 
 def test_older_commit_may_be_answered_behind_the_last_one() -> None:
-    """C0 begins to commit 15 while its coordinator is unknown, and the commit waits for the lookup.
+    """The answers to two commits may come in another order than the commits began, as with Kafka.
 
-    C0 has found the coordinator in another way when it commits 20 before the revocation. So 15 is
-    sent, and answered, after 20, as with Kafka's client.
+    1. C0 begins to commit 15 while it does not know its coordinator. This commit waits.
+    2. C0 finds the coordinator for another reason. It commits 20, because of the revocation.
+    3. C0 sends the waiting commit of 15.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=14)
@@ -382,7 +421,10 @@ def test_older_commit_may_be_answered_behind_the_last_one() -> None:
 
 
 def test_revocation_after_a_failed_commit_passes() -> None:
-    """C0 tries to commit before it revokes t-0. Kafka promises delivery at least once only."""
+    """C0 tries to commit before it revokes t-0, which is enough.
+
+    The next owner processes the records again. Kafka promises delivery at least once, not more.
+    """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     rows.commit_failed(2.2, C0, offset=20, error="COMMIT_FAILED")
@@ -392,9 +434,10 @@ def test_revocation_after_a_failed_commit_passes() -> None:
 
 
 def test_revocation_after_a_long_wait_passes() -> None:
-    """C0 revokes t-0 5 s after its last records. C0 may have tried a commit that left no row.
+    """C0 revokes t-0 without a commit, but 5 s (`commit_patience_us`) after its last records.
 
-    A commit leaves no row if C0 finds no coordinator, or gets no answer.
+    It may have tried to commit all this time. A commit leaves no row if C0 finds no coordinator, or
+    gets no answer.
     """
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
@@ -404,22 +447,26 @@ def test_revocation_after_a_long_wait_passes() -> None:
 
 
 def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
-    """A member that lost its partitions cannot commit, and some groups are set never to commit."""
+    """Two kinds of consumers give up a partition without a commit, and are right.
+
+    A member that has lost its partitions cannot commit any more. And the experiment file may say
+    that the members of a group never commit.
+    """
     lost = begun(offset=10)
     lost.consumed(2, C0, first=10, last=19)
     lost.revoked(3, C0, lost=True)
     assert check(lost).outcome is not CheckOutcome.VIOLATED
 
-    rows = begun(offset=10)
-    rows.consumed(2, C0, first=10, last=19)
-    rows.revoked(3, C0)
-    without_commits = {"g": replace(CONTEXT.groups["g"], commits=False)}
-    report = check(rows, replace(CONTEXT, groups=without_commits))
+    revoked = begun(offset=10)
+    revoked.consumed(2, C0, first=10, last=19)
+    revoked.revoked(3, C0)
+    never_commits = {"g": replace(CONTEXT.groups["g"], commits=False)}
+    report = check(revoked, replace(CONTEXT, groups=never_commits))
     assert report.outcome is not CheckOutcome.VIOLATED
 
 
 def test_position_without_records_needs_no_commit() -> None:
-    """C0 processes no record, so its position is still the committed offset."""
+    """C0 processes no record, so there is nothing to commit: its position is the committed one."""
     rows = begun(offset=10)
     rows.revoked(3, C0)
 
