@@ -1,13 +1,13 @@
-"""`python -m coordlab explore` from outside: its output, its files, its ends, resuming.
+"""The command `explore`, which plays many random experiments and reports those that went wrong.
 
-- A space is a file from which each seed (a number) draws an experiment and its faults.
-- An exploration (or search) plays many seeds. A finding is a violation that it found.
-- A mark is a named rare situation that a run may reach.
-- `--recheck 25` plays 25 % of the seeds twice, to compare the digests of their traces.
-- A guard is a safety rule of Kafka's that can be switched off.
+The random experiments come from a file, the space. It says, for example, how many brokers there may
+be and which faults may hit them. A number, the seed, decides what is drawn from it, so that the
+same seed is always the same experiment. A run that violates a promise of Kafka's is a finding.
+A mark is a rare situation that has a name; the command reports which marks its runs reached.
 
-Most tests explore the space `reference` with a guard off: an append is acknowledged as soon as the
-leader has it. So a few seeds find something. Every run takes a fraction of a second.
+Most tests explore the space `reference`, in which they switch off one of Kafka's safety rules: a
+leader may acknowledge an append before its followers have it. So a few seeds suffice for a finding.
+Every run takes a fraction of a second.
 """
 
 import json
@@ -38,7 +38,7 @@ HERE = ("--workers", "1")
 GUARD = "    high_watermark_gate: false"
 """The line of the space that lets a leader acknowledge an append alone."""
 EIGHT = ("--count", "8", "--recheck", "25")
-"""Eight seeds; 25 % of them, which is two, are played a second time."""
+"""Eight seeds. 25 % of them, which is two, are played twice, to compare what happened in them."""
 FOUND_BY = 6
 """Without the guard, one of the first six seeds has a finding."""
 

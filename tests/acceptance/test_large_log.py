@@ -1,13 +1,15 @@
 """A failover with 200,000 commit records in the group's offsets partition, on both runtimes.
 
-After the crash of a coordinator, its successor loads the offsets partition (reads the groups into
-memory). Here the load is visibly long. Meanwhile the successor must go on as a broker: it sends
-heartbeats to the controller and answers requests for the partitions that it led before. Kafka loads
-on another thread; here the load is cut into turns of the node's one event loop (a turn is the work
-of one callback). These tests fail if a turn is too long, or if the whole load is one turn.
+After the crash of a coordinator, its successor reads the groups from the offsets partition, and
+here this takes visibly long. Meanwhile the successor must go on as a broker: it must send
+heartbeats to the controller, and answer requests for the partitions that it led before. Kafka can
+do both, because it loads on another thread. A node of ours has only one event loop, so it loads in
+many short turns (a turn is the work of one callback), between which it does its other work. These
+tests fail if a turn is too long, or if one turn loads all records.
 
-The two runtimes are virtual time (a simulated clock) and Ray (real processes). `failover` has the
-victim (the killed coordinator), the successor (the next coordinator), and the time of each phase.
+The two runtimes are virtual time, a simulated clock, and Ray, with real processes. The variable
+`failover` of the tests tells what happened: which coordinator was killed (the victim), which broker
+became the next (the successor), and when each phase ended.
 """
 
 from dataclasses import dataclass

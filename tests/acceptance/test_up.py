@@ -1,12 +1,12 @@
-"""`up` and the commands to its cluster: separate processes, a few seconds of real time each.
+"""The command `up`, which starts a cluster, and the commands that a user gives to this cluster.
 
-`up` starts a cluster that runs until the command `down`. The cluster has the name `lab` unless
-another is given. Options of `up` are `--topic NAME:PARTITIONS`, `--group NAME:TOPIC:MEMBERS` and
-`--producer TOPIC:RECORDS_PER_SECOND`. An order is a command that changes the cluster, such as
-`inject`. FOLDER is the hidden folder with one file for each cluster that is up.
+For example, a user types `up --topic orders:2 --group readers:orders:2` in one terminal: this is a
+cluster with a topic of two partitions and a group of two members. In another terminal the user
+types orders to it, such as `inject crash broker(0)` and `heal`. The cluster runs until `down`.
 
-A past run has a journal, the list of its faults. `healed_by` says what ended a fault: the plan, an
-order, or the end of the run.
+The tests do the same with processes of their own, in a few seconds of real time each. At the end
+they look into the journal, the run's list of faults. There `healed_by` says what ended a fault: the
+plan, an order, or the end of the run.
 """
 
 import json
@@ -119,6 +119,7 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
         ("crash-0", "plan"),
         ("slow-0", "order"),
     ]
+    # FOLDER is a hidden folder with a file for each cluster that is up. Now there is none.
     assert not list((command_line.folder / "runs" / FOLDER).iterdir())
     assert command_line.processes() == []
 
@@ -171,8 +172,11 @@ def test_occupied_ports_are_named_before_the_start(
 def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: CommandLine) -> None:
     """The first Ctrl-C acts as `down`; a second one ends the final wait.
 
-    At its end a run waits until every member is served again ("liveness"). The first cluster gets
-    one Ctrl-C and passes; the second cluster gets two and has exit code 130.
+    At its end a run heals all faults, and waits until every member is served again. While it waits,
+    it prints "liveness".
+
+    1. The cluster `blue` gets one Ctrl-C, waits to the end, and passes.
+    2. The cluster `green` gets a second Ctrl-C while it waits, and so ends with exit code 130.
     """
     with up(command_line, *QUICK, "--name", "blue", until="group readers: Stable") as cluster:
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
