@@ -1,12 +1,12 @@
-"""The closing summary: the effects of a run on its groups, on a terminal of 80 columns.
+"""The summary that the terminal shows at the end of a run: what the faults did to the groups.
 
-Each function `page_*` returns an output. The file pages/summary.txt has all outputs, each below
-the function's name and docstring, for a person to review.
+The terminal here is 80 columns wide. Each function `page_*` returns what it shows for one made-up
+run. The file pages/summary.txt has all these texts, each below the function's name and docstring,
+for a person to review.
 
-An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups. A tenure is the time of one broker as coordinator. Figures of a fault are, for example,
-`detect` (until the controller notices the dead broker), `notice` (until the members do) and `commit
-gap` (between two commits of a member). Times end in `_us`: microseconds.
+The summary has figures of each fault, such as `detect`, the time until the controller noticed the
+dead broker, `notice`, the time until the members noticed it, and `commit gap`, the time between two
+commits of a member. Names of times end in `_us`, because they are in microseconds.
 """
 
 import io
@@ -51,7 +51,7 @@ from tests.support.harness.golden import Golden, sections
 
 S = 1_000_000  # a second in microseconds
 WIDTH = 80
-# Members of the group: six that began it, and two that join later.
+# The group begins with the six members OLD. The two members NEW join later.
 OLD = tuple(f"consumer-orders-readers-{index}" for index in range(6))
 NEW = ("consumer-orders-readers-6", "consumer-orders-readers-7")
 
