@@ -1,23 +1,17 @@
-"""The fencing checker finds planted bugs and reports nothing about correct failovers.
+"""The fencing checker judges whether a replaced leader still acknowledges appends.
 
-Fencing: once a new leader has taken over, the old leader acknowledges only appends that the new
-leader's log has. All rows are about one partition of `__consumer_offsets`, OFFSETS_0.
+A leader that is replaced may not know this yet. Then it still takes appends, but it must not
+acknowledge one that is missing from the new leader's log. This is fencing. The checker judges it in
+the partitions of `__consumer_offsets`; all rows here are about one of them, OFFSETS_0.
+
+Each test writes a trace by hand. For example:
 
 - `rows.leads(1, "broker-0", leader_epoch=4, log_end=138)`: at 1 s broker-0 becomes leader in epoch
   4, with a log that ends at offset 138.
 - `rows.appended(3, "broker-0", leader_epoch=4, base_offset=196)`: at 3 s broker-0 appends at offset
   196 in epoch 4, and acknowledges the append 2 ms later.
 
-Terms:
-
-- The leader epoch ("epoch") is the number of a leadership; each election increases it.
-- The ISR are the in-sync replicas. The high watermark is the offset below which all of them have
-  the records.
-- An attempt is an append in an older epoch that begins, or still waits, after another leader was
-  elected. Without an attempt fencing has nothing to prevent.
-- A zombie is a replaced leader that does not know this yet.
-- A load reads the groups of the partition into memory, an unload drops them.
-- "Planted bug" in a docstring names a bug that the test would find.
+Where a docstring says "Planted bug", it describes a bug that would leave such a trace.
 """
 
 import pytest
@@ -39,9 +33,10 @@ def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
 
 
 def failover(rows: Rows, log_end: int) -> None:
-    """Add rows: broker-0 acknowledges the offsets 0 to 11 in epoch 0, then broker-1 takes over.
+    """Add a failover from broker-0 to broker-1.
 
-    The log of broker-1 ends at `log_end`.
+    broker-0 acknowledges two appends in epoch 0: the offsets 0 to 9, and 10 and 11. Then broker-1
+    leads in epoch 1. Its log ends at `log_end`, which is 12 if nothing is lost.
     """
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
     rows.appended(2, "broker-0", leader_epoch=0, base_offset=0, records=10)
@@ -50,7 +45,10 @@ def failover(rows: Rows, log_end: int) -> None:
 
 
 def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
-    """In an ordinary failover the new leader was in the ISR, so its log has all such appends."""
+    """In an ordinary failover the new leader was in the ISR.
+
+    So its log has all appends that the old leader has acknowledged, up to offset 11.
+    """
     rows = Rows()
     failover(rows, log_end=12)
     rows.appended(10, "broker-1", leader_epoch=1, base_offset=12)
@@ -62,11 +60,15 @@ def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
 
 
 def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoch() -> None:
-    """Kafka acknowledges a waiting append by the high watermark alone, also in a later epoch.
+    """An append may wait for its acknowledgement until its leader leads again.
 
-    broker-0 appends in epoch 4, and acknowledges in its next epoch, 8. So the append must be in the
-    logs of the epochs after 8. Epoch 9 begins at 190, so it lacks the append at 196. The file
-    tests/corpus/append_that_waited_through_two_elections.yaml plays such a run.
+    1. broker-0 appends at offset 196 in epoch 4. It does not know that broker-1 leads in epoch 5.
+    2. broker-0 leads again, in epoch 8. Its log still has the append, and now all replicas fetch
+       it. So broker-0 acknowledges it, as Kafka does.
+    3. The checker takes this for an append of epoch 8, so that the log of epoch 5 need not have it.
+    4. The logs of later epochs must have it. The log of epoch 9 ends at 190, so it is missing.
+
+    The file tests/corpus/append_that_waited_through_two_elections.yaml plays such a run.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=4, log_end=138)
@@ -84,8 +86,8 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
     )
 
 
-def test_zombie_that_never_leads_again_must_not_acknowledge() -> None:
-    """Unlike in the test above, broker-0 does not lead again; only a leader may acknowledge."""
+def test_old_leader_that_never_leads_again_must_not_acknowledge() -> None:
+    """Unlike in the test above, broker-0 does not lead again before it acknowledges the append."""
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=4, log_end=138)
     rows.leads(2, "broker-1", leader_epoch=5, log_end=189)
@@ -95,7 +97,7 @@ def test_zombie_that_never_leads_again_must_not_acknowledge() -> None:
 
 
 def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
-    """Let the controller elect `broker`; "" for none."""
+    """Let the controller elect `broker`, or no broker if it is ""."""
     rows.add(
         time_s,
         "controller-100",
@@ -107,7 +109,11 @@ def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
 
 
 def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untested() -> None:
-    """All appends of the old leader ended before the election: fencing had nothing to prevent."""
+    """All appends of the old leader end before the election, so there is nothing to prevent.
+
+    The report says so: the run does not prove that fencing works. OLD_EPOCH_ATTEMPTS counts the
+    appends that an old leader begins, or still waits for, after the election.
+    """
     rows = Rows()
     elected(rows, 0.5, "broker-0", epoch=0)
     failover(rows, log_end=12)
@@ -121,10 +127,11 @@ def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untest
 
 
 @pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
-def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
-    """The append is under way during the election, or begins after the election.
+def test_append_of_a_replaced_leader_is_an_attempt(begun_s: float) -> None:
+    """The append begins before the election at 9 s and still waits then, or it begins after it.
 
-    The old leader does not know of the election yet, so it may still begin an append.
+    The latter happens because the old leader does not know of the election yet. Both count as an
+    attempt, which fencing prevents here: the append fails at 14 s.
     """
     rows = Rows()
     failover(rows, log_end=12)
@@ -145,7 +152,10 @@ def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
 
 
 def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
-    """Neither an own newer epoch of broker-0 nor an epoch without a leader replaces broker-0."""
+    """Two elections follow, but none of them makes another broker the leader.
+
+    broker-0 itself is elected in epoch 1, and nobody in epoch 2. So its append is no attempt.
+    """
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-0", epoch=1)
@@ -156,9 +166,9 @@ def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
 
 
 def test_attempt_within_the_clocks_error_is_not_counted() -> None:
-    """The append begins 4 ms after the election.
+    """The append begins 4 ms after the election, which makes it an attempt.
 
-    If clocks differ by 5 ms, the append may have begun before the election.
+    But if the clocks of two machines may differ by 5 ms, it may have begun before the election.
     """
     rows = Rows()
     failover(rows, log_end=12)
@@ -169,36 +179,41 @@ def test_attempt_within_the_clocks_error_is_not_counted() -> None:
     assert check(rows, CheckContext(clock_error_us=5_000)).seen[OLD_EPOCH_ATTEMPTS] == 0
 
 
-def truncated(rows: Rows, time_s: float, node: str, epoch: int, to: int, end: int) -> None:
-    """Let `node` truncate its log from `end` to `to`, as the leader of `epoch` demands."""
+def truncate(
+    rows: Rows, time_s: float, node: str, *, epoch: int, old_end: int, new_end: int
+) -> None:
+    """Let `node` cut the end off its log, because the leader of `epoch` has other records there."""
     rows.add(
         time_s,
         node,
         TraceKind.LOG_TRUNCATED,
         partition=OFFSETS_0,
         leader_epoch=epoch,
-        offset=to,
-        detail={"from_offset": end},
+        offset=new_end,
+        detail={"from_offset": old_end},
     )
 
 
-def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
+def append_overtaken_by_another_leader(new_end: int) -> tuple[Rows, int]:
     """Return rows with an append that waits for its acknowledgement, and the id of the append.
 
-    broker-0 begins to append at the offsets 12 and 13 in epoch 0. Then it follows broker-1, and
-    truncates its log to `cut_to`.
+    broker-0 begins to append the records 12 and 13 in epoch 0. Then it follows broker-1, and
+    truncates its log to `new_end`. With 12 both records are gone, with 14 none is.
     """
     rows = Rows()
     failover(rows, log_end=12)
     waiting = rows.append_started(8.5, "broker-0", leader_epoch=0, base_offset=12, records=2)
     elected(rows, 8.9, "broker-1", epoch=1)
-    truncated(rows, 9.5, "broker-0", epoch=1, to=cut_to, end=14)
+    truncate(rows, 9.5, "broker-0", epoch=1, old_end=14, new_end=new_end)
     return rows, waiting
 
 
 def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> None:
-    """broker-0 leads again when it acknowledges, but other records have the append's offsets."""
-    rows, waiting = append_overtaken_by_another_leader(cut_to=12)
+    """broker-0 has truncated the append, and other records are at its offsets.
+
+    It leads again at 11 s, but must not acknowledge the append then.
+    """
+    rows, waiting = append_overtaken_by_another_leader(new_end=12)
     rows.appended(10, "broker-1", leader_epoch=1, base_offset=12, records=3)
     rows.leads(11, "broker-0", leader_epoch=2, log_end=15)
     rows.append_completed(11.1, "broker-0", leader_epoch=0, base_offset=12, append_id=waiting)
@@ -220,15 +235,16 @@ def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> Non
 
 
 def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
-    """The records of the append have the offsets 12 and 13.
+    """The append has the records 12 and 13.
 
-    In the first trace the log is truncated to 14, so the records are kept. In the second trace the
-    records are truncated, and the append fails with an error, as it must.
+    In the first trace the truncation keeps both records, so the append may be acknowledged. In the
+    second trace the truncation removes them, and the append fails, as it must.
     """
-    kept, waiting = append_overtaken_by_another_leader(cut_to=14)
+    kept, waiting = append_overtaken_by_another_leader(new_end=14)
     kept.leads(11, "broker-0", leader_epoch=2, log_end=15)
     kept.append_completed(11.1, "broker-0", leader_epoch=0, base_offset=12, append_id=waiting)
-    failed, waiting = append_overtaken_by_another_leader(cut_to=12)
+
+    failed, waiting = append_overtaken_by_another_leader(new_end=12)
     failed.append_completed(
         9.6,
         "broker-0",
@@ -243,8 +259,8 @@ def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
 
 
 def test_offsets_that_are_used_again_after_a_truncation_may_be_acknowledged() -> None:
-    """The append of epoch 2 has the offset of the truncated one, but is another append."""
-    rows, _ = append_overtaken_by_another_leader(cut_to=12)
+    """In epoch 2 broker-0 appends other records at the offsets of the truncated append."""
+    rows, _ = append_overtaken_by_another_leader(new_end=12)
     rows.leads(11, "broker-0", leader_epoch=2, log_end=12)
     rows.appended(11.5, "broker-0", leader_epoch=2, base_offset=12, records=2)
 
@@ -252,7 +268,10 @@ def test_offsets_that_are_used_again_after_a_truncation_may_be_acknowledged() ->
 
 
 def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
-    """`led_to` has the rows that led to the loss: the ISR at that time, and the truncation."""
+    """A finding has its evidence, and in `led_to` the rows that show how it came to that.
+
+    Here these are the change of the ISR before the failover, and the truncation of the append.
+    """
     rows = Rows()
     failover(rows, log_end=10)
     rows.add(
@@ -263,7 +282,7 @@ def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
         leader_epoch=1,
         detail={"isr": [1, 2]},
     )
-    truncated(rows, 9.5, "broker-0", epoch=1, to=10, end=12)
+    truncate(rows, 9.5, "broker-0", epoch=1, old_end=12, new_end=10)
     rows.appended(10, "broker-1", leader_epoch=1, base_offset=10)
 
     (finding,) = check(rows).findings
@@ -280,7 +299,7 @@ def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
 
 
 def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
-    """Planted bug: an append is acknowledged before it is replicated, and then never replicated."""
+    """Planted bug: the old leader acknowledged 10 and 11 before any other replica had them."""
     rows = Rows()
     failover(rows, log_end=10)
 
@@ -299,8 +318,8 @@ def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
     assert "offset 10" in finding.story[0]
 
 
-def test_append_acknowledged_by_a_zombie_after_the_later_epoch_began_is_found() -> None:
-    """Planted bug: the old leader acknowledges an append that no other replica has."""
+def test_append_acknowledged_by_the_old_leader_after_the_later_epoch_began_is_found() -> None:
+    """Planted bug: the old leader goes on after the failover, and acknowledges an append alone."""
     rows = Rows()
     failover(rows, log_end=12)
     rows.appended(10, "broker-1", leader_epoch=1, base_offset=12)
@@ -313,10 +332,10 @@ def test_append_acknowledged_by_a_zombie_after_the_later_epoch_began_is_found() 
 
 
 def test_append_that_begins_after_the_first_acknowledgement_of_a_later_epoch_is_found() -> None:
-    """Planted bug: two leaders share one log.
+    """Planted bug: two leaders write to the same log.
 
-    The offsets of their appends fit, but after the first acknowledgement of epoch 1 no append of
-    epoch 0 may begin and be acknowledged.
+    The append of epoch 0 is at 12, where the log of epoch 1 has a record, so it does not seem to be
+    missing. But it begins after epoch 1 has acknowledged an append, and is acknowledged itself.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
@@ -331,9 +350,9 @@ def test_append_that_begins_after_the_first_acknowledgement_of_a_later_epoch_is_
 
 
 def test_late_append_within_the_clock_error_is_no_violation() -> None:
-    """The append begins 1 ms after the first acknowledgement of epoch 1 (3.002 s).
+    """Epoch 1 acknowledges its first append at 3.002 s. An append of epoch 0 begins 1 ms later.
 
-    Between machines whose clocks are 5 ms apart this order means nothing.
+    The clocks of two machines may differ by 5 ms, so this order means nothing.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
@@ -345,7 +364,7 @@ def test_late_append_within_the_clock_error_is_no_violation() -> None:
 
 
 def test_two_leaders_of_one_epoch_are_found() -> None:
-    """Planted bug: the controller elects twice without a new epoch."""
+    """Planted bug: the controller elects another leader, but does not increase the epoch."""
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=3, log_end=5)
     rows.leads(2, "broker-1", leader_epoch=3, log_end=5)
@@ -357,10 +376,10 @@ def test_two_leaders_of_one_epoch_are_found() -> None:
 
 
 def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
-    """A zombie's append that timed out may vanish, because it was never acknowledged.
+    """The old leader's append times out, and is missing from the new log.
 
-    Such appends vanished in a real cluster: section two-lineages of
-    docs/kafka/MEASURED_FAILOVER.md.
+    It may vanish, because it was never acknowledged. Such appends vanished in a real cluster
+    (section two-lineages of docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = Rows()
     failover(rows, log_end=12)
@@ -392,7 +411,7 @@ def test_same_leader_again_in_a_later_epoch_passes() -> None:
 
 
 def test_run_without_a_later_epoch_reports_that_nothing_was_judged() -> None:
-    """A check that saw no failover proves nothing, so its outcome must not be a pass."""
+    """A run without a failover proves nothing about fencing, so its outcome must not be a pass."""
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=0, log_end=0)
     rows.appended(2, "broker-0", leader_epoch=0, base_offset=0)
@@ -404,9 +423,10 @@ def test_run_without_a_later_epoch_reports_that_nothing_was_judged() -> None:
 
 
 def test_data_partitions_are_not_judged() -> None:
-    """A topic of records may be written with acks=1, and then may lose records.
+    """The checker judges only the partitions of `__consumer_offsets`.
 
-    So even two leaders in one epoch are no finding here.
+    In other topics producers may use acks=1, and then records may be lost. So even two leaders in
+    one epoch are no finding here.
     """
     rows = Rows()
     rows.leads(1, "broker-0", leader_epoch=0, log_end=5, partition="t-0")
@@ -416,9 +436,10 @@ def test_data_partitions_are_not_judged() -> None:
 
 
 def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -> None:
-    """A user must learn of a violation early, but all lost appends are known only at the end.
+    """The checker reports a violation as soon as it knows of it, and again in its final report.
 
-    The second append is lost after the first report. The finding at the end has both appends.
+    A second append is lost after the first report. It makes no second report during the run, but
+    the final report has both appends.
     """
     reported: list[Finding] = []
     checker = Fencing(CheckContext())
@@ -438,7 +459,11 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
 
 
 def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
-    """An unload for an older epoch removes groups from their coordinator (KAFKA-10614)."""
+    """A coordinator unloads a partition when it hears that it is no leader any more.
+
+    If this is about an older epoch than the one that it has loaded, it must not unload. Kafka once
+    had this bug (KAFKA-10614).
+    """
     rows = Rows()
     rows.unloaded(1, "broker-0", leader_epoch=1)
     rows.load_completed(2, "broker-0", leader_epoch=2)
@@ -453,7 +478,10 @@ def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
 
 
 def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
-    """Such a load lets broker-0 serve a partition that another broker leads."""
+    """broker-0 has unloaded the partition, because another broker leads it in epoch 3.
+
+    If it then loads the partition as the leader of epoch 2, it serves groups that are not its own.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=2)
     rows.unloaded(2, "broker-0", leader_epoch=3)
@@ -464,18 +492,25 @@ def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
 
 
 def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
-    """A load or unload is a finding only if the same process knows a newer epoch."""
+    """A load or unload is a finding only if the same process has dealt with a newer epoch.
+
+    None of these rows is a finding, for the reason that is given with it.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-0", leader_epoch=2)
-    rows.load_completed(1, "broker-1", leader_epoch=1)  # another broker
+    # Another broker has an older epoch.
+    rows.load_completed(1, "broker-1", leader_epoch=1)
+    # A newer epoch than the loaded one, and the same once more.
     rows.unloaded(2, "broker-0", leader_epoch=3)
-    rows.unloaded(3, "broker-0", leader_epoch=3)  # a repetition
-    rows.unloaded(3.5, "broker-0", leader_epoch=2)  # late, but there is nothing left to unload
+    rows.unloaded(3, "broker-0", leader_epoch=3)
+    # An older epoch, but there is nothing left to unload.
+    rows.unloaded(3.5, "broker-0", leader_epoch=2)
+    # Another partition.
     unloaded = TraceKind.UNLOAD_COMPLETED
-    # An unload of another partition, one of a deleted partition (it has no epoch), and one by a new
-    # process of the broker.
     rows.add(4, "broker-0", unloaded, partition=f"{CONSUMER_OFFSETS}-1", leader_epoch=0)
+    # The partition was deleted, so there is no epoch.
     rows.add(5, "broker-0", unloaded, partition=OFFSETS_0)
+    # A new process of the broker, which knows nothing of the newer epochs.
     rows.add(6, "broker-0", unloaded, incarnation=1, partition=OFFSETS_0, leader_epoch=1)
 
     assert check(rows).findings_total == 0
@@ -493,10 +528,10 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
 def test_leader_that_the_controller_did_not_elect_is_found(
     leader: str | None, epoch: int, is_found: bool
 ) -> None:
-    """Planted bug: a broker that leads without an election.
+    """Planted bug: broker-1 leads in epoch 1 although the controller has not elected it for that.
 
-    `leader` is the broker that the controller elected in `epoch`. In real time nothing is found,
-    because a row of the election may be missing.
+    The controller elected `leader` in `epoch`. This is judged in virtual time only, because in real
+    time the row of the election may be missing.
     """
     rows = Rows()
     rows.add(0.5, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -522,9 +557,9 @@ def test_leader_that_the_controller_did_not_elect_is_found(
 
 
 def test_leader_that_was_never_unfenced_is_found() -> None:
-    """Planted bug: a controller that elects a fenced broker.
+    """Planted bug: the controller elects a broker that is fenced.
 
-    A fenced broker is one that the controller considers dead, or not yet ready.
+    The controller fences a broker that it considers dead. A new broker is fenced until it is ready.
     """
     rows = Rows()
     rows.leads(2, "broker-1", leader_epoch=1, log_end=0)

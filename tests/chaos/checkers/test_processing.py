@@ -1,10 +1,12 @@
-"""The processing checker counts duplicates and finds records that no member processed.
+"""The processing checker finds records that no member processed, and counts duplicates.
 
-A committed offset promises that a member has processed all records before it. A record is due if
-it lies before a committed offset of its group, and after the group's first position. A position is
-the offset of the record that a member reads next; `position_reset` sets it. A marker is the record
-that ends a transaction; it stores the transaction's pending offsets. "Planted bug" in a docstring
-names a bug that the test would find.
+When a group commits offset 20, it says that all records before 20 are processed. So the checker
+demands that some member has processed each record from the group's first position up to its last
+commit (a record that is due). It excuses records that the configuration or an administrator lets
+the group skip. Duplicates are no violation, because Kafka promises delivery at least once.
+
+Each test writes the trace of a small group by hand: the members C0 and C1 read t-0. Where a
+docstring says "Planted bug", it describes a bug that would leave such a trace.
 """
 
 from dataclasses import replace
@@ -23,8 +25,11 @@ CONTEXT = CheckContext(
 )
 
 
-def check(rows: Rows, *, retention_s: int = 604_800) -> CheckReport:
-    """Return the report of a trace; offsets expire after `retention_s`, by default 7 days."""
+SEVEN_DAYS_S = 7 * 24 * 60 * 60
+
+
+def check(rows: Rows, *, retention_s: int = SEVEN_DAYS_S) -> CheckReport:
+    """Return the report of a trace. The committed offsets of a group expire after `retention_s`."""
     checker = Processing(replace(CONTEXT, offsets_retention_us=retention_s * 1_000_000))
     for row in rows.rows:
         checker.observe(row)
@@ -32,7 +37,7 @@ def check(rows: Rows, *, retention_s: int = 604_800) -> CheckReport:
 
 
 def group_that_commits() -> Rows:
-    """Return rows of C0, which reads t-0 from the beginning and commits 10, then 20."""
+    """Return rows of C0, which processes the records 0 to 19 of t-0, and commits 10 and then 20."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=0, cause="earliest")
@@ -44,14 +49,17 @@ def group_that_commits() -> Rows:
 
 
 def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committed") -> None:
-    """Move t-0 from C0 to C1, which begins at `offset`."""
+    """Move t-0 from C0 to C1, which begins to read at `offset`.
+
+    `cause` says where C1 has this offset from: it is the committed one, or the latest.
+    """
     rows.revoked(time_s, C0)
     rows.assigned(time_s + 0.1, C1, generation=2)
     rows.position_reset(time_s + 0.2, C1, offset=offset, cause=cause)
 
 
 def set_offset_as_administrator(rows: Rows, time_s: float, offset: int) -> None:
-    """Let broker-0 store a commit of an administrator: no member id, and the generation -1."""
+    """Let broker-0 store a commit of an administrator, which has no member id and no generation."""
     rows.commit_stored(time_s, "broker-0", "", generation=-1, append_id=1, offset=offset)
 
 
@@ -66,8 +74,8 @@ def test_group_that_processes_everything_passes() -> None:
     assert report.outcome is CheckOutcome.PASS
     assert report.seen == {
         "partitions": 1,
-        "records_due": 20,  # the last commit is 20
-        "records_processed": 30,
+        "records_due": 20,  # 0 to 19, because the last commit is 20
+        "records_processed": 30,  # 0 to 29
         "gaps": 0,
     }
     assert report.measured["processed_again"] == 0
@@ -76,7 +84,8 @@ def test_group_that_processes_everything_passes() -> None:
 def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> None:
     """Planted bug: an application commits records before it processes them.
 
-    Then C0 loses the partition, and C1 begins at the committed offset 30.
+    C0 commits 30 when it has processed the records up to 19. Then C1 gets the partition, and begins
+    at 30.
     """
     rows = group_that_commits()
     rows.committed(3.5, C0, offset=30)
@@ -100,7 +109,7 @@ def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> No
 
 
 def test_commit_beyond_the_last_processed_record_is_found() -> None:
-    """No member continues at 30, but the commit alone says that all records before 30 are done."""
+    """Here no other member goes on at 30. The wrong commit alone is a violation."""
     rows = group_that_commits()
     rows.committed(3.5, C0, offset=30)
 
@@ -111,7 +120,7 @@ def test_commit_beyond_the_last_processed_record_is_found() -> None:
 
 
 def test_dropped_records_are_found() -> None:
-    """Planted bug: a fetcher moves its position past records that it has not returned."""
+    """Planted bug: a consumer drops the records 20 to 24, and goes on at 25."""
     rows = group_that_commits()
     rows.consumed(4, C0, first=25, last=29)
 
@@ -122,9 +131,9 @@ def test_dropped_records_are_found() -> None:
 
 
 def test_gap_that_a_member_processes_later_is_no_violation() -> None:
-    """Each record must be processed at least once, in any order.
+    """Each record must be processed at least once, but in any order.
 
-    C1 reads ahead of C0 while both own the partition.
+    Two members own the partition. C1 processes 30 to 39, and after that C0 processes 20 to 29.
     """
     rows = group_that_commits()
     rows.assigned(3.9, C1)
@@ -136,7 +145,11 @@ def test_gap_that_a_member_processes_later_is_no_violation() -> None:
 
 
 def test_records_before_the_first_commit_may_be_skipped() -> None:
-    """The group never committed before C0 died, so C1 starts from the latest offset, as C0 did."""
+    """C0 dies before it has committed anything, so C1 starts from the latest offset.
+
+    The records 60 to 79 come after the first position, 50, and before the commit of C1, 90. Still
+    the group may skip them, because `auto.offset.reset` is "latest".
+    """
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=50, cause="latest")
@@ -152,7 +165,10 @@ def test_records_before_the_first_commit_may_be_skipped() -> None:
 
 
 def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
-    """The configuration asks for the reset, so the report only counts the skipped records."""
+    """Without a commit the group starts from the latest offset again, as it is configured.
+
+    So the skipped records are no violation, and the report only counts them.
+    """
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=50, cause="latest")
@@ -167,7 +183,10 @@ def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
 
 
 def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
-    """Planted bug: a coordinator that forgets offsets; the client then resets as configured."""
+    """Planted bug: the coordinator forgets the commits of 10 and 20.
+
+    So C1 finds no committed offset, and starts from the latest one, as configured.
+    """
     rows = group_that_commits()
     reassign_to_c1(rows, 4, offset=80, cause="latest")
     rows.consumed(5, C1, first=80, last=89)
@@ -182,9 +201,10 @@ def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
 
 
 def test_duplicates_are_counted_by_the_member_that_processed_the_record_before() -> None:
-    """Duplicates are no violation, whether the same member or another one caused them.
+    """Duplicates are counted by who has processed the record before.
 
-    C0 has processed 0 to 24, of them 15 to 19 twice (5 records); C1 repeats 10 to 24 (15 records).
+    - C0 goes back to 15, and processes 15 to 19 again: 5 records, by the same member.
+    - C1 begins at 10, and processes 10 to 24 again: 15 records, by another member.
     """
     rows = group_that_commits()
     rows.position_reset(4, C0, offset=15)
@@ -202,7 +222,11 @@ def test_duplicates_are_counted_by_the_member_that_processed_the_record_before()
 
 
 def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
-    """Two owners process the same records while both own the partition: 0 to 99, and 100 to 109."""
+    """From 50 s on C0 and C1 both own the partition.
+
+    In this time C1 processes 0 to 99, which C0 had processed before, and 100 to 109, which C0 also
+    processes. These are 110 duplicates.
+    """
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=0, cause="earliest")
@@ -221,9 +245,10 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 
 
 def test_new_incarnation_of_a_member_is_another_member() -> None:
-    """The restarted process of C0 does not know that the killed process has processed 0 to 19.
+    """C0 is killed after it has processed 0 to 19. Its new process begins at 15.
 
-    So it processes 15 to 19 again. These 5 records count as processed again by another member.
+    So 15 to 19 are processed again. The new process knows nothing of the old one, so these records
+    count as processed again by another member.
     """
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -242,9 +267,10 @@ def test_new_incarnation_of_a_member_is_another_member() -> None:
 
 
 def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation() -> None:
-    """A kill may lose a member's last rows, here those about the records 20 to 29.
+    """The kill of a member may lose the last rows that it wrote.
 
-    The commit of 30 is stored, so the member has processed them.
+    Here no row says that C0 has processed 20 to 29. But C0 has committed 30 before its death, so it
+    may have processed them.
     """
     rows = group_that_commits()
     rows.commit_stored(3.5, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=30)
@@ -260,7 +286,7 @@ def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation()
 
 
 def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> None:
-    """An administrator sets the offset of an empty group to 50. The group continues from there."""
+    """An administrator sets the offset of an empty group to 50, and the group goes on there."""
     rows = group_that_commits()
     rows.revoked(4, C0)
     set_offset_as_administrator(rows, 5, offset=50)
@@ -274,42 +300,43 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
     assert report.measured["skipped_by_an_administrator"] == 30  # from the commit at 20 to 50
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_deletion_removes_offsets_that_wait_for_their_marker(stored: bool) -> None:
-    """A deletion removes offsets that wait for their transaction's marker, but writes no row of it.
+@pytest.mark.parametrize(("is_stored", "skipped"), [(False, 60), (True, 0)])
+def test_deletion_removes_offsets_that_wait_for_their_marker(is_stored: bool, skipped: int) -> None:
+    """An administrator deletes the offsets of a group, and C1 then starts at 80.
 
-    The only row of the deletion is about t-1.
+    There is a row only for the deletion of t-1. Whether t-0 may be deleted, too, depends on the
+    commit of 20, which is in a transaction:
 
-    - If the commit of t-0 was not stored, the deletion may have removed the commit. So C1 may start
-      at 80.
-    - If the commit was stored, its deletion would have a row of its own. So C1 must not start at
-      80.
+    - The commit is not stored yet, because the marker that ends its transaction has not come. The
+      deletion removes such a commit without a row. So C1 may start at 80.
+    - The commit is stored. Its deletion would have a row of its own, so C1 must go on at 20.
     """
     rows = group_that_commits()
-    if stored:
+    if is_stored:
         rows.commit_stored(3.2, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=20)
-    cause = "deleted by an administrator"
-    removed = TraceKind.OFFSET_REMOVED
-    rows.add(3.5, "broker-0", removed, group="g", partition="t-1", cause=cause)
+    rows.offset_removed(3.5, partition="t-1")
     reassign_to_c1(rows, 4, offset=80, cause="latest")
     rows.consumed(5, C1, first=80, last=89)
 
-    expected = replace(CONTEXT.groups["g"], transaction_partitions=("__transaction_state-0",))
-    checker = Processing(replace(CONTEXT, groups={"g": expected}))
+    transactional = replace(CONTEXT.groups["g"], transaction_partitions=("__transaction_state-0",))
+    checker = Processing(replace(CONTEXT, groups={"g": transactional}))
     for row in rows.rows:
         checker.observe(row)
     report = checker.finish()
 
-    assert (report.outcome is CheckOutcome.VIOLATED) == stored
-    # 60: records 20 to 79
-    assert report.measured["skipped_by_an_administrator"] == (0 if stored else 60)
+    assert (report.outcome is CheckOutcome.VIOLATED) == is_stored
+    # The records 20 to 79 are 60.
+    assert report.measured["skipped_by_an_administrator"] == skipped
 
 
-@pytest.mark.parametrize("is_removed", [False, True])
-def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(is_removed: bool) -> None:
-    """C0's only commit is in flight when an administrator deletes the group's offsets.
+@pytest.mark.parametrize(("is_removed", "skipped"), [(False, 0), (True, 70)])
+def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(
+    is_removed: bool, skipped: int
+) -> None:
+    """C0's only commit, of 10, is not stored yet when an administrator deletes the group's offsets.
 
-    The commit is acknowledged all the same. C1 then finds no offset, and may start at 80.
+    The commit is acknowledged all the same. Then C1 finds no offset, and starts at 80. Without the
+    deletion (`is_removed` is False) this is a violation.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -324,12 +351,12 @@ def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(is_remov
     report = check(rows)
 
     assert (report.outcome is CheckOutcome.VIOLATED) == (not is_removed)
-    # 70: records 10 to 79
-    assert report.measured["skipped_by_an_administrator"] == (70 if is_removed else 0)
+    # The records 10 to 79 are 70.
+    assert report.measured["skipped_by_an_administrator"] == skipped
 
 
 def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
-    """The set offset, 50, excuses only the records before it, not 50 to 54."""
+    """An administrator sets the offset to 50, but C1 begins at 55. Nothing excuses 50 to 54."""
     rows = group_that_commits()
     rows.revoked(4, C0)
     set_offset_as_administrator(rows, 5, offset=50)
@@ -343,7 +370,8 @@ def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
 def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> None:
     """An administrator sets the offset to 50, and C1 begins there.
 
-    C1's auto-commit repeats the offset before C1 has processed any record.
+    C1 commits 50 by auto-commit before it has processed any record. This commit does not say that
+    C1 has processed the records up to 50.
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
@@ -359,19 +387,18 @@ def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> No
 
 
 def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
-    """The only commit of the group, of 0, was an administrator's, and was deleted again.
+    """An administrator sets the offset of a group that has never committed, and deletes it again.
 
-    So the group may start from the latest offset again, as before the commit.
+    So the group has no commit, and may start from the latest offset, as before.
     """
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, offset=50, cause="latest")
     rows.consumed(2, C0, first=50, last=59)
     rows.revoked(3, C0)
-    # The administrator commits 0, and deletes the offset.
     set_offset_as_administrator(rows, 4, offset=0)
     rows.offset_removed(5)
-    # The group starts from the latest offset again.
+    # C1 starts from the latest offset, and skips 60 to 79.
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, offset=80, cause="latest")
     rows.consumed(7, C1, first=80, last=89)
@@ -385,10 +412,10 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
 def test_records_skipped_after_an_expiry_are_no_violation(
     empty_s: float, outcome: CheckOutcome
 ) -> None:
-    """`offsets.retention.minutes` is 1: an offset of an Empty group expires after 60 s.
+    """The offsets of an empty group expire after 60 s here (`offsets.retention.minutes`).
 
-    The group is Empty from 5 s on, and the offset is removed `empty_s` later. After 50 s that is
-    too early, so the offset is lost.
+    The group is empty from 5 s on. The coordinator removes its offset after another `empty_s`: in
+    time after 60 s, and too early after 50 s.
     """
     rows = group_that_commits()
     rows.revoked(4, C0)
@@ -403,7 +430,11 @@ def test_records_skipped_after_an_expiry_are_no_violation(
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
 def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
-    """The request had no answer, or its append timed out, so it may have been carried out."""
+    """An administrator tries to set the offset to 50, and does not learn whether it worked.
+
+    The request got no answer, or the broker waited in vain for the replicas. In both cases the
+    offset may have been set.
+    """
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.admin_commit(5, offset=50, error=error)
@@ -427,9 +458,10 @@ def test_records_skipped_to_a_refused_offset_are_found() -> None:
 
 
 def test_unanswered_commit_promises_nothing() -> None:
-    """The only commit of the group, of 0, has no answer, so perhaps the group has no commit.
+    """An administrator tries to commit 0 for a group that has never committed.
 
-    A group without a commit may start from the latest offset.
+    Nobody knows whether this worked. So perhaps the group has no commit, and may start from the
+    latest offset.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -446,7 +478,7 @@ def test_unanswered_commit_promises_nothing() -> None:
 
 
 def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
-    """After the deletion the group has no offsets, so auto.offset.reset decides."""
+    """An administrator deletes the offsets of the group, so `auto.offset.reset` decides again."""
     rows = group_that_commits()
     rows.offset_removed(3.5)
     reassign_to_c1(rows, 4, offset=80, cause="latest")
@@ -469,11 +501,13 @@ def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
 def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_since(
     member: str, outcome: CheckOutcome
 ) -> None:
-    """A deletion excuses the loss of earlier commits, and of those whose append was under way.
+    """The offsets are deleted at 3.5 s. A commit of 30 is stored at 3.7 s, and is gone at 4 s.
 
-    The commit of 30 is stored at 3.7 s, after the deletion at 3.5 s. A member from before the
-    deletion, or an administrator, may have sent it before 3.5 s, if its append waited for a
-    replica. A member that joined after the deletion has certainly sent it later.
+    The question is whether the deletion may have removed this commit:
+
+    - A member that has joined since the deletion has sent its commit since then, so it must stay.
+    - Another member, or an administrator, may have sent its commit before the deletion. The commit
+      then waited for the replicas, and the deletion removed it.
     """
     rows = group_that_commits()
     rows.revoked(3.3, C0)
@@ -488,7 +522,7 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
 
 
 def test_group_without_due_records_reports_that_nothing_was_judged() -> None:
-    """The member has no position and no commit, so no record was due."""
+    """C0 has no position and no commit, so it need not have processed any record."""
     rows = Rows()
     rows.assigned(1, C0)
 

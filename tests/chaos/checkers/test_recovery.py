@@ -1,15 +1,13 @@
-"""The recovery checker finds parts that do not recover in time, and waits for the others.
+"""The recovery checker judges whether a cluster recovers after all faults are healed.
 
-Parts are partitions, transactions, offsets and producers. In these tests the cluster is healed (all
-faults are undone) at 40 s, in the stage "liveness". The ISR (in-sync replicas) of a partition must
-be complete 30 s later (`isr_recovery_us`), so by 70 s. A fenced broker is one that the controller
-considers dead, until it is unfenced. T0 is a partition of records.
+The healing is the beginning of the stage "liveness", which is at 40 s in these tests. From then on
+the checker gives each part of the cluster a time to recover, its bound. For example, the ISR of a
+partition must be complete 30 s later (`isr_recovery_us`), so at 70 s. A part that exceeds its bound
+is a finding.
 
-The consumer's transactions are in the partition TXN. A transaction is Ongoing, then decided
-(PrepareCommit or PrepareAbort), then complete. Markers are records that tell the decision to the
-partitions of the transaction; until then its offsets in the group are unstable. ANSWER_US is the
-longest time until a request is answered. "Planted bug" in a docstring names a bug that the test
-would find.
+Each test writes a trace by hand. T0 is a partition of an ordinary topic, and TXN the partition of
+`__transaction_state` with the transactions of the consumer. Where a docstring says "Planted bug",
+it describes a bug that would leave such a trace.
 """
 
 import pytest
@@ -36,8 +34,12 @@ def checker(
 
     balance_s: interval at which the controller moves leaderships back to the preferred leaders;
         None: it never moves them.
-    recovery_s: longest time that the run waits for parts to recover.
+    recovery_s: longest time that the run waits for the cluster to recover.
+    with_producer: True if the run has a producer of the topic t, with a record each second.
     """
+    producer = ProducerExpectation(
+        name="producer-0", topic="t", period_us=1_000_000, request_timeout_us=5_000_000
+    )
     return Recovery(
         CheckContext(
             groups={
@@ -51,13 +53,7 @@ def checker(
             isr_recovery_us=30_000_000,
             leader_balance_us=None if balance_s is None else balance_s * 1_000_000,
             recovery_timeout_us=recovery_s * 1_000_000,
-            producers=(
-                ProducerExpectation(
-                    name="producer-0", topic="t", period_us=1_000_000, request_timeout_us=5_000_000
-                ),
-            )
-            if with_producer
-            else (),
+            producers=(producer,) if with_producer else (),
             transaction_timeout_us=10_000_000,
             transaction_cleanup_us=1_000_000,
             min_insync_replicas=min_insync_replicas,
@@ -82,7 +78,7 @@ def elected(
     *,
     reason: str = "",
 ) -> None:
-    """Let the controller elect a broker by its number, or no leader (None)."""
+    """Let the controller elect broker-`leader`, or no leader if it is None."""
     rows.add(
         time_s,
         "controller-0",
@@ -95,7 +91,7 @@ def elected(
 
 
 def change_isr(rows: Rows, time_s: float, partition: str, brokers: list[int]) -> None:
-    """Let these brokers be the ISR of the partition from now on."""
+    """Let the brokers with these ids be the ISR of the partition from now on."""
     rows.add(
         time_s, "controller-0", TraceKind.ISR_CHANGED, partition=partition, detail={"isr": brokers}
     )
@@ -118,7 +114,7 @@ def end(rows: Rows, time_s: float) -> Rows:
 
 
 def test_isr_that_is_complete_in_time_passes() -> None:
-    """The report has the time from healing (40 s) to the complete ISR (43 s)."""
+    """The ISR is complete at 43 s. The report says that this took 3 s from the healing on."""
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")
@@ -131,7 +127,7 @@ def test_isr_that_is_complete_in_time_passes() -> None:
 
 
 def test_replica_that_stays_out_of_the_isr_is_found() -> None:
-    """Planted bug: a leader that never proposes to expand its ISR."""
+    """Planted bug: the leader never asks the controller to add broker-2 to the ISR again."""
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")
@@ -154,7 +150,7 @@ def test_replica_that_returns_too_late_is_found() -> None:
 
 
 def test_run_that_ends_within_the_bound_judges_nothing() -> None:
-    """The run stops at 50 s, when the ISR has 20 s left to become complete."""
+    """The run ends at 50 s, but the ISR may need until 70 s."""
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0, 1])
     rows.stage(40, "liveness")
@@ -176,7 +172,7 @@ def test_replica_of_a_fenced_broker_is_not_expected() -> None:
 
 
 def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
-    """A broker that returns at 60 s has the whole 30 s from then on, until 90 s."""
+    """broker-2 is unfenced at 60 s. From then on its replica has 30 s, so until 90 s."""
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -186,14 +182,14 @@ def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
     recovery = checker()
     for row in rows.rows:
         recovery.observe(row)
-    # A run waits for unsettled parts, but no longer than their bounds.
+    # The run waits for a partition that `unsettled` names, but no longer than its bound.
     assert recovery.unsettled(89_000_000) == ("t-0 is not whole",)
     assert recovery.unsettled(91_000_000) == ()
     assert check(end(rows, 89)).outcome is CheckOutcome.NOTHING_SEEN
 
 
 def test_partition_without_a_leader_is_found() -> None:
-    """Planted bug: no leader is elected when a broker of the ISR returns."""
+    """Planted bug: the controller elects no leader, although broker-1 of the ISR is back."""
     rows = cluster()
     elected(rows, 20, T0, leader=None, isr=[1], epoch=1)
     rows.stage(40, "liveness")
@@ -209,10 +205,10 @@ def test_partition_without_a_leader_is_found() -> None:
 def test_preferred_leader_that_does_not_return_is_found(
     recovery_s: int, outcome: CheckOutcome
 ) -> None:
-    """Planted bug: the timer by which the controller moves leaders back is never set again.
+    """Planted bug: the controller stops to move leaderships back to the preferred leaders.
 
-    The controller checks every 5 s whether preferred leaders lead. The bound is 2 * 5 s and
-    ANSWER_US (35 s), so a run that waits only 30 s cannot judge this.
+    It should do so every 5 s. The bound is 45 s: twice this interval, and ANSWER_US (35 s), the
+    longest time until a request is answered. So a run that waits only 30 s cannot judge this.
     """
     rows = cluster()
     elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
@@ -226,7 +222,7 @@ def test_preferred_leader_that_does_not_return_is_found(
 
 
 def test_preferred_leader_that_returns_passes() -> None:
-    """`auto.leader.rebalance.enable` demands that broker-0, the first replica, leads again."""
+    """broker-0, the first replica of t-0, leads again at 44 s."""
     rows = cluster()
     elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
     rows.stage(40, "liveness")
@@ -236,7 +232,10 @@ def test_preferred_leader_that_returns_passes() -> None:
 
 
 def test_leader_that_an_administrator_put_first_need_not_go_back() -> None:
-    """`leadership_move` puts broker-1 first; the order may stay even if the election fails."""
+    """`leadership_move` makes broker-1 the first replica of t-0, and so its preferred leader.
+
+    So the leadership need not go back to broker-0.
+    """
     rows = cluster()
     rows.fault(15, "broker-0", fault="leadership_move", partitions=[T0], to=["broker-1"])
     elected(rows, 20, T0, leader=1, isr=[0, 1, 2], epoch=1)
@@ -246,9 +245,10 @@ def test_leader_that_an_administrator_put_first_need_not_go_back() -> None:
 
 
 def test_order_of_a_move_may_arrive_after_another_preferred_election() -> None:
-    """The order to put broker-1 first reaches the controller after 25 s.
+    """An administrator orders at 15 s that broker-1 becomes the preferred leader.
 
-    Before that, at 20 s, the controller elects the former preferred leader.
+    The order reaches the controller only at 25 s. Before that, at 20 s, the controller has elected
+    broker-0 as the preferred leader. It need not do this again.
     """
     rows = cluster()
     rows.fault(15, "broker-0", fault="leadership_move", partitions=[T0], to=["broker-1"])
@@ -258,6 +258,13 @@ def test_order_of_a_move_may_arrive_after_another_preferred_election() -> None:
     rows.stage(40, "liveness")
 
     assert not check(end(rows, 90), checker(balance_s=5, recovery_s=120)).findings
+
+
+# -- transactions --
+#
+# A transaction is Ongoing until its coordinator decides its end: PrepareCommit or PrepareAbort. The
+# coordinator then tells the decision to all partitions of the transaction, by records that are
+# called markers. When all have them, the transaction is complete: CompleteCommit or CompleteAbort.
 
 
 def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty") -> None:
@@ -277,12 +284,18 @@ def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty")
     )
 
 
-# An ongoing transaction times out after 10 s, which a cleanup every 1 s notices. The interval of
-# the cleanup counts twice, because another coordinator begins it anew. Then the markers, which tell
-# the partitions of the decision, may need two requests.
+MARKERS_S = 2 * ANSWER_US / 1e6
+"""Longest time until the markers are written, which may need two requests: 70 s."""
+TIMEOUT_S = 10 + 2 * 1
+"""Longest time until an open transaction is aborted.
+
+It times out after 10 s. The coordinator looks for this every 1 s, and another coordinator begins
+this second anew.
+"""
+
+
 @pytest.mark.parametrize(
-    ("state", "bound_s"),
-    [("Ongoing", 10 + 2 * 1 + 2 * ANSWER_US / 1e6), ("PrepareCommit", 2 * ANSWER_US / 1e6)],
+    ("state", "bound_s"), [("Ongoing", TIMEOUT_S + MARKERS_S), ("PrepareCommit", MARKERS_S)]
 )
 def test_transaction_that_never_ends_is_found(state: str, bound_s: float) -> None:
     """Planted bug: a timed-out transaction is never aborted, or its markers are never written."""
@@ -294,7 +307,10 @@ def test_transaction_that_never_ends_is_found(state: str, bound_s: float) -> Non
 
 
 def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() -> None:
-    """The broker with the only replica in sync is lost for good, so there is no coordinator."""
+    """broker-1 had the only replica in sync of TXN, and is lost for good.
+
+    So the transaction has no coordinator, and nobody can end it.
+    """
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.add(30, "controller-0", TraceKind.BROKER_FENCED, peer="broker-1")
@@ -309,16 +325,22 @@ def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() ->
 
 @pytest.mark.parametrize(
     ("isr_before", "leader", "isr", "is_found"),
-    [([1], None, [1], False), ([1, 0], 0, [0], False), ([1, 0, 2], 0, [0, 2], True)],
+    [
+        # Only broker-1 was in sync, so OFFSETS_0 has no leader: the transaction cannot end.
+        ([1], None, [1], False),
+        # One replica is left, which takes no records alone: the transaction cannot end.
+        ([1, 0], 0, [0], False),
+        # Two replicas are left, so the transaction must end.
+        ([1, 0, 2], 0, [0, 2], True),
+    ],
 )
 def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
     isr_before: list[int], leader: int | None, isr: list[int], is_found: bool
 ) -> None:
-    """broker-1 is lost for good. OFFSETS_0, which gets the markers, needs two replicas in sync.
+    """The transaction is decided, and has to write a marker to OFFSETS_0.
 
-    1. Only broker-1 was in sync, so OFFSETS_0 has no leader: the transaction cannot end.
-    2. One replica is left in sync, which may not take the markers: the transaction cannot end.
-    3. Two replicas are left, so the transaction must end.
+    OFFSETS_0 takes records only with two replicas in sync. At 30 s broker-1 is lost for good. Its
+    partition then has `leader` and `isr`.
     """
     rows = cluster()
     elected(rows, 15, OFFSETS_0, leader=1, isr=isr_before)
@@ -334,7 +356,7 @@ def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
 
 
 def test_transaction_that_ends_is_no_longer_awaited() -> None:
-    """CompleteAbort is the last state of an aborted transaction."""
+    """The transaction is aborted, and complete at 51 s."""
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.stage(40, "liveness")
@@ -357,10 +379,10 @@ def test_transaction_that_began_after_healing_is_not_awaited() -> None:
 
 
 def test_load_decides_which_transactions_are_open() -> None:
-    """A new coordinator loads the log, which has no open transaction.
+    """A new coordinator loads the log of transactions, and finds none that is open.
 
-    So the Ongoing one has ended, although the trace has no row of this. A coordinator may die after
-    it has logged a step of a transaction, and before it has written the row of the step.
+    So the transaction has ended, although no row says so. The old coordinator may have logged its
+    end, and died before it could write the row.
     """
     rows = cluster()
     transaction(rows, 20, "Ongoing")
@@ -377,7 +399,7 @@ def test_load_decides_which_transactions_are_open() -> None:
 
 
 def test_transaction_that_a_load_found_prepared_is_found() -> None:
-    """Planted bug: a new coordinator does not send the markers of a decision that it has loaded."""
+    """Planted bug: a new coordinator loads a decided transaction, and never writes its markers."""
     rows = cluster()
     rows.add(
         30,
@@ -393,8 +415,11 @@ def test_transaction_that_a_load_found_prepared_is_found() -> None:
     assert "its transaction is PrepareCommit" in report.findings[0].summary
 
 
-def pending(rows: Rows, time_s: float) -> None:
-    """Add an offset of group `g` to the open transaction of producer 7."""
+def add_offset_to_transaction(rows: Rows, time_s: float) -> None:
+    """Let the coordinator of group `g` take an offset of the open transaction of producer 7.
+
+    The offset is unstable, so that nobody may read it, until a marker ends the transaction.
+    """
     rows.add(
         time_s,
         "broker-0",
@@ -407,18 +432,18 @@ def pending(rows: Rows, time_s: float) -> None:
 
 
 def test_offset_that_stays_unstable_is_found() -> None:
-    """Planted bug: a marker that does not reach the group, so its offset stays unstable.
+    """Planted bug: the transaction is complete, but its marker has not reached the group.
 
-    Markers have 2 * ANSWER_US = 70 s from the healing at 40 s on. The run ends 1 s later.
+    It should have done so MARKERS_S after the healing. The run ends 1 s later.
     """
     rows = cluster()
     transaction(rows, 19, "Ongoing")
-    pending(rows, 20)
+    add_offset_to_transaction(rows, 20)
     transaction(rows, 21, "PrepareCommit", before="Ongoing")
     transaction(rows, 22, "CompleteCommit", before="PrepareCommit")
     rows.stage(40, "liveness")
 
-    report = check(end(rows, 111))
+    report = check(end(rows, 40 + MARKERS_S + 1))
 
     assert "g has offsets of producer 7 that are not stable" in report.findings[0].summary
     assert report.findings[0].group == "g"
@@ -428,27 +453,27 @@ def test_offset_that_stays_unstable_is_found() -> None:
     ("cause", "is_found"), [(DeletionCause.DELETED, False), ("no member is left", True)]
 )
 def test_unstable_offset_of_a_deleted_group_is_not_awaited(cause: str, *, is_found: bool) -> None:
-    """The group is deleted with its offsets, so no row shows the end of their transaction.
+    """A group that is deleted loses its offsets, so they need not become stable.
 
-    If a group is Dead for another reason, its offsets must become stable.
+    If the group is Dead for another reason, they must become stable.
     """
     rows = cluster()
     transaction(rows, 19, "Ongoing")
-    pending(rows, 20)
+    add_offset_to_transaction(rows, 20)
     rows.group_state(21, "broker-0", "Empty", "Dead", cause=cause)
     transaction(rows, 22, "CompleteAbort", before="Ongoing")
     rows.stage(40, "liveness")
 
-    assert bool(check(end(rows, 111)).findings) is is_found
+    assert bool(check(end(rows, 40 + MARKERS_S + 1)).findings) is is_found
 
 
 def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
-    """broker-1 loads the group from a log that already has the marker.
+    """A new coordinator, broker-1, loads the group, and its log has the marker already.
 
-    So the offset is stable, although no row shows the end of its transaction in the group.
+    So the offset is stable, although no row says so.
     """
     rows = cluster()
-    pending(rows, 20)
+    add_offset_to_transaction(rows, 20)
     transaction(rows, 21, "CompleteCommit", before="PrepareCommit")
     rows.load_started(30, "broker-1", leader_epoch=2)
     rows.group_loaded(30.1, "broker-1")
@@ -458,7 +483,7 @@ def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
 
 
 def test_run_that_never_heals_judges_nothing() -> None:
-    """The checker judges from the healing on, and the run was interrupted before it."""
+    """The run is interrupted before the faults are healed, and the checker judges from then on."""
     rows = cluster()
     change_isr(rows, 20, T0, brokers=[0])
 
@@ -475,10 +500,9 @@ def test_run_that_never_heals_judges_nothing() -> None:
 def test_producer_without_acknowledged_records_is_found(
     is_acknowledged: bool, is_whole: bool, is_found: bool
 ) -> None:
-    """Planted bug: a producer that never sends again.
+    """Planted bug: after a fault the producer never sends again.
 
-    The producer is excused while its topic lacks a replica (`is_whole` is False). The bound is a
-    record's period (1 s), two requests (2 * 5 s) and the checker's SLACK_US (10 s).
+    The producer is excused while a replica of its topic is missing (`is_whole` is False).
     """
     rows = cluster()
     rows.stage(40, "liveness")
@@ -495,7 +519,9 @@ def test_producer_without_acknowledged_records_is_found(
             detail={"count": 1},
         )
 
-    report = check(end(rows, 40 + (1 + 10 + 10) + 1), checker(with_producer=True))
+    # The time between two records, two requests of 5 s, and SLACK_US of the checker (10 s).
+    bound_s = 1 + 2 * 5 + 10
+    report = check(end(rows, 40 + bound_s + 1), checker(with_producer=True))
 
     assert bool(report.findings) == is_found
     if is_found:
