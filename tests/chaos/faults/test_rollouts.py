@@ -1,17 +1,18 @@
-"""Rollouts and scalings: the stops and starts of members, and the results of a run.
+"""Rollouts replace the members of a group one after the other, and scalings change their number.
 
-A rollout replaces the members of a group by successors, a scaling changes their number; both are
-called operations. A place is the node name of a member; the spare places 4 and 5 are empty at
-first. `lost` has places that the operation left empty, `joined` extra places that it filled. Both
-are dicts used as ordered sets: their values mean nothing. With surge a successor takes a free
-place, not its predecessor's. A static member has a configured id, which keeps its place in the
-group through a restart. The first tests drive an operation alone, on a fake cluster.
+An orchestrator such as Kubernetes does this to the processes of an application, and the lab
+imitates it. The nodes on which members of the group may run are its places. In these tests there
+are six: four members run on the places 0 to 3, and 4 and 5 are spare. A rollout stops a member and
+starts its successor on the same place. With surge it starts the successor first, on a spare place.
+
+The first tests drive a rollout or a scaling alone, on a fake cluster. The tests at the end play
+whole runs.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import pytest
@@ -30,25 +31,43 @@ from tests.support.worlds.acceptance import VirtualRun, play_virtual
 S = 1_000_000
 """Microseconds of a second."""
 PLACES = tuple(NodeName(f"consumer-readers-{index}") for index in range(6))
-"""The places 0 to 5. PLACES[3::-1] are the places 3, 2, 1 and 0."""
+"""The names of the nodes: PLACES[3] is "consumer-readers-3"."""
+
+
+class Act(NamedTuple):
+    """What a rollout or scaling did to a member: "term" (SIGTERM), "kill" (SIGKILL) or "start"."""
+
+    time_s: int
+    what: str
+    place: str
+    """The index of the place, such as "3"."""
 
 
 @dataclass
 class Cluster:
-    """Members that stop and start on request, on a clock that the test moves.
+    """A fake cluster, whose members stop and start on request. The test moves its clock.
 
-    `acts` has the time in seconds, the act ("term", "kill" or "start") and the index of the member.
-    `stopping_takes_us` is the time from SIGTERM to the end; None: the member never ends.
+    - `stopping_takes_us`: the time from SIGTERM to the end of a member. None: it never ends.
+    - `acts`: everything that was done to a member.
+    - `fewest_up`, `most_up`: the fewest and the most members that were up at any time.
     """
 
     states: dict[NodeName, NodeState]
     stopping_takes_us: int | None = 0
     time_us: int = 0
-    acts: list[tuple[int, str, str]] = field(default_factory=list)
-    # The first status replaces this value, which is more than there are members.
-    fewest_up: int = 99
+    acts: list[Act] = field(default_factory=list)
+    fewest_up: int = len(PLACES)
     most_up: int = 0
     _down_at_us: dict[NodeName, int] = field(default_factory=dict)
+
+    def acts_without_times(self) -> list[tuple[str, str]]:
+        """Return what was done to which place, for example ("term", "3")."""
+        return [(act.what, act.place) for act in self.acts]
+
+    def seconds_between_stops(self) -> list[int]:
+        """Return the time from each SIGTERM to the next one."""
+        stops = [act.time_s for act in self.acts if act.what == "term"]
+        return [later - earlier for earlier, later in pairwise(stops)]
 
     def now_us(self) -> int:
         return self.time_us
@@ -59,7 +78,7 @@ class Cluster:
             self.ends_at(node, self.time_us + self.stopping_takes_us)
 
     def ends_at(self, node: NodeName, time_us: int) -> None:
-        """Let a stopping member end at a moment."""
+        """Let a stopping member end at `time_us`."""
         self._down_at_us[node] = time_us
 
     async def crash(self, node: NodeName) -> None:
@@ -95,21 +114,21 @@ class Cluster:
         return ClusterStatus(nodes=dict(self.states), members=members)
 
     def _act(self, what: str, node: NodeName, state: NodeState) -> None:
-        self.acts.append((self.time_us // S, what, node.rpartition("-")[2]))
+        index = node.rpartition("-")[2]
+        self.acts.append(Act(self.time_us // S, what, index))
         self.states[node] = state
 
 
-def of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - fields of Cluster
+def cluster_of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - fields of Cluster
     """Return a cluster with four members that are up, and two spare places."""
-    states = dict.fromkeys(PLACES[:4], NodeState.UP) | dict.fromkeys(
-        PLACES[4:], NodeState.NOT_STARTED
-    )
-    return Cluster(states=states, **changes)
+    members = dict.fromkeys(PLACES[:4], NodeState.UP)
+    spare = dict.fromkeys(PLACES[4:], NodeState.NOT_STARTED)
+    return Cluster(states=members | spare, **changes)
 
 
-async def _drive(work: Rollout | Scaling, cluster: Cluster, until_us: int | None) -> None:
-    for _ in range(10_000):  # more steps than any operation here needs
-        next_us = await work.step(cast(Runtime, cluster), cluster.status())
+async def _drive(operation: Rollout | Scaling, cluster: Cluster, until_us: int | None) -> None:
+    for _ in range(10_000):  # more steps than any test here needs
+        next_us = await operation.step(cast(Runtime, cluster), cluster.status())
         if next_us is None or (until_us is not None and next_us > until_us):
             return
         assert next_us > cluster.time_us, "a step must ask for a later moment"
@@ -117,47 +136,52 @@ async def _drive(work: Rollout | Scaling, cluster: Cluster, until_us: int | None
     raise AssertionError("the operation never ends")
 
 
-def drive(work: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = None) -> None:
-    """Drive the operation to its end, or until the next step is after `until_us`."""
-    coroutine = _drive(work, cluster, until_us)
+def drive(operation: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = None) -> None:
+    """Take the steps of a rollout or scaling up to its end, or up to `until_us`.
+
+    Each step returns the time of the next one, to which this function sets the clock.
+    """
+    coroutine = _drive(operation, cluster, until_us)
     # The fake cluster never suspends, so one `send` runs the coroutine to its end.
     with pytest.raises(StopIteration):
         coroutine.send(None)
 
 
-def with_changes(orders: Orders, changes: dict[str, Any]) -> Orders:
-    """Return the orders with some fields replaced."""
-    fields = {name: getattr(orders, name) for name in Orders.__dataclass_fields__}
-    return Orders(**(fields | changes))
+LAST_FIRST = (PLACES[3], PLACES[2], PLACES[1], PLACES[0])
+"""The order in which a rollout replaces the members."""
 
 
-def rollout(
+def make_rollout(
     *,
-    old: Sequence[NodeName] = PLACES[3::-1],
+    old: Sequence[NodeName] = LAST_FIRST,
     spare: Sequence[NodeName] = (),
     **changes: Any,  # noqa: ANN401
 ) -> Rollout:
-    """Return a rollout of four members, the last one first; successors start 5 s after a stop.
+    """Return a rollout of four members, whose successors start 5 s after a stop.
 
     old: the places of the members to replace, in this order.
     spare: the free places that the rollout may use.
-    changes: fields of the orders (the rules of the rollout) that differ from those below.
+    changes: rules of the rollout (fields of Orders) that differ from those below.
+
+    The fields `lost` and `joined` are dicts that serve as ordered sets, so their values mean
+    nothing. `lost` has the places that the rollout has emptied and not filled again, and `joined`
+    the spare places that it has filled.
     """
-    orders = Orders(
-        max_unavailable=1,
-        max_surge=len(spare),
-        in_batches=False,
-        kills=False,
-        grace_us=30 * S,
-        start_ups_us=(5 * S,),
-        ready_when_assigned=True,
-        ready_after_us=(0,),
-        progress_deadline_us=60 * S,
-        broken_from=None,
-        rolls_back=False,
-    )
+    rules: dict[str, Any] = {
+        "max_unavailable": 1,
+        "max_surge": len(spare),
+        "in_batches": False,
+        "kills": False,
+        "grace_us": 30 * S,
+        "start_ups_us": (5 * S,),
+        "ready_when_assigned": True,
+        "ready_after_us": (0,),
+        "progress_deadline_us": 60 * S,
+        "broken_from": None,
+        "rolls_back": False,
+    }
     return Rollout(
-        orders=with_changes(orders, changes),
+        orders=Orders(**(rules | changes)),
         old=list(old),
         spare=list(spare),
         extra=frozenset(PLACES[4:]),
@@ -168,200 +192,230 @@ def rollout(
 
 def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
     """Only one member is missing at a time (`max_unavailable` is 1)."""
-    cluster, deploy = of_four(), rollout()
-    drive(deploy, cluster)
-    assert deploy.outcome is Outcome.COMPLETED
-    assert [(what, who) for _, what, who in cluster.acts] == [
-        (what, who) for who in "3210" for what in ("term", "start")
+    cluster, rollout = cluster_of_four(), make_rollout()
+    drive(rollout, cluster)
+    assert rollout.outcome is Outcome.COMPLETED
+    assert cluster.acts_without_times() == [
+        *(("term", "3"), ("start", "3")),
+        *(("term", "2"), ("start", "2")),
+        *(("term", "1"), ("start", "1")),
+        *(("term", "0"), ("start", "0")),
     ]
     assert (cluster.fewest_up, cluster.most_up) == (3, 4)
     assert cluster.time_us >= 4 * 5 * S  # four successors, each 5 s after a stop
-    assert deploy.lost == {}
-    assert [member.ready_at_us is not None for member in deploy.done] == [True] * 4
+    assert rollout.lost == {}
+    assert [member.ready_at_us is not None for member in rollout.done] == [True] * 4
 
 
 def test_at_most_the_allowed_number_is_missing_and_batches_wait_for_each_other() -> None:
-    """A batch has `max_unavailable` members: two stop together, then their successors start."""
-    cluster = of_four()
-    drive(rollout(max_unavailable=2, in_batches=True), cluster)
-    assert [who for _, what, who in cluster.acts if what == "term"] == list("3210")
-    assert [what for _, what, _ in cluster.acts] == 2 * ["term", "term", "start", "start"]
+    """Members are replaced in batches of `max_unavailable`, which is two here.
+
+    Two members stop together, then their successors start, and then the next two members stop.
+    """
+    cluster = cluster_of_four()
+    drive(make_rollout(max_unavailable=2, in_batches=True), cluster)
+    assert [act.place for act in cluster.acts if act.what == "term"] == ["3", "2", "1", "0"]
+    assert [act.what for act in cluster.acts] == 2 * ["term", "term", "start", "start"]
     assert cluster.fewest_up == 2
 
 
 def test_with_surge_a_successor_is_up_before_its_predecessor_stops() -> None:
-    """Five members are up for some time, and never fewer than four."""
-    cluster = of_four()
-    deploy = rollout(max_unavailable=0, spare=PLACES[4:5])
-    drive(deploy, cluster)
-    assert deploy.outcome is Outcome.COMPLETED
+    """The first successor starts on the spare place 4, and then the member of place 3 stops.
+
+    The next successor takes place 3, and so on. So five members are up for some time, but never
+    fewer than four.
+    """
+    cluster = cluster_of_four()
+    rollout = make_rollout(max_unavailable=0, spare=PLACES[4:5])
+    drive(rollout, cluster)
+    assert rollout.outcome is Outcome.COMPLETED
     assert (cluster.fewest_up, cluster.most_up) == (4, 5)
-    assert [(what, who) for _, what, who in cluster.acts][:2] == [("start", "4"), ("term", "3")]
-    assert len([node for node, state in cluster.states.items() if state is NodeState.UP]) == 4
-    assert list(deploy.joined) == [PLACES[4]]
-    assert len(deploy.lost) == 1, "no successor takes the place of the last member"
+    assert cluster.acts_without_times()[:2] == [("start", "4"), ("term", "3")]
+    assert list(cluster.states.values()).count(NodeState.UP) == 4
+    assert list(rollout.joined) == [PLACES[4]]
+    assert len(rollout.lost) == 1, "no successor takes the place of the last member"
 
 
 def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
-    """An earlier rollout with surge left a member in PLACES[4]; this rollout replaces it there.
+    """An earlier rollout with surge has left a member on the spare place 4, in place of place 0.
 
-    The place must remain in `joined`. Otherwise the run would expect the place to be empty at its
-    end, and would wait in vain.
+    This rollout replaces the member on place 4, so the place must remain in `joined`. Otherwise the
+    run would expect the place to be empty at its end, and would wait in vain.
     """
-    cluster = of_four()
+    cluster = cluster_of_four()
     cluster.states |= {PLACES[0]: NodeState.DOWN, PLACES[4]: NodeState.UP}
-    deploy = rollout(old=list(PLACES[4:0:-1]))  # the places 4 to 1
-    deploy.joined[PLACES[4]] = None
-    drive(deploy, cluster)
-    assert deploy.outcome is Outcome.COMPLETED
-    assert list(deploy.joined) == [PLACES[4]]
-    assert deploy.lost == {}
+    rollout = make_rollout(old=[PLACES[4], PLACES[3], PLACES[2], PLACES[1]])
+    rollout.joined[PLACES[4]] = None
+    drive(rollout, cluster)
+    assert rollout.outcome is Outcome.COMPLETED
+    assert list(rollout.joined) == [PLACES[4]]
+    assert rollout.lost == {}
 
 
 def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
     """SIGTERM comes at 0 s, and SIGKILL at 10 s. The successor starts 5 s later."""
-    cluster = of_four(stopping_takes_us=None)
-    deploy = rollout(grace_us=10 * S)
-    drive(deploy, cluster)
+    cluster = cluster_of_four(stopping_takes_us=None)
+    rollout = make_rollout(grace_us=10 * S)
+    drive(rollout, cluster)
     assert cluster.acts[:3] == [(0, "term", "3"), (10, "kill", "3"), (15, "start", "3")]
-    assert deploy.outcome is Outcome.COMPLETED
+    assert rollout.outcome is Outcome.COMPLETED
 
 
 @pytest.mark.parametrize("asked_by_another", [False, True])
 def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_another: bool) -> None:
-    """A group has two rollouts: `deploy` and another one, which is not driven here.
+    """A group may have two rollouts at once: the one of this test, and another one.
 
-    The other rollout starts a successor between two steps of `deploy`. So `deploy` never sees the
-    place empty, and must not wait until the place is empty. With `asked_by_another` the other
-    rollout has asked the member to stop, and `deploy` has not.
+    1. The member on place 3 is asked to stop, but does not end. With `asked_by_another` the other
+       rollout has asked it; otherwise this one has, and kills it after the grace period of 10 s.
+    2. Before the next step of this rollout, the other one starts a successor on place 3.
+    3. So this rollout never sees the place empty, and must not wait for that.
     """
-    cluster = of_four(stopping_takes_us=None)
+    cluster = cluster_of_four(stopping_takes_us=None)
     if asked_by_another:
         cluster.states[PLACES[3]] = NodeState.STOPPING
-    deploy = rollout(grace_us=10 * S)
-    # At the end of the grace period, 10 s, `deploy` kills a member that it has asked to stop.
-    drive(deploy, cluster, until_us=9 * S if asked_by_another else 10 * S)
+        last_step_s = 9
+        acts_of_this_rollout = []
+    else:
+        last_step_s = 10
+        acts_of_this_rollout = ["term", "kill"]
+    rollout = make_rollout(grace_us=10 * S)
+    drive(rollout, cluster, until_us=last_step_s * S)
     cluster.states[PLACES[3]] = NodeState.UP  # the other rollout's successor
     cluster.stopping_takes_us = 0
 
-    drive(deploy, cluster)
+    drive(rollout, cluster)
 
-    assert deploy.outcome is Outcome.COMPLETED
-    assert [member.place for member in deploy.done] == list(PLACES[3::-1])
-    acts_on_first = [what for _, what, who in cluster.acts if who == "3"]
-    assert acts_on_first == ([] if asked_by_another else ["term", "kill"])
+    assert rollout.outcome is Outcome.COMPLETED
+    assert [member.place for member in rollout.done] == list(LAST_FIRST)
+    assert [act.what for act in cluster.acts if act.place == "3"] == acts_of_this_rollout
 
 
 def test_kill_needs_no_orderly_stop() -> None:
     """With `kills` members get SIGKILL without a SIGTERM before it."""
-    cluster = of_four()
-    drive(rollout(kills=True), cluster)
-    assert {what for _, what, _ in cluster.acts} == {"kill", "start"}
+    cluster = cluster_of_four()
+    drive(make_rollout(kills=True), cluster)
+    assert {act.what for act in cluster.acts} == {"kill", "start"}
 
 
-def test_readiness_after_a_time_makes_the_next_wait() -> None:
-    """The next member stops only when the successor before counts as ready."""
-    cluster = of_four()
-    drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S,)), cluster)
-    stops = [at for at, what, _ in cluster.acts if what == "term"]
-    # A successor starts 5 s after the stop, and is ready 20 s later.
-    assert [later - earlier for earlier, later in pairwise(stops)] == [5 + 20] * 3
+def test_next_member_stops_only_when_the_successor_is_ready() -> None:
+    """A successor starts 5 s after a stop, and is ready 20 s later."""
+    cluster = cluster_of_four()
+    drive(make_rollout(ready_when_assigned=False, ready_after_us=(20 * S,)), cluster)
+    assert cluster.seconds_between_stops() == [5 + 20] * 3
 
 
 def test_readiness_of_each_successor_has_its_own_time() -> None:
-    """`ready_after_us` has a time for each successor; no member waits for the last successor."""
-    cluster = of_four()
-    drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S, 1 * S, 8 * S, 0)), cluster)
-    stops = [at for at, what, _ in cluster.acts if what == "term"]
-    assert [later - earlier for earlier, later in pairwise(stops)] == [5 + 20, 5 + 1, 5 + 8]
+    """The four successors are ready 20, 1, 8 and 0 s after their starts.
 
-
-def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
-    """`places_to_fill` has a place for each member that is missing at the interruption.
-
-    A member that stops or is down is missing, unless its successor is up in a spare place.
+    No member stops after the start of the last successor, so its time does not appear.
     """
-    for spare, until_s, filled in (
-        # A successor starts 5 s after the stop of its predecessor.
-        ((), 2, (PLACES[3],)),  # the first member is down
-        ((), 7, (PLACES[2],)),  # its successor is up, and the second member is down
-        (PLACES[4:5], 2, ()),  # no member is stopped before the first successor is up
-        (PLACES[4:5], 7, ()),  # the first member is down, its successor is up in the spare place
-    ):
-        cluster = of_four()
-        deploy = rollout(spare=spare, max_unavailable=0 if spare else 1)
-        drive(deploy, cluster, until_us=until_s * S)
-        assert deploy.outcome is Outcome.UNDER_WAY
-        assert deploy.places_to_fill() == filled, (spare, until_s)
+    cluster = cluster_of_four()
+    drive(
+        make_rollout(ready_when_assigned=False, ready_after_us=(20 * S, 1 * S, 8 * S, 0)), cluster
+    )
+    assert cluster.seconds_between_stops() == [5 + 20, 5 + 1, 5 + 8]
+
+
+WITHOUT_SURGE: dict[str, Any] = {"spare": (), "max_unavailable": 1}
+WITH_SURGE: dict[str, Any] = {"spare": PLACES[4:5], "max_unavailable": 0}
+
+
+@pytest.mark.parametrize(
+    ("rules", "until_s", "to_fill"),
+    [
+        # At 2 s the member of place 3 is down. Its successor would start at 5 s.
+        (WITHOUT_SURGE, 2, (PLACES[3],)),
+        # At 7 s its successor is up, and the member of place 2 is down.
+        (WITHOUT_SURGE, 7, (PLACES[2],)),
+        # At 2 s all four members are up, because the first successor must start first.
+        (WITH_SURGE, 2, ()),
+        # At 7 s the member of place 3 is down, but its successor is up on the spare place.
+        (WITH_SURGE, 7, ()),
+    ],
+)
+def test_interrupted_rollout_restores_the_size_of_its_group(
+    rules: dict[str, Any], until_s: int, to_fill: tuple[NodeName, ...]
+) -> None:
+    """A rollout may be interrupted by the end of the run. The group then needs four members again.
+
+    `places_to_fill` says on which places a member must be started for that.
+    """
+    cluster, rollout = cluster_of_four(), make_rollout(**rules)
+    drive(rollout, cluster, until_us=until_s * S)
+    assert rollout.outcome is Outcome.UNDER_WAY
+    assert rollout.places_to_fill() == to_fill
 
 
 def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
-    """The second successor never starts, so after 60 s the rollout is rolled back.
+    """The second successor is broken and never starts, so after 60 s the rollout is rolled back.
 
-    72 s is in the middle of the roll-back. The filled places must give the group four members.
+    At 72 s, in the middle of the roll-back, it is interrupted. The members that are up and the
+    places to fill must together be four.
     """
-    cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
-    drive(deploy, cluster, until_us=72 * S)
-    assert deploy.replaced
+    cluster, rollout = cluster_of_four(), make_rollout(broken_from=1, rolls_back=True)
+    drive(rollout, cluster, until_us=72 * S)
+    assert rollout.replaced
     up = [node for node, state in cluster.states.items() if state is NodeState.UP]
-    assert len({*up, *deploy.places_to_fill()}) == 4
+    assert len({*up, *rollout.places_to_fill()}) == 4
 
 
 def test_broken_version_stops_at_its_deadline_with_the_stopped_members_down() -> None:
-    """The first successor starts; the second never does.
+    """The new version is broken, and the second successor never starts.
 
-    Successors from number `broken_from` on are broken, counted from 0.
+    The successors from number `broken_from` on (counted from 0) are broken.
     """
-    cluster, deploy = of_four(), rollout(broken_from=1)
-    drive(deploy, cluster)
-    assert deploy.outcome is Outcome.HUNG
-    assert deploy.hangs
-    assert [(what, who) for _, what, who in cluster.acts] == [
-        ("term", "3"),
-        ("start", "3"),
-        ("term", "2"),
-    ]
-    assert list(deploy.lost) == [PLACES[2]]
+    cluster, rollout = cluster_of_four(), make_rollout(broken_from=1)
+    drive(rollout, cluster)
+    assert rollout.outcome is Outcome.HUNG
+    assert rollout.hangs
+    assert cluster.acts_without_times() == [("term", "3"), ("start", "3"), ("term", "2")]
+    assert list(rollout.lost) == [PLACES[2]]
 
 
 def test_rollout_without_a_free_place_for_its_surge_stops_at_its_deadline() -> None:
-    """No member may stop before its successor is up, and no spare place is free for a successor.
+    """No member may stop before its successor is up, but there is no free place for a successor.
 
-    Another operation may have used the spare places. Without a deadline the run would never end.
+    For example, another rollout may have taken the spare places. Without a deadline this one would
+    wait for ever.
     """
-    cluster, deploy = of_four(), rollout(max_unavailable=0)
-    drive(deploy, cluster)
-    assert deploy.outcome is Outcome.HUNG
+    cluster, rollout = cluster_of_four(), make_rollout(max_unavailable=0)
+    drive(rollout, cluster)
+    assert rollout.outcome is Outcome.HUNG
     assert cluster.time_us == 60 * S, "the progress deadline"
     assert cluster.acts == []
-    assert deploy.places_to_fill() == ()
+    assert rollout.places_to_fill() == ()
 
 
 def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> None:
-    """Another fault ended member 0, so no other may stop (`max_unavailable` is 0)."""
-    cluster, deploy = of_four(), rollout(rolls_back=True, max_unavailable=0, spare=PLACES[4:5])
+    """Another fault has ended the member of place 0, and it stays down.
+
+    With `max_unavailable` 0 no other member may stop then, so the rollout cannot begin.
+    """
+    cluster = cluster_of_four()
+    rollout = make_rollout(rolls_back=True, max_unavailable=0, spare=PLACES[4:5])
     cluster.states[PLACES[0]] = NodeState.DOWN
-    drive(deploy, cluster)
-    assert deploy.outcome is Outcome.ROLLED_BACK
+    drive(rollout, cluster)
+    assert rollout.outcome is Outcome.ROLLED_BACK
 
 
 def test_rolled_back_rollout_of_a_broken_version_leaves_all_members_up() -> None:
-    """After the deadline members 2 and 3 are started in the old version."""
-    cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
-    drive(deploy, cluster)
-    assert deploy.outcome is Outcome.ROLLED_BACK
-    assert not deploy.hangs
+    """The second successor never starts. After the deadline the roll-back begins.
+
+    Place 2 is empty, and place 3 has the first successor. Both get a member of the old version.
+    """
+    cluster, rollout = cluster_of_four(), make_rollout(broken_from=1, rolls_back=True)
+    drive(rollout, cluster)
+    assert rollout.outcome is Outcome.ROLLED_BACK
+    assert not rollout.hangs
     assert set(cluster.states.values()) == {NodeState.UP, NodeState.NOT_STARTED}
-    assert [(what, who) for _, what, who in cluster.acts][3:] == [
-        ("start", "2"),
-        ("term", "3"),
-        ("start", "3"),
-    ]
-    assert deploy.lost == {}
+    # Before the deadline place 3 got its successor, and the member of place 2 was stopped.
+    roll_back = cluster.acts_without_times()[3:]
+    assert roll_back == [("start", "2"), ("term", "3"), ("start", "3")]
+    assert rollout.lost == {}
 
 
-def scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
-    """Return a scaling by one member every 10 s; `changes` replace its fields."""
+def make_scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
+    """Return a scaling to `to` members, by one member every 10 s; `changes` replace its fields."""
     fields: dict[str, Any] = {
         "to": to,
         "step_size": 1,
@@ -378,53 +432,60 @@ def scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
 
 def test_group_is_scaled_down_by_steps_the_last_member_first() -> None:
     """From four members to two: one member stops every 10 s."""
-    cluster, work = of_four(), scaling(to=2)
-    drive(work, cluster)
+    cluster, scaling = cluster_of_four(), make_scaling(to=2)
+    drive(scaling, cluster)
     assert cluster.acts == [(0, "term", "3"), (10, "term", "2")]
-    assert list(work.lost) == [PLACES[3], PLACES[2]]
+    assert list(scaling.lost) == [PLACES[3], PLACES[2]]
 
 
 def test_group_is_scaled_up_to_its_spare_places() -> None:
     """From four members to six: two members (`step_size`) start at once."""
-    cluster, work = of_four(), scaling(to=6, step_size=2)
-    drive(work, cluster)
+    cluster, scaling = cluster_of_four(), make_scaling(to=6, step_size=2)
+    drive(scaling, cluster)
     assert cluster.acts == [(0, "start", "4"), (0, "start", "5")]
-    assert list(work.joined) == [*PLACES[4:]]
+    assert list(scaling.joined) == [*PLACES[4:]]
 
 
 def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
-    """A later scaling of the group supersedes the scaling of this test.
+    """At 5 s a later scaling of the same group supersedes the scaling of this test.
 
-    The superseded scaling still kills the member that it asked to stop, once the grace period is
-    over.
+    At 0 s it has asked a member to stop, which does not end. It still kills this member at the end
+    of the grace period, but does nothing else.
     """
-    cluster, work = of_four(stopping_takes_us=None), scaling(to=0)
-    drive(work, cluster, until_us=5 * S)
-    work.is_superseded = True
+    cluster, scaling = cluster_of_four(stopping_takes_us=None), make_scaling(to=0)
+    drive(scaling, cluster, until_us=5 * S)
+    scaling.is_superseded = True
 
-    drive(work, cluster)
+    drive(scaling, cluster)
 
     assert cluster.acts == [(0, "term", "3"), (30, "kill", "3")]
 
 
 def test_growing_group_waits_for_a_place_whose_former_member_is_still_stopping() -> None:
-    """Four places for four members: 0 and 1 run, 2 is stopping until 15 s, 3 is free.
+    """The group needs four members, and has four places.
 
-    The step at 10 s finds no free place, so the member of place 2 starts in the next step.
+    1. At 0 s the members of places 0 and 1 are up, and place 3 is free: a member starts there.
+    2. At 10 s the former member of place 2 is still stopping, so there is no free place.
+    3. At 20 s place 2 is free, because its former member has ended at 15 s.
     """
-    up, stopping, down = NodeState.UP, NodeState.STOPPING, NodeState.DOWN
-    cluster = Cluster(states=dict(zip(PLACES, (up, up, stopping, down), strict=False)))
+    states = {
+        PLACES[0]: NodeState.UP,
+        PLACES[1]: NodeState.UP,
+        PLACES[2]: NodeState.STOPPING,
+        PLACES[3]: NodeState.DOWN,
+    }
+    cluster = Cluster(states=states)
     cluster.ends_at(PLACES[2], 15 * S)
-    work = scaling(to=4, places=PLACES[:4], spare=frozenset(), lost={PLACES[2]: None})
-    drive(work, cluster)
+    scaling = make_scaling(to=4, places=PLACES[:4], spare=frozenset(), lost={PLACES[2]: None})
+    drive(scaling, cluster)
     assert cluster.acts == [(0, "start", "3"), (20, "start", "2")]
-    assert work.lost == {}
+    assert scaling.lost == {}
 
 
 def test_group_of_the_requested_size_is_unchanged() -> None:
-    """The group has four members already."""
-    cluster = of_four()
-    drive(scaling(to=4), cluster)
+    """The group has four members already, so nothing is done."""
+    cluster = cluster_of_four()
+    drive(make_scaling(to=4), cluster)
     assert cluster.acts == []
 
 
@@ -434,9 +495,12 @@ def test_group_of_the_requested_size_is_unchanged() -> None:
 def experiment_with(
     fault: str, *, spare: int = 0, instance: str | None = None, **args: object
 ) -> Experiment:
-    """Return a quick experiment in which the members of readers are replaced or scaled.
+    """Return a quick experiment with one fault: a rollout or a scaling of the group readers.
 
-    `instance` is the pattern of the members' group.instance.id; None: they are dynamic members.
+    - `spare`: the number of spare places.
+    - `instance`: the pattern of the members' group.instance.id, such as "reader-{index}". None: the
+      members are dynamic.
+    - `args`: the arguments of the fault.
     """
     made = quick_experiment(
         faults=[{"at": "1s", "fault": fault, "target": "members(readers)", "args": args}]
@@ -449,21 +513,22 @@ def experiment_with(
 
 
 def last_generation(run: VirtualRun) -> int:
-    """Return the number of the last generation, which counts the rebalances of the run."""
+    """Return the last generation of the group, which is the number of its rebalances."""
     started = [row for row in run.rows if row.kind == TraceKind.GENERATION_STARTED]
     return max((row.generation or 0 for row in started), default=0)
 
 
 def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> None:
-    """The journal's entry of the rollout has the place and the times of each successor.
+    """The journal of a run has an entry for each fault.
 
-    The same experiment and seed give the same run.
+    The entry of a rollout says on which place each successor was started, and when. A second run of
+    the same experiment and seed is equal in every row.
     """
     with_rollout = experiment_with("rollout", start_up=["1s", "3s"])
     run = play_virtual(with_rollout, seed=3)
     assert run.results.reasons == ()
     (entry,) = run.results.faults
-    assert entry.healed_by == "plan"
+    assert entry.healed_by == "plan"  # by itself, and not by the end of the run
     assert entry.resolved["outcome"] == "completed"
     replaced = cast(list[dict[str, Any]], entry.resolved["replaced"])
     assert [member["place"] for member in replaced] == ["consumer-readers-1", "consumer-readers-0"]
@@ -473,9 +538,9 @@ def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> Non
 
 
 def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> None:
-    """A static member keeps its assignment over a restart, so generation 1 is the only one.
+    """A static member keeps its partitions over a restart, so the group has only its generation 1.
 
-    Without an instance id each of the two replaced members needs at least one rebalance.
+    Dynamic members leave and join, so each of the two needs at least one rebalance more.
     """
     dynamic = play_virtual(experiment_with("rollout", start_up="1s"), seed=3)
     static = play_virtual(
@@ -486,7 +551,10 @@ def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> No
 
 
 def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:
-    """All successors are broken (`broken_from` is 0), so the rollout hangs until the end."""
+    """No successor ever starts (`broken_from` is 0), so the rollout hangs.
+
+    The end of the run then starts the members again.
+    """
     run = play_virtual(
         experiment_with("rollout", start_up="1s", broken_from=0, progress_deadline="3s"), seed=3
     )
@@ -498,7 +566,10 @@ def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:
 
 
 def test_scaled_group_is_live_with_its_present_members() -> None:
-    """At its end the run expects the scaled number of members, not the number in the file."""
+    """A run ends when the group has all its members, which are two in the file.
+
+    After a scaling it must expect the new number: one member, or three.
+    """
     for experiment, started in (
         (experiment_with("scale", to=1), []),
         (experiment_with("scale", to=3, spare=1), ["consumer-readers-2"]),
@@ -511,9 +582,9 @@ def test_scaled_group_is_live_with_its_present_members() -> None:
 
 
 def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
-    """The scaling must not start a member in the place of the late member.
+    """The file has a late member, which starts at 6 s on its own place, consumer-readers-2.
 
-    Otherwise the plan would later start a member that is up, which is a failure of the lab.
+    The scaling at 1 s must not start a member there. It takes consumer-readers-3, the spare place.
     """
     made = experiment_with("scale", to=3, spare=1)
     late = LateMembersDefinition(at="6s", members=1)
@@ -522,12 +593,11 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
     (entry,) = run.results.faults
     assert entry.resolved["started"] == ["consumer-readers-3"]
     assert run.results.reasons == ()
-    # The run expects the member in the spare place, too. Otherwise it would wait in vain for a
+    # The run expects the member on the spare place, too. Otherwise it would wait in vain for a
     # group without this member, until its `liveness_timeout` of 60 s.
-    begins = {
-        detail_of(row)["stage"]: row.time_us for row in run.rows if row.kind == TraceKind.RUN_STAGE
-    }
-    assert begins["verifying"] - begins["liveness"] < 1 * S
+    stages = [row for row in run.rows if row.kind == TraceKind.RUN_STAGE]
+    began_us = {detail_of(row)["stage"]: row.time_us for row in stages}
+    assert began_us["verifying"] - began_us["liveness"] < 1 * S
 
 
 @pytest.mark.parametrize(
@@ -543,10 +613,10 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
         ("scale", {}, "to"),
     ],
 )
-def test_operation_that_can_replace_no_member_is_refused(
+def test_wrong_arguments_of_a_rollout_or_scaling_are_refused(
     fault: str, args: dict[str, object], problem: str
 ) -> None:
-    """The loader reports the problem before the run."""
+    """The group has two members and no spare place. The loader refuses these arguments."""
     made = quick_experiment(
         faults=[{"at": "1s", "fault": fault, "target": "members(readers)", "args": args}]
     )
@@ -554,7 +624,7 @@ def test_operation_that_can_replace_no_member_is_refused(
 
 
 def test_rollout_has_no_duration() -> None:
-    """A rollout ends when its last member is replaced."""
+    """A rollout ends when its last member is replaced, so a file must not give it a duration."""
     made = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "duration": "9s"}]
     )
