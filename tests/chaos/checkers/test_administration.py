@@ -1,16 +1,16 @@
-"""The administration checker finds orders that the cluster does not carry out.
+"""The administration checker judges whether the cluster carries out an administrator's orders.
 
-Orders are controlled shutdowns of brokers, elections of a partition's leader, orders about a group,
-and deletions and creations of topics. A kill during a shutdown and a refused election are findings
-only if nothing else is broken. Something is broken while a fault is in force (injected and not yet
-healed), and for SETTLING_S after its end.
+There are four kinds of orders: the controlled shutdown of a broker, the election of another leader,
+orders about a group, and the creation or deletion of a topic. In the trace an order looks like a
+fault. If it is refused or gets no answer, a row FAULT_MISSED follows.
 
-The ISR are the in-sync replicas of a partition. "Planted bug" in a docstring names a bug that the
-test would find.
+The cluster may fail to carry out an order while something else is broken. That is as long as a
+fault lasts, and for SETTLING_S after its end. At any other time the failure is a finding. The
+outcome NOTHING_SEEN means that the trace has no order that can be judged.
 
-`steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 leads
-OFFSETS_0. `rows.elected(21, "broker-1", isr=[1, 2])` adds the election of a leader of OFFSETS_0 at
-21 s; "" stands for no leader. The outcome NOTHING_SEEN means that the run had no case to judge.
+Each test writes a trace by hand. It begins with `steady_cluster()`: three brokers, of which
+broker-0 leads OFFSETS_0. Where a docstring says "Planted bug", it describes a bug that would leave
+such a trace.
 """
 
 from collections.abc import Sequence
@@ -44,19 +44,19 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
     return checker.finish()
 
 
-def shut_down(rows: Rows, time_s: float) -> None:
+def order_shutdown(rows: Rows, time_s: float) -> None:
     """Order the controlled shutdown of broker-0."""
     rows.fault(time_s, "broker-0", fault="controlled_shutdown", nodes=["broker-0"])
     rows.add(time_s, "driver", TraceKind.NODE_STOPPING, peer="broker-0")
 
 
-def stopped(rows: Rows, time_s: float) -> None:
+def end_shutdown(rows: Rows, time_s: float) -> None:
     """Let the process of broker-0 end by itself."""
     rows.add(time_s, "broker-0", TraceKind.NODE_STOPPED)
 
 
-def move(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
-    """Order an election of OFFSETS_0 that is to make broker-1 the leader."""
+def order_election(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
+    """Order an election in OFFSETS_0 that is to make broker-1 the leader."""
     rows.fault(
         time_s,
         "broker-0",
@@ -67,8 +67,8 @@ def move(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
     )
 
 
-def refused(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
-    """Let the cluster refuse the election."""
+def refuse(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
+    """Let the cluster refuse the order."""
     rows.add(
         time_s,
         "driver",
@@ -78,8 +78,8 @@ def refused(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
     )
 
 
-def another_fault(rows: Rows, time_s: float) -> None:
-    """Cut off broker-2; the fault lasts until it is healed."""
+def break_something(rows: Rows, time_s: float) -> None:
+    """Let a fault begin that has nothing to do with the orders: broker-2 is cut off."""
     rows.fault(time_s, "broker-2", fault="cut", nodes=["broker-2"])
 
 
@@ -87,11 +87,11 @@ def another_fault(rows: Rows, time_s: float) -> None:
 
 
 def test_broker_without_leaderships_and_isrs_may_stop() -> None:
-    """The controller has moved the leadership to broker-1, and broker-0 is not in the ISR."""
+    """Before broker-0 stops, broker-1 leads its partition, and broker-0 is not in the ISR."""
     rows = steady_cluster()
-    shut_down(rows, 20)
+    order_shutdown(rows, 20)
     rows.elected(21, "broker-1", isr=[1, 2])
-    stopped(rows, 22)
+    end_shutdown(rows, 22)
     report = check(rows)
     assert report.outcome is CheckOutcome.PASS
     assert report.seen["controlled_shutdowns"] == 1
@@ -112,58 +112,68 @@ def test_broker_without_leaderships_and_isrs_may_stop() -> None:
 def test_broker_that_stops_as_leader_or_in_an_isr_is_found(
     leader: str, isr: list[int], summary: str
 ) -> None:
-    """Kafka's controller first moves leaders away, and removes the broker from the ISRs."""
+    """Planted bug: the controller lets a broker stop too early.
+
+    Before, it must move the broker's leaderships away, and remove the broker from each ISR.
+    """
     rows = steady_cluster()
-    shut_down(rows, 20)
+    order_shutdown(rows, 20)
     rows.elected(21, leader, isr=isr)
-    stopped(rows, 22)
+    end_shutdown(rows, 22)
     assert [finding.summary for finding in check(rows).findings] == [summary]
 
 
 def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> None:
-    """The ISR keeps its last replica, because only a replica of the ISR may lead the partition."""
+    """broker-0 has the last replica in the ISR.
+
+    It cannot be removed from there, because then no broker could ever lead the partition again. So
+    the controller only takes the leadership from it.
+    """
     rows = steady_cluster()
-    shut_down(rows, 20)
+    order_shutdown(rows, 20)
     rows.elected(21, "", isr=[0])
-    stopped(rows, 22)
+    end_shutdown(rows, 22)
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 @pytest.mark.parametrize("stopped_s", [20.0, 20 + CONTROLLED_SHUTDOWN_TIMEOUT_US / 1_000_000])
 def test_broker_without_an_answer_of_the_controller_is_not_judged(stopped_s: float) -> None:
-    """A broker that stops without the controller's answer may still lead, so it is not judged.
+    """Two kinds of brokers stop without the controller's permission, and may still lead.
 
-    - A broker that is not running yet stops immediately, here at 20 s.
-    - A running broker waits for the answer for CONTROLLED_SHUTDOWN_TIMEOUT_US, and then stops.
+    - A broker that is still starting stops at once, here at 20 s.
+    - A broker that gets no answer waits for CONTROLLED_SHUTDOWN_TIMEOUT_US, and then stops.
     """
     rows = steady_cluster()
-    shut_down(rows, 20)
-    stopped(rows, stopped_s)
+    order_shutdown(rows, 20)
+    end_shutdown(rows, stopped_s)
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
 def test_broker_killed_in_its_shutdown_in_a_healthy_cluster_is_found() -> None:
-    """Nothing hinders the broker, but it has not stopped in time, so the driver kills it."""
+    """The driver, which conducts the run, kills a broker that does not stop in time.
+
+    This is a finding here, because nothing is broken that could have delayed the broker.
+    """
     rows = steady_cluster()
-    shut_down(rows, 20)
+    order_shutdown(rows, 20)
     rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     (finding,) = check(rows).findings
     assert finding.summary.startswith("broker-0 is killed 40 s after its controlled shutdown")
 
 
 def test_broker_may_be_killed_in_a_shutdown_that_another_fault_disturbs() -> None:
-    """The controller may be unable to move the broker's leaders in time."""
+    """Another fault begins during the shutdown, which may delay the controller."""
     rows = steady_cluster()
-    shut_down(rows, 20)
-    another_fault(rows, 25)
+    order_shutdown(rows, 20)
+    break_something(rows, 25)
     rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
 def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() -> None:
-    """A rollout restarts members, and kills those that stop too slowly.
+    """A rollout stops consumers, and kills one that takes longer than its grace period.
 
-    The checker judges only the shutdowns of brokers.
+    This is no finding, because the checker judges only the shutdowns of brokers.
     """
     rows = steady_cluster()
     rows.add(20, "driver", TraceKind.NODE_STOPPING, peer=CONSUMER)
@@ -177,7 +187,7 @@ def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() 
 def test_requested_leader_that_leads_passes() -> None:
     """broker-1 is elected soon after the order."""
     rows = steady_cluster()
-    move(rows, 20)
+    order_election(rows, 20)
     rows.elected(20.1, "broker-1", isr=[0, 1, 2])
     rows.stage(30, "liveness")
     report = check(rows)
@@ -186,9 +196,9 @@ def test_requested_leader_that_leads_passes() -> None:
 
 
 def test_requested_leader_that_is_never_elected_is_found() -> None:
-    """broker-2 is elected in place of broker-1, and the order was not refused."""
+    """broker-2 is elected instead of broker-1, although the order was not refused."""
     rows = steady_cluster()
-    move(rows, 20)
+    order_election(rows, 20)
     rows.elected(20.1, "broker-2", isr=[0, 1, 2])
     rows.stage(30, "liveness")
     (finding,) = check(rows).findings
@@ -196,9 +206,9 @@ def test_requested_leader_that_is_never_elected_is_found() -> None:
 
 
 def test_run_that_ends_before_its_orders_are_answered_judges_none() -> None:
-    """The election may have come after the end of the run."""
+    """The run ends 1 s after the order. The election might have come later."""
     rows = steady_cluster()
-    move(rows, 20)
+    order_election(rows, 20)
     rows.stage(21, "stopping")
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
@@ -207,33 +217,33 @@ def test_run_that_ends_before_its_orders_are_answered_judges_none() -> None:
 def test_election_that_is_refused_in_a_healthy_cluster_is_found(fault: str) -> None:
     """broker-1 is up and in the ISR, so the controller has no reason to refuse."""
     rows = steady_cluster()
-    move(rows, 20, fault)
-    refused(rows, 20.1, fault)
+    order_election(rows, 20, fault)
+    refuse(rows, 20.1, fault)
     (finding,) = check(rows).findings
     assert finding.summary == (
         f"{fault}-0: no leader was elected (ElectionFailed), although nothing was broken"
     )
 
 
-@pytest.mark.parametrize(("moved_s", "is_found"), [(25, False), (80, False), (91, True)])
+@pytest.mark.parametrize(("ordered_s", "is_found"), [(25, False), (80, False), (91, True)])
 def test_election_is_judged_once_the_last_fault_has_settled(
-    moved_s: float, *, is_found: bool
+    ordered_s: float, *, is_found: bool
 ) -> None:
-    """A cut lasts from 15 to 30 s. Its effects may last until 90 s (30 + SETTLING_S)."""
+    """A fault lasts from 15 s to 30 s, and excuses a refusal until 90 s (30 + SETTLING_S)."""
     rows = steady_cluster()
-    another_fault(rows, 15)
-    if moved_s > 30:
+    break_something(rows, 15)
+    if ordered_s > 30:
         rows.healed(30, "broker-2", fault="cut")
-    move(rows, moved_s)
-    refused(rows, moved_s + 0.1)
+    order_election(rows, ordered_s)
+    refuse(rows, ordered_s + 0.1)
     assert bool(check(rows).findings) is is_found
 
 
 def test_no_order_is_judged_in_real_time() -> None:
     """On a busy machine an order may time out although nothing is broken."""
     rows = steady_cluster()
-    move(rows, 20)
-    refused(rows, 20.1)
+    order_election(rows, 20)
+    refuse(rows, 20.1)
     report = check(rows, in_virtual_time=False)
     assert report.outcome is CheckOutcome.NOTHING_SEEN
     assert report.note == "judged in virtual time only"
@@ -243,9 +253,9 @@ def test_no_order_is_judged_in_real_time() -> None:
 
 
 def group_in(state: str | None) -> Rows:
-    """Return a steady cluster whose coordinator, broker-0, has group `g` in `state`.
+    """Return a steady cluster whose coordinator, broker-0, has the group `g` in `state`.
 
-    None: the coordinator does not know the group.
+    With None there is no such group.
     """
     rows = steady_cluster()
     if state is not None:
@@ -258,14 +268,14 @@ def order_group(rows: Rows, time_s: float, fault: str) -> None:
     rows.fault(time_s, "broker-0", fault=fault, groups=["g"], momentary=True)
 
 
-def group_refused(rows: Rows, time_s: float, fault: str, error: str) -> None:
-    """Let the order fail with an error of Kafka or of the client."""
+def refuse_group_order(rows: Rows, time_s: float, fault: str, error: str) -> None:
+    """Let the order about the group fail with an error of Kafka or of the client."""
     detail: dict[str, object] = {"fault": fault, "reason": "for people", "errors": [error]}
     rows.add(time_s, "driver", TraceKind.FAULT_MISSED, cause=f"{fault}-0", detail=detail)
 
 
 @pytest.mark.parametrize(
-    ("fault", "error", "fitting", "unfitting"),
+    ("fault", "error", "right_state", "wrong_state"),
     [
         ("delete_group", "NON_EMPTY_GROUP", "Stable", "Empty"),
         ("delete_group", "GROUP_ID_NOT_FOUND", None, "Empty"),
@@ -276,16 +286,16 @@ def group_refused(rows: Rows, time_s: float, fault: str, error: str) -> None:
     ],
 )
 def test_error_of_an_order_must_fit_the_group(
-    fault: str, error: str, fitting: str | None, unfitting: str
+    fault: str, error: str, right_state: str | None, wrong_state: str
 ) -> None:
-    """Each error is right in a group that is in one state, and wrong in another state.
+    """Each error is right if the group is in one state, and wrong if it is in another.
 
-    For example, only a group with members may answer NON_EMPTY_GROUP.
+    For example, NON_EMPTY_GROUP is right for a Stable group, and wrong for an Empty one.
     """
-    for state, is_found in ((fitting, False), (unfitting, True)):
+    for state, is_found in ((right_state, False), (wrong_state, True)):
         rows = group_in(state)
         order_group(rows, 20, fault)
-        group_refused(rows, 20.1, fault, error)
+        refuse_group_order(rows, 20.1, fault, error)
 
         report = check(rows)
 
@@ -295,10 +305,10 @@ def test_error_of_an_order_must_fit_the_group(
 
 @pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"])
 def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) -> None:
-    """The order gets no answer in time, or an error that is right in no state of the group."""
+    """While nothing is broken, these errors are right in no state of the group."""
     rows = group_in("Stable")
     order_group(rows, 20, "delete_group")
-    group_refused(rows, 22, "delete_group", error)
+    refuse_group_order(rows, 22, "delete_group", error)
     (finding,) = check(rows).findings
     assert finding.summary == (
         f"delete_group-0: delete_group of g met {error} while the group was Stable, although "
@@ -308,29 +318,31 @@ def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) 
 
 
 def test_member_may_leave_before_its_removal_is_carried_out() -> None:
-    """The order lists the members and then removes them. A member may leave in between.
+    """The order asks for the members of the group, and then removes them.
 
-    UNKNOWN_MEMBER_ID is the right answer about such a member.
+    A member may leave in between. Then UNKNOWN_MEMBER_ID is the right answer.
     """
     rows = group_in("Empty")
     order_group(rows, 20, "remove_members")
-    group_refused(rows, 20.1, "remove_members", "UNKNOWN_MEMBER_ID")
+    refuse_group_order(rows, 20.1, "remove_members", "UNKNOWN_MEMBER_ID")
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None:
-    """In the first trace another broker becomes coordinator, and loads the group.
+    """Two things may delay the answer to an order.
 
-    In the second trace a link is cut.
+    In the first trace another broker becomes the coordinator, and must load the group. In the
+    second trace a fault is in force.
     """
     moved = group_in("Stable")
     order_group(moved, 20, "delete_group")
     moved.elected(20.1, "broker-1", isr=[0, 1, 2])
-    group_refused(moved, 22, "delete_group", "REQUEST_TIMED_OUT")
+    refuse_group_order(moved, 22, "delete_group", "REQUEST_TIMED_OUT")
+
     cut = group_in("Stable")
-    another_fault(cut, 15)
+    break_something(cut, 15)
     order_group(cut, 20, "delete_group")
-    group_refused(cut, 22, "delete_group", "REQUEST_TIMED_OUT")
+    refuse_group_order(cut, 22, "delete_group", "REQUEST_TIMED_OUT")
 
     for rows in (moved, cut):
         assert check(rows).findings == ()
@@ -338,11 +350,14 @@ def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None
 
 @pytest.mark.parametrize("error", ["NONE", "UNKNOWN_SERVER_ERROR"])
 def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> None:
-    """Planted bug: the administrator reports NONE, the code of a good answer, as an error."""
+    """These errors are right in no state of the group, and no fault explains them.
+
+    NONE is the code of a good answer. Planted bug: the administrator takes it for an error.
+    """
     rows = group_in("Empty")
-    another_fault(rows, 15)
+    break_something(rows, 15)
     order_group(rows, 20, "reset_offsets")
-    group_refused(rows, 20.1, "reset_offsets", error)
+    refuse_group_order(rows, 20.1, "reset_offsets", error)
     (finding,) = check(rows).findings
     assert finding.summary == (
         f"reset_offsets-0: reset_offsets of g met {error} while the group was Empty"
@@ -351,13 +366,13 @@ def test_error_that_is_never_right_is_found_in_a_broken_cluster(error: str) -> N
 
 @pytest.mark.parametrize("is_healed", [False, True])
 def test_order_that_is_carried_out_without_an_effect_is_found(*, is_healed: bool) -> None:
-    """An order must have its effect before the next fault, and before all faults are healed."""
+    """The group must be deleted before the next fault begins, or before all faults are healed."""
     rows = group_in("Empty")
     order_group(rows, 20, "delete_group")
     if is_healed:
         rows.stage(25, "liveness")
     else:
-        another_fault(rows, 25)
+        break_something(rows, 25)
     (finding,) = check(rows).findings
     assert finding.summary == (
         "delete_group-0: delete_group of g was carried out, but the group was not deleted"
@@ -366,38 +381,45 @@ def test_order_that_is_carried_out_without_an_effect_is_found(*, is_healed: bool
 
 
 def test_order_that_is_carried_out_passes_with_its_effect() -> None:
-    """The coordinator removes the group before it answers."""
+    """The coordinator deletes the group soon after the order.
+
+    The checker looks for this when the next fault begins, at 25 s.
+    """
     rows = group_in("Empty")
     order_group(rows, 20, "delete_group")
     rows.group_state(20.1, "broker-0", "Empty", "Dead", cause="deleted by an administrator")
-    another_fault(rows, 25)  # ends the time for the effect
+    break_something(rows, 25)
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 def test_order_that_is_refused_or_has_no_end_needs_no_effect() -> None:
-    """The first order is refused, which fits the group; the run ends during the second one."""
+    """The first order is rightly refused, because the group has members.
+
+    The run ends 0.1 s after the second order, which may still be on its way.
+    """
     rows = group_in("Stable")
     order_group(rows, 20, "delete_group")
-    group_refused(rows, 20.1, "delete_group", "NON_EMPTY_GROUP")
-    another_fault(rows, 25)
+    refuse_group_order(rows, 20.1, "delete_group", "NON_EMPTY_GROUP")
+    break_something(rows, 25)
     order_group(rows, 26, "reset_offsets")
     rows.stage(26.1, "stopping")
     assert check(rows).findings == ()
 
 
 def test_members_of_a_disturbed_coordinator_need_not_be_removed() -> None:
-    """After an election the order may reach another coordinator than the one with the members.
+    """The member m-0 must be removed before the next fault begins, at 25 s.
 
-    Without an election, a removal that has no effect is found.
+    This is not so if another coordinator is elected meanwhile. The order may reach it before it has
+    loaded the group with its members.
     """
-    for is_disturbed, is_found in ((False, True), (True, False)):
+    for is_another_elected in (False, True):
         rows = group_in(state=None)
         rows.generation_started(12, "broker-0", generation=1, members=("m-0",))
         order_group(rows, 20, "remove_members")
-        if is_disturbed:
+        if is_another_elected:
             rows.elected(20.1, "broker-1", isr=[0, 1, 2])
-        another_fault(rows, 25)  # ends the time in which m-0 must be removed
-        assert bool(check(rows).findings) is is_found
+        break_something(rows, 25)
+        assert bool(check(rows).findings) is not is_another_elected
 
 
 # -- deletions of topics --
@@ -422,10 +444,10 @@ def topic_deleted(rows: Rows, time_s: float) -> None:
 
 
 def test_deletion_of_a_topic_that_is_refused_while_nothing_is_broken_is_found() -> None:
-    """Planted bug: the controller reports a topic that exists as unknown."""
+    """Planted bug: the controller says of an existing topic that it does not know it."""
     rows = steady_cluster()
     delete_topic(rows, 20)
-    refused(rows, 21, "delete_topic")
+    refuse(rows, 21, "delete_topic")
     report = check(rows)
     assert report.outcome is CheckOutcome.VIOLATED
     assert "the topic was not deleted" in report.findings[0].summary
@@ -433,48 +455,39 @@ def test_deletion_of_a_topic_that_is_refused_while_nothing_is_broken_is_found() 
 
 @pytest.mark.parametrize("deleted_s", [15, 20.5])
 def test_deletion_of_a_topic_that_is_deleted_may_be_refused(deleted_s: float) -> None:
-    """The topic was deleted before the order, or by the order's first request.
+    """The order is given at 20 s, and refused because the topic does not exist.
 
-    The answer to the first request was lost, so the controller was asked again and refused.
+    - The topic was deleted at 15 s already.
+    - Or the order deleted it at 20.5 s, but the answer was lost. Then the controller was asked
+      again.
     """
     rows = steady_cluster()
-    if deleted_s < 20:
-        topic_deleted(rows, deleted_s)
+    topic_deleted(rows, deleted_s)
     delete_topic(rows, 20)
-    if deleted_s > 20:
-        topic_deleted(rows, deleted_s)
-    refused(rows, 21, "delete_topic")
+    refuse(rows, 21, "delete_topic")
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 def test_deletion_of_a_topic_may_fail_while_something_is_broken() -> None:
-    """The controller may be cut off from every broker."""
+    """The fault may be why the controller did not get the order."""
     rows = steady_cluster()
-    another_fault(rows, 15)
+    break_something(rows, 15)
     delete_topic(rows, 20)
-    refused(rows, 21, "delete_topic")
+    refuse(rows, 21, "delete_topic")
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 def test_deletion_of_a_topic_that_was_created_again_is_judged() -> None:
-    """The first deletion no longer excuses a refusal."""
+    """The topic is deleted at 12 s, but created again at 15 s. So nothing excuses the refusal."""
     rows = steady_cluster()
     topic_deleted(rows, 12)
     topic_created(rows, 15)
     delete_topic(rows, 20)
-    refused(rows, 21, "delete_topic")
+    refuse(rows, 21, "delete_topic")
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
 # -- creations of topics --
-
-
-def with_live_brokers() -> Rows:
-    """Return a steady cluster with three unfenced brokers."""
-    rows = steady_cluster()
-    for broker in range(3):
-        rows.add(5, "controller-100", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
-    return rows
 
 
 def create_topic(
@@ -496,7 +509,7 @@ def create_topic(
 def topic_created(
     rows: Rows, time_s: float, *, isr: Sequence[int] = (0, 1), leader: str = "broker-0"
 ) -> None:
-    """Let the controller create the partition `t-0`."""
+    """Let the controller create the topic `t` with the partition t-0."""
     rows.add(
         time_s,
         "controller-100",
@@ -507,8 +520,8 @@ def topic_created(
     )
 
 
-def creation_refused(rows: Rows, time_s: float, *errors: str) -> None:
-    """Let the order fail with Kafka's errors; without an error it got no answer."""
+def refuse_creation(rows: Rows, time_s: float, *errors: str) -> None:
+    """Let the creation fail with these errors of Kafka; without any, it got no answer."""
     detail: dict[str, object] = {"fault": "create_topic", "reason": "for people"}
     if errors:
         detail["errors"] = list(errors)
@@ -517,33 +530,27 @@ def creation_refused(rows: Rows, time_s: float, *errors: str) -> None:
 
 @pytest.mark.parametrize("is_healed", [False, True])
 def test_creation_of_a_topic_has_its_effect(*, is_healed: bool) -> None:
-    """The effect must be there before the next fault, and before all faults are healed."""
-    for is_created in (True, False):
-        rows = with_live_brokers()
+    """The topic must exist before the next fault begins, or before all faults are healed."""
+    missing = "create_topic-0: the topic t was created, but its partitions are none instead of t-0"
+    for is_created, summaries in ((True, []), (False, [missing])):
+        rows = steady_cluster()
         create_topic(rows, 20)
         if is_created:
             topic_created(rows, 20.1)
         if is_healed:
             rows.stage(25, "liveness")
         else:
-            another_fault(rows, 25)
+            break_something(rows, 25)
 
         report = check(rows)
 
         assert report.seen["topic_orders"] == 1
-        assert [finding.summary for finding in report.findings] == (
-            []
-            if is_created
-            else [
-                "create_topic-0: the topic t was created, but its partitions are none instead of "
-                "t-0"
-            ]
-        )
+        assert [finding.summary for finding in report.findings] == summaries
 
 
 def test_run_that_ends_before_the_answer_judges_no_creation() -> None:
-    """The order may have been in flight."""
-    rows = with_live_brokers()
+    """The run ends 1 s after the order, which may still be on its way."""
+    rows = steady_cluster()
     create_topic(rows, 20)
     rows.stage(21, "stopping")
     assert check(rows).findings == ()
@@ -551,49 +558,52 @@ def test_run_that_ends_before_the_answer_judges_no_creation() -> None:
 
 @pytest.mark.parametrize("error", ["TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"])
 def test_creation_that_is_refused_without_a_reason_is_found(error: str) -> None:
-    """Planted bug: the controller takes the topic for another one. A fault is no reason for it."""
-    for is_broken in (False, True):
-        rows = with_live_brokers()
+    """Planted bug: the controller refuses a right order of a topic that does not exist yet.
+
+    No fault explains these errors, so they are found also while something is broken.
+    """
+    for is_broken, ending in ((False, ", although nothing was broken"), (True, "")):
+        rows = steady_cluster()
         if is_broken:
-            another_fault(rows, 15)
+            break_something(rows, 15)
         create_topic(rows, 20)
-        creation_refused(rows, 21, error)
+        refuse_creation(rows, 21, error)
         (finding,) = check(rows).findings
-        assert finding.summary == (
-            "create_topic-0: the topic t was not created (for people)"
-            + ("" if is_broken else ", although nothing was broken")
-        )
+        expected = f"create_topic-0: the topic t was not created (for people){ending}"
+        assert finding.summary == expected
 
 
 @pytest.mark.parametrize("created_s", [15, 20.5])
 def test_creation_of_a_topic_that_exists_may_be_refused(created_s: float) -> None:
-    """The topic was created before the order, or by the order's first request.
+    """The order is given at 20 s, and refused because the topic exists.
 
-    The answer to the first request was lost, so the controller was asked again and refused.
+    - The topic was created at 15 s already.
+    - Or the order created it at 20.5 s, but the answer was lost. Then the controller was asked
+      again.
     """
-    rows = with_live_brokers()
+    rows = steady_cluster()
     topic_created(rows, created_s)
     create_topic(rows, 20)
-    creation_refused(rows, 21, "TOPIC_ALREADY_EXISTS")
+    refuse_creation(rows, 21, "TOPIC_ALREADY_EXISTS")
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 def test_creation_of_a_topic_that_was_deleted_must_not_be_refused() -> None:
-    """The name is free again."""
-    rows = with_live_brokers()
+    """The topic is created at 12 s, but deleted at 15 s. So at 20 s it does not exist."""
+    rows = steady_cluster()
     topic_created(rows, 12)
     topic_deleted(rows, 15)
     create_topic(rows, 20)
-    creation_refused(rows, 21, "TOPIC_ALREADY_EXISTS")
+    refuse_creation(rows, 21, "TOPIC_ALREADY_EXISTS")
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
 def test_creation_without_an_answer_is_found_unless_something_is_broken() -> None:
-    """The controller may be cut off."""
+    """A fault may be why the creation got no answer. Without a fault this is a finding."""
     for is_broken in (False, True):
-        rows = with_live_brokers()
+        rows = steady_cluster()
         if is_broken:
-            another_fault(rows, 15)
+            break_something(rows, 15)
         create_topic(rows, 20)
-        creation_refused(rows, 21)
+        refuse_creation(rows, 21)
         assert bool(check(rows).findings) is not is_broken
