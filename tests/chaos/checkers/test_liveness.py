@@ -1,25 +1,12 @@
-"""The liveness checker finds groups that never recover, unless they need not recover.
+"""The liveness checker finds groups that never recover after the faults of a run.
 
-Times are seconds of the trace. Most traces heal all faults at 40 s. From then on the checker gives
-each group 60 s to become live: to be Stable, and to have a commit of each member acknowledged. A
-group that does not become live is a finding, unless something excuses it. The outcome INCONCLUSIVE
-means that the group need not have become live, or was not watched for 60 s.
+Most traces here heal all faults at 40 s. From then on the checker gives each group 60 s to become
+live: to be Stable, and to have a commit of each member acknowledged. A group that does not become
+live is a finding, unless something excuses it. The outcome INCONCLUSIVE means that the group had an
+excuse, or was not watched for 60 s.
 
-"Planted bug" in a docstring names a bug that the test would find. "Corpus" names a file of
-tests/corpus, which plays such a run.
-
-Terms:
-
-- A fault is healed when it is undone.
-- The coordinator of a group is the broker that leads its offsets partition (a partition of
-  `__consumer_offsets`). It loads the group into memory, and unloads it when it is replaced. The
-  leader epoch is the number of its leadership. The ISR are the in-sync replicas.
-- A fenced broker is one that the controller considers dead, until it is unfenced.
-- A static member has a configured instance id. It is fenced if another member id has replaced its
-  own.
-- A generation is the group between two rebalances. In the states PreparingRebalance and
-  CompletingRebalance its members rejoin and get partitions.
-- A marker is the record that ends a transaction.
+Each test writes a trace by hand. Where a docstring says "Planted bug", it describes a bug that
+would leave such a trace. "Corpus" names a file of tests/corpus, which plays such a run.
 """
 
 import pytest
@@ -46,12 +33,12 @@ def check(
     transactions: tuple[str, ...] = (),
     same_assignors: bool = True,
 ) -> CheckReport:
-    """Return the checker's report of a trace. It observes the rows in the order of time.
+    """Return the report of a trace, whose rows the checker observes in the order of time.
 
-    commits: False for members that are set never to commit.
-    late: consumers that start during the run.
+    commits: False if the experiment says that the members never commit.
+    late: consumers that the experiment starts during the run.
     transactions: the partitions of the members' transaction coordinators.
-    same_assignors: True if all members support the same ways to assign partitions.
+    same_assignors: True if all members have the same `partition.assignment.strategy`.
     """
     checker = Liveness(
         CheckContext(
@@ -65,7 +52,7 @@ def check(
                     same_assignors=same_assignors,
                 )
             },
-            # Two values, so that a note shows which of the two settings was applied.
+            # Two different values, so that a test can see which one the checker has used.
             min_insync_replicas=2,
             transaction_min_isr=3,
             liveness_timeout_us=LIVENESS_BOUND_US,
@@ -77,7 +64,10 @@ def check(
 
 
 def healed_group() -> Rows:
-    """Return rows of a Stable group of two, a failover to broker-1 at 8 s, and healing at 40 s."""
+    """Return rows of a group that is Stable when all faults are healed at 40 s.
+
+    Its members are C0 and C1. Since a failover at 8 s its coordinator is broker-1.
+    """
     rows = Rows()
     rows.group_state(1, "broker-0", "CompletingRebalance", "Stable")
     for consumer in (C0, C1):
@@ -90,7 +80,7 @@ def healed_group() -> Rows:
 
 
 def elect(rows: Rows, time_s: float, partition: str, leader: str, isr: list[int]) -> None:
-    """Let the controller elect the leader of a partition; "" for none."""
+    """Let the controller elect `leader`, or no leader if it is ""."""
     rows.add(
         time_s,
         "controller-100",
@@ -102,7 +92,7 @@ def elect(rows: Rows, time_s: float, partition: str, leader: str, isr: list[int]
 
 
 def change_isr(rows: Rows, time_s: float, partition: str, isr: list[int]) -> None:
-    """Let these brokers be the ISR of the partition from now on."""
+    """Let the brokers with these ids be the ISR of the partition from now on."""
     rows.add(
         time_s, "controller-100", TraceKind.ISR_CHANGED, partition=partition, detail={"isr": isr}
     )
@@ -114,14 +104,17 @@ def lose_power(rows: Rows, time_s: float, broker: str) -> None:
 
 
 def finish(rows: Rows, verifying_s: float) -> Rows:
-    """End the checker's watch at `verifying_s`, and return the rows."""
+    """Add the end of the run, and return the rows.
+
+    The checker watches the groups until the stage "verifying" begins, at `verifying_s`.
+    """
     rows.stage(verifying_s, "verifying")
     rows.stage(verifying_s + 1, "stopping")
     return rows
 
 
 def test_group_that_commits_again_after_healing_passes() -> None:
-    """The slower member commits 0.3 s after healing."""
+    """Both members commit after the healing at 40 s, the slower one after 0.3 s."""
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
     rows.committed(40.3, C1, offset=1)
@@ -133,7 +126,10 @@ def test_group_that_commits_again_after_healing_passes() -> None:
 
 
 def test_member_that_never_commits_again_is_found() -> None:
-    """Planted bug: a client that stays with a dead coordinator (similar to KAFKA-12890)."""
+    """Planted bug: C1 never looks for another coordinator than its dead one.
+
+    KAFKA-12890 is a similar bug.
+    """
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
 
@@ -144,7 +140,7 @@ def test_member_that_never_commits_again_is_found() -> None:
 
 
 def test_group_stuck_in_a_rebalance_is_found() -> None:
-    """Planted bug: a join phase that never completes."""
+    """Planted bug: the coordinator begins a rebalance, and never completes it."""
     rows = healed_group()
     rows.group_state(40.5, "broker-1", "Stable", "PreparingRebalance")
     rows.member_state(40.6, C0, "PREPARING_REBALANCE")
@@ -157,7 +153,7 @@ def test_group_stuck_in_a_rebalance_is_found() -> None:
 
 
 def test_group_that_recovered_too_late_is_found() -> None:
-    """C1 commits at 105 s, and the bound ends at 100 s."""
+    """C1 commits at 105 s, but the group should be live at 100 s (40 s + 60 s)."""
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
     rows.committed(105, C1, offset=1)
@@ -166,7 +162,10 @@ def test_group_that_recovered_too_late_is_found() -> None:
 
 
 def test_group_without_quorum_is_allowed_to_be_down() -> None:
-    """The group's offsets partition has one replica in sync, and min.insync.replicas is 2."""
+    """The group's partition of `__consumer_offsets` takes no commits.
+
+    It has one replica in sync, and min.insync.replicas is 2.
+    """
     rows = healed_group()
     change_isr(rows, 41, OFFSETS_0, isr=[1])
 
@@ -177,19 +176,22 @@ def test_group_without_quorum_is_allowed_to_be_down() -> None:
 
 
 def test_group_that_was_observed_too_briefly_proves_nothing() -> None:
-    """The run ends the watch 5 s after healing, before the bound."""
+    """The group is not live, but it was watched only for 5 s."""
     report = check(finish(healed_group(), verifying_s=45))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
 
 
 def test_group_that_does_not_commit_only_needs_to_be_stable() -> None:
-    """The members are set never to commit."""
+    """The experiment says that its members never commit."""
     assert check(finish(healed_group(), verifying_s=41), commits=False).outcome is CheckOutcome.PASS
 
 
 def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
-    """broker-0 unloads the group (state Dead) after broker-1 has loaded it."""
+    """broker-0 was the coordinator before, and unloads the group only at 40.15 s (state Dead).
+
+    What counts is that the group is Stable at its present coordinator, broker-1.
+    """
     rows = healed_group()
     rows.load_completed(40.1, "broker-1", leader_epoch=1)
     rows.group_state(40.15, "broker-0", "Stable", "Dead")
@@ -203,10 +205,12 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
 def test_broker_that_is_elected_again_may_coordinate_without_a_load(
     cause: str,
 ) -> None:
-    """broker-0 leads again in epoch 2, and ignores the order to load the group.
+    """broker-0 hears that it is the coordinator again, in epoch 2, but does not load the group.
 
-    If broker-0 did not learn of broker-1, it still has the group in memory ("already loaded"): it
-    coordinates, and the group is live. If the order is stale, broker-0 does not coordinate.
+    - "already loaded or loading": broker-0 has never heard of broker-1, so it still has the group
+      in memory, and coordinates it. The group is live.
+    - "stale leader epoch": broker-0 knows a newer epoch, so it does not coordinate the group.
+
     Corpus: `coordinator_elected_again_before_it_heard_of_another`.
     """
     rows = healed_group()
@@ -229,7 +233,7 @@ def test_broker_that_is_elected_again_may_coordinate_without_a_load(
 
 
 def test_group_that_its_newest_coordinator_does_not_have_is_found() -> None:
-    """Planted bug: broker-2 loads the partition without the group, which broker-1 still has."""
+    """Planted bug: broker-2 replaces broker-1, and loads its log without finding the group."""
     rows = healed_group()
     rows.load_completed(40.1, "broker-2", leader_epoch=2)
     rows.committed(40.2, C0, offset=1)
@@ -251,36 +255,42 @@ def test_member_without_partitions_need_not_commit() -> None:
 
 
 def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
-    """C0 rejoins and gets the member id `new`. Then C0 is fenced with this id, and ends.
+    """A static member may end with the error FENCED_INSTANCE_ID because of a failover.
 
-    If the next coordinator loads the id `old`, the failover lost the id `new`, and the group need
-    not have C0. Without this load no failover lost the id, and the group must have C0.
+    1. C0 restarts, and broker-1 replaces its member id "old" by "new".
+    2. Before broker-1 has stored this, broker-2 takes over, and loads the id "old".
+    3. C0 sends a request with the id "new". broker-2 fences it, so its application ends.
+
+    The group need not have C0 then. Without step 2 it must have C0.
     Corpus: `static_member_whose_new_id_was_never_stored`.
     """
-    for lost in (True, False):
+    for is_lost in (True, False):
         rows = healed_group()
         rows.member_added(36, "broker-1", "new", instance="i-0")
-        if lost:
+        if is_lost:
             rows.group_loaded(37, "broker-2", members=["old", f"{C1}-id"])
             rows.load_completed(37.1, "broker-2", leader_epoch=2)
         rows.committed(40.2, C1, offset=1)
         rows.member_state(
             41, C0, "UNJOINED", before="STABLE", member="new", error="FENCED_INSTANCE_ID"
         )
-        if lost:
+        verifying_s = 101
+        if is_lost:
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
+            # By 87 s (37 s + 45 s + 5 s) broker-2 must remove "old" at the end of its session. This
+            # trace has no removal, which would be another finding. So it ends before.
+            verifying_s = 85
 
-        # broker-2 must remove the silent member `old` by 87 s: 37 s, its session of 45 s, and 5 s.
-        # The watch ends before, because a missing removal would be another finding.
-        report = check(finish(rows, verifying_s=85 if lost else 101))
+        report = check(finish(rows, verifying_s))
 
-        assert (report.outcome is CheckOutcome.PASS) is lost, report.note
+        assert (report.outcome is CheckOutcome.PASS) is is_lost, report.note
 
 
 def fenced_after_it_was_stable() -> Rows:
-    """Return rows of static member C0, which becomes Stable with its new member id at broker-1.
+    """Return rows of C0, a static member that gets a new member id at broker-1.
 
-    Its SyncGroup was answered, so the coordinator must have stored the new id.
+    Unlike in the test above, C0 becomes STABLE with it. This means that broker-1 has answered its
+    SyncGroup, and so has stored the new id before.
     """
     rows = healed_group()
     rows.load_completed(8, "broker-1", leader_epoch=1)
@@ -290,19 +300,19 @@ def fenced_after_it_was_stable() -> Rows:
 
 
 def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
-    """Let broker-2 load the group with the old id and fence C0; return the report."""
+    """Let broker-2 load the old id and fence C0, as in the test above; return the report."""
     rows.group_loaded(42, "broker-2", members=["old", f"{C1}-id"])
     rows.load_completed(42, "broker-2", leader_epoch=2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
     rows.committed(43, C1, offset=1)
-    # The coordinator hears of both ids, so that no session ends without a removal.
+    # broker-2 hears of both members, so that it need not remove one at the end of its session.
     for member in ("old", f"{C1}-id"):
         rows.session_restarted(80, "broker-2", member)
     return check(finish(rows, verifying_s=110))
 
 
 def test_static_member_fenced_after_it_was_stable_is_found() -> None:
-    """Planted bug: a coordinator answers with a new member id that it has not stored."""
+    """Planted bug: broker-1 answers with a new member id that it has not stored."""
     report = fence_at_the_next_coordinator(fenced_after_it_was_stable())
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -310,7 +320,7 @@ def test_static_member_fenced_after_it_was_stable_is_found() -> None:
 
 
 def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> None:
-    """broker-2, the only replica in sync, loses power and leads again, so its data may be lost."""
+    """broker-2 had the only replica in sync when it lost power, so it may have lost the new id."""
     rows = fenced_after_it_was_stable()
     change_isr(rows, 41, OFFSETS_0, isr=[2])
     lose_power(rows, 41.1, "broker-2")
@@ -324,14 +334,14 @@ def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> No
 
 
 def end_application(rows: Rows, time_s: float, error: str) -> None:
-    """Let the application of C0 end because its poll threw this error."""
+    """Let the application of C0 end, because its call of `poll` threw this error."""
     rows.member_state(
         time_s, C0, "UNJOINED", before="PREPARING_REBALANCE", cause="left", error=error
     )
 
 
 def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() -> None:
-    """Without healing no group is judged, but an ended application is a finding at any time."""
+    """The application of C0 ends at 3 s, while the cluster is still starting."""
     rows = Rows()
     end_application(rows, 3, "INCONSISTENT_GROUP_PROTOCOL")
 
@@ -345,7 +355,7 @@ def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() ->
 
 
 def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
-    """The ended application is the only finding, because the group is live without it."""
+    """The end of C0's application is the only finding. The group is live with C1 alone."""
     rows = healed_group()
     end_application(rows, 41, "UNKNOWN_SERVER_ERROR")
     rows.committed(42, C1, offset=1)
@@ -354,7 +364,7 @@ def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
 
 
 def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
-    """With `auto.offset.reset=none` a consumer rightly ends if there is no committed offset."""
+    """C0 has `auto.offset.reset=none`, and finds no committed offset. So it is right to end."""
     rows = healed_group()
     end_application(rows, 41, "NO_OFFSET_FOR_PARTITION")
     rows.committed(42, C1, offset=1)
@@ -367,7 +377,7 @@ def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
 
 
 def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
-    """The group has two consumers, which do not exceed group.max.size."""
+    """The group has only two consumers, so it is not full (`group.max.size`)."""
     rows = healed_group()
     end_application(rows, 41, "GROUP_MAX_SIZE_REACHED")
     rows.committed(42, C1, offset=1)
@@ -375,11 +385,16 @@ def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
     assert check(finish(rows, verifying_s=110)).findings_total == 1
 
 
-@pytest.mark.parametrize("same_assignors", [True, False])
-def test_refusal_of_a_consumer_is_excused_by_different_assignors(same_assignors: bool) -> None:
-    """A group refuses a consumer only if it has no assignor in common with the other members.
+@pytest.mark.parametrize(
+    ("same_assignors", "findings", "excused"),
+    [(True, 1, {}), (False, 0, {"application that its settings end": 1})],
+)
+def test_refusal_of_a_consumer_is_excused_by_different_assignors(
+    same_assignors: bool, findings: int, excused: dict[str, int]
+) -> None:
+    """A group may refuse a consumer that has no assignor in common with the other members.
 
-    An assignor is a way to assign partitions.
+    So if all members have the same assignors, the refusal is a finding.
     """
     rows = healed_group()
     end_application(rows, 41, "INCONSISTENT_GROUP_PROTOCOL")
@@ -387,13 +402,15 @@ def test_refusal_of_a_consumer_is_excused_by_different_assignors(same_assignors:
 
     report = check(finish(rows, verifying_s=110), same_assignors=same_assignors)
 
-    assert report.findings_total == (1 if same_assignors else 0)
-    excused = {} if same_assignors else {"application that its settings end": 1}
+    assert report.findings_total == findings
     assert report.excused == excused
 
 
 def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> None:
-    """UNKNOWN_MEMBER_ID makes C0 join again; at 43 s C0 leaves without an error."""
+    """C0 is UNJOINED twice, but no error ends its application.
+
+    At 41 s it gets UNKNOWN_MEMBER_ID, and joins again. At 43 s it leaves by itself.
+    """
     rows = healed_group()
     rows.member_state(41, C0, "UNJOINED", before="STABLE", cause="error", error="UNKNOWN_MEMBER_ID")
     rows.member_state(42, C0, "STABLE")
@@ -404,11 +421,12 @@ def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> Non
     assert check(finish(rows, verifying_s=110)).findings_total == 0
 
 
-def short_isr(*, unfenced_s: float) -> CheckReport:
-    """Return the report of a group whose offsets partition has one replica in sync from 30 s on.
+def check_with_short_isr(*, unfenced_s: float) -> CheckReport:
+    """Return the report of a group that cannot commit from 30 s to the end of the watch at 200 s.
 
-    broker-2 has the other replica, and is alive since `unfenced_s`. The watch ends at 200 s. A
-    living replica must return to the ISR within 120 s (the default of `isr_recovery_us`).
+    Its partition needs two replicas in sync, but broker-2 is missing in the ISR. broker-2 is up
+    again from `unfenced_s` on. It then has 120 s (the default of `isr_recovery_us`) to return to
+    the ISR.
     """
     rows = healed_group()
     elect(rows, 1, OFFSETS_0, leader="broker-1", isr=[1, 2])
@@ -419,19 +437,19 @@ def short_isr(*, unfenced_s: float) -> CheckReport:
 
 
 def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> None:
-    """Planted bug: a leader that never expands its ISR.
+    """Planted bug: the leader never adds broker-2 to the ISR again.
 
-    From the healing to the end of the watch broker-2 has 160 s to return to the ISR.
+    broker-2 is up at the healing (40 s), and had 160 s for this.
     """
-    report = short_isr(unfenced_s=35)
+    report = check_with_short_isr(unfenced_s=35)
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert report.excused == {}
 
 
 def test_isr_is_an_excuse_until_its_broker_has_lived_long_enough() -> None:
-    """broker-2 has lived for 110 s, and may still be copying the records that it lacks."""
-    report = short_isr(unfenced_s=90)
+    """broker-2 has been up for 110 s, so it may still be fetching the records that it lacks."""
+    report = check_with_short_isr(unfenced_s=90)
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert report.excused == {"too few replicas in sync": 1}
@@ -439,10 +457,11 @@ def test_isr_is_an_excuse_until_its_broker_has_lived_long_enough() -> None:
 
 
 def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() -> None:
-    """A transaction whose end was lost blocks offsets, but never a rebalance.
+    """The partition of the transactions loses data.
 
-    The partition of the transactions loses data: its only replica in sync loses power, and leads
-    again. This excuses missing commits in a Stable group, but no group that is rebalancing.
+    broker-2, which has its only replica in sync, loses power and leads again. So a transaction may
+    never end, and may block the commits of a Stable group for ever. This is no excuse for a group
+    that is rebalancing, because a transaction blocks no rebalance.
     """
     for state, outcome in (
         ("Stable", CheckOutcome.INCONCLUSIVE),
@@ -465,10 +484,13 @@ def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() 
 def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     old_coordinator: str,
 ) -> None:
-    """broker-2, the replaced coordinator, has the id `old` of C0 in memory.
+    """A static member may end because it asks a broker that is not its coordinator any more.
 
-    broker-1 replaces the id by `new`. If C0 then asks broker-2 with the id `new`, broker-2 fences
-    it. This excuse holds only while broker-2 still has the group.
+    1. broker-2 is the coordinator, and has the id "old" of C0 in memory.
+    2. broker-1 becomes the coordinator, and replaces the id by "new".
+    3. C0 asks broker-2 with the id "new". broker-2 fences it, so its application ends.
+
+    This is an excuse only if broker-2 still has the group in step 3.
     Corpus: `static_member_fenced_by_a_replaced_coordinator`.
     """
     rows = healed_group()
@@ -488,7 +510,7 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
 
 
 def test_run_that_never_healed_is_inconclusive() -> None:
-    """Groups are judged from the healing on, so no group is judged."""
+    """Groups are judged from the healing on, and this run stops before it."""
     rows = Rows()
     rows.stage(1, "stopping")
 
@@ -496,7 +518,7 @@ def test_run_that_never_healed_is_inconclusive() -> None:
 
 
 def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
-    """The group must be live without C1."""
+    """C1 is killed and stays down. The group must be live without it, and is."""
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
     rows.add(40.5, "driver", TraceKind.NODE_KILLED, peer=C1)
@@ -508,42 +530,48 @@ def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
 
 
 def test_restarted_member_must_become_live() -> None:
-    """In the first trace C1 is restarted after the group was live, in the second one before.
+    """C1 is killed and starts again. Its new process does not commit.
 
-    In the second trace the new process never joins.
+    In the first trace the group has been live before this, which is enough. In the second trace it
+    has not, so C1 must join and commit.
     """
-    rows = healed_group()
-    rows.committed(40.2, C0, offset=1)
-    rows.committed(40.3, C1, offset=1)
-    rows.group_state(40.35, "broker-1", "Stable", "PreparingRebalance")
-    rows.add(40.4, "driver", TraceKind.NODE_KILLED, peer=C1)
-    rows.add(40.5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
-    rows.group_state(41, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    after_live = healed_group()
+    after_live.committed(40.2, C0, offset=1)
+    after_live.committed(40.3, C1, offset=1)
+    after_live.group_state(40.35, "broker-1", "Stable", "PreparingRebalance")
+    after_live.add(40.4, "driver", TraceKind.NODE_KILLED, peer=C1)
+    after_live.add(40.5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
+    after_live.group_state(41, "broker-1", "CompletingRebalance", "Stable", generation=2)
 
-    # The group was live before C1 was killed at 40.4 s, and needs to be live only once.
-    assert check(finish(rows, verifying_s=100)).outcome is CheckOutcome.PASS
+    assert check(finish(after_live, verifying_s=100)).outcome is CheckOutcome.PASS
 
-    rows = healed_group()
-    rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=C1)
-    rows.add(40.15, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
-    rows.committed(40.2, C0, offset=1)
+    before_live = healed_group()
+    before_live.add(40.1, "driver", TraceKind.NODE_KILLED, peer=C1)
+    before_live.add(40.15, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
+    before_live.committed(40.2, C0, offset=1)
 
-    report = check(finish(rows, verifying_s=110))
+    report = check(finish(before_live, verifying_s=110))
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert f"{C1} is never seen" in report.findings[0].summary
 
 
 def test_late_member_is_expected_once_it_was_started() -> None:
-    """C1 is a late member. In the first trace it never starts; in the second it starts at 38 s."""
-    rows = healed_group()
-    rows.committed(40.2, C0, offset=1)
-    assert check(finish(rows, verifying_s=110), late=(C1,)).outcome is CheckOutcome.PASS
+    """C1 is a late member, which the experiment starts during the run. It has no commit.
 
-    rows = healed_group()
-    rows.add(38, C1, TraceKind.NODE_STARTED, detail={"role": "consumer"})
-    rows.committed(40.2, C0, offset=1)
-    assert check(finish(rows, verifying_s=110), late=(C1,)).outcome is CheckOutcome.VIOLATED
+    In the first trace it is never started, so nothing is expected of it. In the second trace it is
+    started at 38 s.
+    """
+    not_started = healed_group()
+    not_started.committed(40.2, C0, offset=1)
+    report = check(finish(not_started, verifying_s=110), late=(C1,))
+    assert report.outcome is CheckOutcome.PASS
+
+    started = healed_group()
+    started.add(38, C1, TraceKind.NODE_STARTED, detail={"role": "consumer"})
+    started.committed(40.2, C0, offset=1)
+    report = check(finish(started, verifying_s=110), late=(C1,))
+    assert report.outcome is CheckOutcome.VIOLATED
 
 
 def test_group_without_live_members_proves_nothing() -> None:
@@ -559,7 +587,7 @@ def test_group_without_live_members_proves_nothing() -> None:
 
 
 def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
-    """Both members own t-0. C1 cannot read t-0, so it has nothing to commit."""
+    """C1 owns t-0, which has no leader. So C1 can read nothing, and has nothing to commit."""
     rows = healed_group()
     elect(rows, 30, "t-0", leader="", isr=[])
     rows.committed(40.2, C0, offset=1)
@@ -571,9 +599,9 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
 
 
 def test_partition_that_gets_no_leader_although_a_broker_could_lead_is_found() -> None:
-    """Planted bug: a controller that elects no leader when a replica in sync returns.
+    """Planted bug: the controller elects no leader of t-0 when broker-2 is back at 41 s.
 
-    broker-2, the only replica of t-0 in sync, is fenced at 30 s and unfenced at 41 s.
+    broker-2 has the only replica in sync, so t-0 had no leader before that.
     """
     rows = healed_group()
     rows.add(30, "controller-100", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -587,7 +615,10 @@ def test_partition_that_gets_no_leader_although_a_broker_could_lead_is_found() -
 
 
 def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() -> None:
-    """A broker in controlled shutdown may not lead, although it is not fenced yet."""
+    """broker-2 has the only replica of t-0 in sync, and is stopping.
+
+    Such a broker is not fenced yet, but must not lead.
+    """
     rows = healed_group()
     rows.add(29, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
     rows.add(30, "driver", TraceKind.NODE_STOPPING, peer="broker-2")
@@ -608,10 +639,10 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
     ],
 )
 def test_transactional_members_need_the_topic_of_transactions(has_leader: bool, why: str) -> None:
-    """Without a transaction coordinator the members cannot commit.
+    """The members commit in transactions, and the partition of the transactions takes no records.
 
-    The coordinator's partition has no leader, or two replicas in sync where min.insync.replicas is
-    3.
+    It has no leader, or it has two replicas in sync and needs three. For a group without
+    transactions this is no excuse.
     """
     rows = healed_group()
     if has_leader:
@@ -624,71 +655,78 @@ def test_transactional_members_need_the_topic_of_transactions(has_leader: bool, 
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert why in report.note
-    assert check(rows).outcome is CheckOutcome.VIOLATED  # a group without transactions
+    without_transactions = check(rows)
+    assert without_transactions.outcome is CheckOutcome.VIOLATED
 
 
-@pytest.mark.parametrize("lost", [TRANSACTIONS, OFFSETS_0])
-def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> None:
-    """broker-2, the only replica of the partition `lost` in sync, loses power and leads again.
+@pytest.mark.parametrize("partition", [TRANSACTIONS, OFFSETS_0])
+def test_transaction_whose_end_was_lost_may_stay_open_for_ever(partition: str) -> None:
+    """broker-2 has the only replica in sync of `partition`. It loses power and leads again.
 
-    Then either the transaction coordinator has forgotten the transaction (TRANSACTIONS), or the
-    group's log has lost the marker that ends the transaction (OFFSETS_0).
+    - TRANSACTIONS: the transaction coordinator may have forgotten the transaction.
+    - OFFSETS_0: the group's log may have lost the marker that ends the transaction.
+
+    For a group without transactions this is no excuse.
     """
     rows = healed_group()
-    elect(rows, 0, lost, leader="broker-2", isr=[2])
+    elect(rows, 0, partition, leader="broker-2", isr=[2])
     lose_power(rows, 41, "broker-2")
-    elect(rows, 42, lost, leader="broker-2", isr=[2])
-    change_isr(rows, 43, lost, isr=[2, 1, 0])
+    elect(rows, 42, partition, leader="broker-2", isr=[2])
+    change_isr(rows, 43, partition, isr=[2, 1, 0])
     finish(rows, verifying_s=110)
 
     report = check(rows, transactions=(TRANSACTIONS,))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
-    assert f"{lost} lost data" in report.note
-    assert check(rows).outcome is CheckOutcome.VIOLATED  # a group without transactions
+    assert f"{partition} lost data" in report.note
+    without_transactions = check(rows)
+    assert without_transactions.outcome is CheckOutcome.VIOLATED
 
 
 def test_member_that_its_coordinator_does_not_have_is_found() -> None:
-    """Planted bug: C1 ignores UNKNOWN_MEMBER_ID and stays STABLE, although generation 2 lacks it.
+    """Planted bug: C1 ignores UNKNOWN_MEMBER_ID, and stays STABLE without being a member.
 
-    In the first trace generation 2 begins after the group was live, so nothing is found. In the
-    second trace it begins before the healing.
+    Generation 2 has only C0. In the first trace it begins at 40.5 s. The group was live before
+    that, at 40 s, because it was Stable and need not commit. So nothing is found. In the second
+    trace generation 2 begins before the healing.
     """
-    rows = healed_group()
-    rows.generation_started(40.5, "broker-1", generation=2, members=(f"{C0}-id",))
-    rows.group_state(40.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
-    rows.committed(41, C0, offset=1)
-    rows.committed(41, C1, offset=1)
+    after_live = healed_group()
+    after_live.generation_started(40.5, "broker-1", generation=2, members=(f"{C0}-id",))
+    after_live.group_state(40.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    after_live.committed(41, C0, offset=1)
+    after_live.committed(41, C1, offset=1)
 
-    # A group that need not commit is live as soon as it is Stable, here at the healing (40 s).
-    report = check(finish(rows, verifying_s=110), commits=False)
+    report = check(finish(after_live, verifying_s=110), commits=False)
 
     assert report.outcome is CheckOutcome.PASS
 
-    rows = Rows()
+    before_live = Rows()
     for consumer in (C0, C1):
-        rows.member_state(1, consumer, "STABLE")
-    rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id",))
-    rows.group_state(30.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
-    rows.stage(40, "liveness")
+        before_live.member_state(1, consumer, "STABLE")
+    before_live.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id",))
+    before_live.group_state(30.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    before_live.stage(40, "liveness")
 
-    report = check(finish(rows, verifying_s=110), commits=False)
+    report = check(finish(before_live, verifying_s=110), commits=False)
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert f"{C1} is {C1}-id, whom its coordinator does not know" in report.findings[0].summary
 
 
 def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> None:
-    """With polls 50 s apart and a limit of 15 s, a member must leave and rejoin again and again."""
+    """The application may need 50 s between two polls, and `max.poll.interval.ms` is 15 s.
+
+    So its members leave the group and rejoin again and again.
+    """
     rows = finish(healed_group(), verifying_s=110)
-    expected = GroupExpectation(
+    slow_group = GroupExpectation(
         consumers=(C0, C1),
         offsets_partition=OFFSETS_0,
         commits=True,
         application_us=50_000_000,
         max_poll_interval_us=15_000_000,
     )
-    checker = Liveness(CheckContext(groups={"g": expected}, min_insync_replicas=1))
+    checker = Liveness(CheckContext(groups={"g": slow_group}, min_insync_replicas=1))
     for row in rows.rows:
         checker.observe(row)
 
@@ -699,14 +737,15 @@ def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> 
 
 
 def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() -> None:
-    """C1 restarts and joins with a new id, and the group waits until the session of `old-id` ends.
+    """C1 dies at 35 s, restarts, and joins with a new id.
 
-    C1 died at 35 s. Its last heartbeat may have arrived up to 3 s later, so the session of 45 s may
-    end at 83 s.
+    The rebalance cannot end while the group still has the member "old-id", so until the session of
+    this member has ended. Its last heartbeat may have arrived 3 s after its death, so the session
+    may end at 83 s (35 s + 3 s + 45 s).
     """
 
-    def rejoining(*, verifying_s: float) -> CheckReport:
-        """Return the report of this trace, whose watch ends at `verifying_s`."""
+    def report_of_a_watch(*, verifying_s: float) -> CheckReport:
+        """Return the report of a watch that ends at `verifying_s`."""
         rows = Rows()
         rows.generation_started(30, "broker-1", generation=2, members=(f"{C0}-id", "old-id"))
         rows.member_state(30, C0, "STABLE")
@@ -731,15 +770,18 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
             checker.observe(row)
         return checker.finish()
 
-    waiting = rejoining(verifying_s=61)
+    waiting = report_of_a_watch(verifying_s=61)
 
     assert waiting.outcome is CheckOutcome.INCONCLUSIVE
     assert "whose session may end at 83 s" in waiting.note
-    assert rejoining(verifying_s=90).outcome is CheckOutcome.VIOLATED
+    assert report_of_a_watch(verifying_s=90).outcome is CheckOutcome.VIOLATED
 
 
 def silent_member(*, until_s: float) -> Rows:
-    """Return rows of member `silent`, last heard at 10 s, and of `other`, heard until `until_s`."""
+    """Return rows of two members that send heartbeats to broker-0.
+
+    The last heartbeat of "silent" is at 10 s, and that of "other" at `until_s`.
+    """
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent")
     rows.session_restarted(until_s - 0.1, "broker-0", "other")
@@ -748,10 +790,10 @@ def silent_member(*, until_s: float) -> Rows:
 
 
 def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
-    """Planted bug: a session without a timer.
+    """Planted bug: the coordinator sets no timer for a session.
 
-    The session of 45 s begins at 10 s, and the checker adds 5 s for a busy broker. So the member
-    must be removed by 60 s.
+    The session of "silent" ends at 55 s (10 s + 45 s). The checker gives a busy broker 5 s more, so
+    the member must be removed by 60 s.
     """
     assert check(silent_member(until_s=59.9)).findings_total == 0
 
@@ -770,9 +812,9 @@ def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
 def test_session_counts_only_while_member_and_broker_are_undisturbed(
     why: str,
 ) -> None:
-    """The member is silent from 10 s to 81 s. At 50 s, before its session ends, `why` happens.
+    """The member "silent" is silent from 10 s to 81 s, but broker-0 need not remove it.
 
-    So the coordinator at broker-0 need not remove the member.
+    `why` says what has happened at 50 s, before the end of its session.
     """
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent")
@@ -793,16 +835,16 @@ def test_session_counts_only_while_member_and_broker_are_undisturbed(
     assert check(rows).findings_total == 0
 
 
-@pytest.mark.parametrize("heard", ["JoinGroup", "Heartbeat"])
-def test_member_whose_request_is_parked_is_expired_only_after_its_answer(heard: str) -> None:
-    """A session does not end in a join phase, because a member may wait for its JoinGroup's answer.
+@pytest.mark.parametrize("last_request", ["JoinGroup", "Heartbeat"])
+def test_member_that_waits_for_its_join_is_expired_only_after_the_answer(last_request: str) -> None:
+    """While members rejoin, a member may wait for the answer to its JoinGroup and send nothing.
 
-    When the phase ends at 210 s, a new session of 45 s begins. When this session has ended, the
-    silent member must be removed.
+    So its session does not end before the rejoining ends, at 210 s. Then a session of 45 s begins,
+    and after that the silent member must be removed.
     """
     rows = Rows()
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance")
-    rows.session_restarted(10, "broker-0", "silent", api=heard)
+    rows.session_restarted(10, "broker-0", "silent", api=last_request)
     for time_s in (100, 200):
         rows.session_restarted(time_s, "broker-0", "other")
     assert check(rows).findings_total == 0
@@ -814,8 +856,8 @@ def test_member_whose_request_is_parked_is_expired_only_after_its_answer(heard: 
     assert check(rows).findings_total == 1
 
 
-def pending_offset(rows: Rows, time_s: float, producer_id: int) -> None:
-    """Add an offset of group `g` that a producer's open transaction contains."""
+def add_offset_to_transaction(rows: Rows, time_s: float, producer_id: int) -> None:
+    """Let the coordinator of group `g` take an offset of a producer's open transaction."""
     rows.add(
         time_s,
         "broker-1",
@@ -845,15 +887,18 @@ def transaction_state(rows: Rows, time_s: float, producer_id: int, state: str) -
 
 
 def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it() -> None:
-    """The finding has the rows of producer 1's open transaction and of the short ISR.
+    """The group is not live, and two things may be the reason.
 
-    The transactions of producers 2 and 3 are completed and block nothing.
+    - The transaction of producer 1 has not ended. Those of producers 2 and 3 have.
+    - OFFSETS_0 has only one replica in sync. TRANSACTIONS has all three.
+
+    The finding shows the rows of these two things, and leaves the others out.
     """
     rows = healed_group()
     for producer_id, state in ((1, "PrepareCommit"), (2, "CompleteCommit")):
-        pending_offset(rows, 20, producer_id=producer_id)
+        add_offset_to_transaction(rows, 20, producer_id=producer_id)
         transaction_state(rows, 21, producer_id=producer_id, state=state)
-    pending_offset(rows, 22, producer_id=3)
+    add_offset_to_transaction(rows, 22, producer_id=3)
     rows.add(
         23,
         "broker-1",
@@ -864,16 +909,16 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
     change_isr(rows, 1, OFFSETS_0, isr=[0, 1, 2])
     change_isr(rows, 30, OFFSETS_0, isr=[1])
     change_isr(rows, 1, TRANSACTIONS, isr=[0, 1, 2])
-    change_isr(rows, 30, TRANSACTIONS, isr=[0, 1, 2])  # complete, so the finding leaves it out
+    change_isr(rows, 30, TRANSACTIONS, isr=[0, 1, 2])
     for broker in ("broker-0", "broker-1", "broker-2"):
         rows.add(2, "controller-100", TraceKind.BROKER_UNFENCED, peer=broker)
 
-    # At 300 s the short ISR is no excuse any more: its brokers have lived for more than 120 s.
+    # At 300 s the short ISR is no excuse any more, because all brokers have been up for long.
     (finding,) = check(finish(rows, verifying_s=300), transactions=(TRANSACTIONS,)).findings
 
-    # `led_to` has the rows that led to the finding. The first three are BROKER_UNFENCED.
-    causes = [(row.kind, row.time_us // 1_000_000) for row in finding.led_to]
-    assert causes[3:] == [
+    # The first three rows say that the three brokers are up.
+    led_to = [(row.kind, row.time_us // 1_000_000) for row in finding.led_to]
+    assert led_to[3:] == [
         (TraceKind.TXN_COMMIT_PENDING, 20),
         (TraceKind.TRANSACTION_STATE, 21),
         (TraceKind.ISR_CHANGED, 30),
@@ -881,7 +926,10 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
 
 
 def test_finding_names_the_waiting_request() -> None:
-    """C1 waits for two answers. The Fetch is not named, because it may wait for half a second."""
+    """C1 waits for the answers to two requests, and the finding names only the JoinGroup.
+
+    The Fetch has waited for 0.4 s, which is usual.
+    """
     rows = healed_group()
     rows.committed(40.2, C0, offset=1)
     for api, waited_us in (("JoinGroup", 30_000_000), ("Fetch", 400_000)):
@@ -905,10 +953,10 @@ def test_finding_names_the_waiting_request() -> None:
 def test_cluster_that_never_reaches_its_steady_state_is_found(
     bound_s: int | None, is_found: bool
 ) -> None:
-    """Planted bug: a group that no member ever joins.
+    """Planted bug: no member ever joins the group.
 
-    The run waited 60 s for the steady state. `bound_s` is the time in which the run must reach the
-    steady state; None: a run in real time, which has no such bound.
+    Before its first fault a run waits until all groups are Stable. Here it has waited 60 s in vain.
+    `bound_s` is the longest time that this may take. A run in real time has no bound (None).
     """
     rows = Rows()
     rows.add(
@@ -917,9 +965,8 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
         TraceKind.STEADY_STATE_MISSED,
         detail={"waited_us": 60_000_000, "missing": ["group g is Empty"]},
     )
-    checker = Liveness(
-        CheckContext(start_bound_us=None if bound_s is None else bound_s * 1_000_000)
-    )
+    start_bound_us = None if bound_s is None else bound_s * 1_000_000
+    checker = Liveness(CheckContext(start_bound_us=start_bound_us))
     for row in rows.rows:
         checker.observe(row)
 
@@ -932,9 +979,10 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
 
 @pytest.mark.parametrize("is_live", [True, False])
 def test_unreadable_offsets_of_a_live_group_are_found(is_live: bool) -> None:
-    """Planted bug: a coordinator that never answers an OffsetFetch.
+    """Planted bug: the coordinator never answers an OffsetFetch.
 
-    If the group does not become live, the only finding is that it is not live.
+    At the end of the run an administrator tries to read the committed offsets, in vain. This is a
+    finding only if the group is live. Otherwise the only finding is that the group is not live.
     """
     rows = healed_group()
     if is_live:
@@ -959,10 +1007,10 @@ def test_unreadable_offsets_of_a_live_group_are_found(is_live: bool) -> None:
 
 @pytest.mark.parametrize(("api", "is_found"), [("Heartbeat", True), ("OffsetCommit", False)])
 def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: bool) -> None:
-    """Planted bug: a coordinator in which only heartbeats restart sessions.
+    """Planted bug: commits do not restart the session of a member, but only heartbeats do.
 
-    Two commits are stored, at 42 s and 43 s. If an OffsetCommit restarted the session at 41 s, then
-    commits do restart sessions, and nothing is found.
+    Two commits of C0 are stored, and only one request restarts its session, at 41 s. If this was an
+    OffsetCommit, commits do restart sessions, and nothing is found.
     """
     rows = healed_group()
     rows.session_restarted(41, "broker-1", f"{C0}-id", api=api)
@@ -980,20 +1028,23 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
         assert len(report.findings) == 1
 
 
+SESSION_EXCUSE = {"session of a dead member": 1}
+
+
 @pytest.mark.parametrize(
-    ("member", "removed_s", "is_excused"),
+    ("member", "removed_s", "findings", "excused"),
     [
-        ("gone-id", 95, True),
-        ("gone-id", 70, False),  # 30 s before the end: time enough to settle
-        (f"{C1}-id", 95, False),  # C1 lives
+        ("gone-id", 95, 0, SESSION_EXCUSE),
+        ("gone-id", 70, 1, {}),  # C1 then had 30 s for a commit
+        (f"{C1}-id", 95, 1, {}),  # the removed member is not dead
     ],
 )
 def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
-    member: str, removed_s: float, is_excused: bool
+    member: str, removed_s: float, findings: int, excused: dict[str, int]
 ) -> None:
-    """C1 has no commit after the healing. A late removal of another member may excuse this.
+    """C1 has no commit up to the end of the watch at 100 s.
 
-    The removed member must have been dead, and the removal shortly before the end of the watch.
+    The excuse is the late removal of a dead member, whose partitions C1 gets only then.
     """
     rows = healed_group()
     rows.member_removed(removed_s, "broker-1", member, "session expiry")
@@ -1001,5 +1052,5 @@ def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
 
     report = check(finish(rows, verifying_s=100))
 
-    assert report.findings_total == (0 if is_excused else 1)
-    assert report.excused == ({"session of a dead member": 1} if is_excused else {})
+    assert report.findings_total == findings
+    assert report.excused == excused
