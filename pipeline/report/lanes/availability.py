@@ -1,11 +1,16 @@
-"""The availability lane: the times without service of groups, members and partitions, as bars.
+"""The availability lane: bars that show when groups, members and partitions had no service.
 
-Such a time is called a gap: a group without a coordinator, a member without an acknowledged commit,
-a partition that nobody processes. In the data of the chart, a row of the table `availability`
-becomes an object with the keys of LANE's columns, and these:
+The code calls such a time a gap, and the group, member or partition the subject of the gap:
 
-- `a`, `b`: ends of the bar in seconds
-- `d`: length of the bar, as text; the lane adds it
+- A group has a gap while it has no active coordinator.
+- The gap of a member reaches from one acknowledged commit to the next one.
+- The gap of a partition reaches from one batch that a member consumed to the next one.
+
+The table `availability` has the longest gap of each subject around each fault. Each of its rows
+becomes an object in the data of the chart. The object has the keys of LANE's columns, and these:
+
+- `a`, `b`: start and end of the bar in seconds
+- `d`: length of the bar as text, such as `1.25 s`
 - `l`, `s`: the label of the bar, long and short
 """
 
@@ -25,8 +30,8 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
-"""Maximum number of subjects that have a row each. If there are more, the lane shows over time how
-many subjects have a gap.
+"""Up to this number of subjects, each has a row of its own. If there are more, the lane shows how
+many subjects have a gap at each moment.
 """
 MAX_GAPS = 400
 """Maximum number of bars in the lane. If there are more, the longest ones are shown."""
@@ -53,21 +58,21 @@ _LEADER_WAS = {
     "machine_pause": "was paused with its machine",
     "machine_cut": "was cut off with its machine",
 }
-"""Verb phrases for the effect of each kind of fault on a leader that it hit. A fault of any other
-kind does not stop a leader.
+"""What a fault of each kind does to a broker. If the broker led a partition, the label of the
+partition's gap says so: `its leader broker-1 was killed`. Faults of other kinds stop no leader.
 """
-_BETWEEN = (
+_GAP_TIPS = (
     moment_tip("a", "the last before"),
     moment_tip("b", "the first after"),
     Tip("d", "between them"),
 )
-"""The last lines of the tooltip. They are about the last success before a gap, the first success
-after it, and the time between the two.
+"""The last lines of the tooltip of a gap: when the last success before the gap was, when the first
+one after it was, and the time between the two. A success is an acknowledged commit, for example.
 """
 
 
 def _length(row: Row) -> str:
-    """Return the length of a gap as text."""
+    """Return the length of a gap as text. It is null if the gap never ended."""
     return "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"])
 
 
@@ -103,9 +108,9 @@ def availability_lane(run: ReportInput) -> Chart | None:
 
     None if no subject had a gap.
     """
-    phrases = _leader_phrases(run)
+    leader_phrases = _leader_phrases(run)
     rows = [
-        row | {"leader": _leader_phrase(row, phrases)}
+        row | {"leader": _leader_phrase(row, leader_phrases)}
         for row in run.tables.rows("availability")
         # A gap whose beginning is not known has no bar.
         if row["before_us"] is not None
@@ -122,13 +127,13 @@ def availability_lane(run: ReportInput) -> Chart | None:
         return None
     names = _row_names(with_length)
     shown = _without_repeats(with_length)
-    # The longest gap comes first, because the key is the negative length.
-    shown.sort(key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
+    # The longest gaps come first, because only MAX_GAPS of them are drawn.
+    shown.sort(key=lambda row: end_of(run, row["after_us"]) - row["before_us"], reverse=True)
 
     prefix = common_prefix(row["subject"] for row in with_length if row["subject_kind"] == MEMBER)
     kinds = {KINDS[row["subject_kind"]] for row in with_length}
     fills = {kind: fill for kind, fill in _FILLS.items() if kind in kinds}
-    gaps = LANE.marks("gaps", rows_y(list(names.values()), without=prefix), tail=_BETWEEN)
+    gaps = LANE.marks("gaps", rows_y(list(names.values()), without=prefix), tail=_GAP_TIPS)
     return LANE.draw(
         run,
         [gaps.bars(kind_fill("k", fills)), *gaps.labels()],
@@ -141,9 +146,11 @@ def availability_lane(run: ReportInput) -> Chart | None:
 
 
 def _without_repeats(rows: Sequence[Row]) -> list[Row]:
-    """Return each gap once, with the name of its first fault and the number of its other faults.
+    """Return one row for each gap.
 
-    The table has a row for each fault of a gap: a gap can be the longest one around several faults.
+    The table has a row for each pair of a subject and a fault. If two faults follow one another
+    quickly, the same gap can be the longest one around both, and is in the table twice. Here it is
+    one row, whose cell `fault` names the first fault and counts the others: `kill-1 and 1 more`.
     """
     rows_by_gap: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
@@ -153,24 +160,33 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
     gaps = []
     for rows_of_gap in rows_by_gap.values():
         first, others = rows_of_gap[0], len(rows_of_gap) - 1
-        more = f" and {others} more" if others else ""
-        # Each phrase about a leader once, in the order of the faults.
+        fault_text = f"{first['fault']} and {others} more" if others else first["fault"]
+        # A dict keeps each phrase about a leader once, in the order of the faults.
         leaders = dict.fromkeys(row["leader"] for row in rows_of_gap if row["leader"])
-        leader = ", ".join(leaders) or None
-        gaps.append(first | {"fault": f"{first['fault']}{more}", "leader": leader})
+        leader_text = ", ".join(leaders) if leaders else None
+        gaps.append(first | {"fault": fault_text, "leader": leader_text})
     return gaps
 
 
 def _served_groups(rows: Sequence[Row]) -> str:
-    """Return a sentence that lists the groups that always had a coordinator, and so have no bar."""
-    groups = [row for row in rows if row["subject_kind"] == GROUP]
-    with_gap = {row["group"] for row in groups if row["gap_us"] != 0}
-    served = in_number_order({row["group"] for row in groups} - with_gap)
-    return f" An active coordinator all the time: {listed(served)}." if served else ""
+    """Return a sentence about the groups that always had a coordinator, and so have no bar.
+
+    It begins with a space, because it is appended to a text. It is "" if there is no such group.
+    """
+    group_rows = [row for row in rows if row["subject_kind"] == GROUP]
+    with_gap = {row["group"] for row in group_rows if row["gap_us"] != 0}
+    always_served = in_number_order({row["group"] for row in group_rows} - with_gap)
+    if not always_served:
+        return ""
+    return f" An active coordinator all the time: {listed(always_served)}."
 
 
 def _leader_phrases(run: ReportInput) -> dict[tuple[str, str], str]:
-    """Return, by fault and partition, a phrase on what the fault did to the partition's leader."""
+    """Return what each fault did to the leader of each partition that it concerned.
+
+    For example, if the fault `kill-1` killed the leader of `orders-0`:
+    {("kill-1", "orders-0"): "broker-0 was killed"}
+    """
     phrases: dict[tuple[str, str], str] = {}
     for fault in run.facts.faults:
         brokers = [node for node in fault.hit_nodes if node.startswith("broker-")]
@@ -182,9 +198,13 @@ def _leader_phrases(run: ReportInput) -> dict[tuple[str, str], str]:
 
 
 def _leader_phrase(row: Row, phrases: Mapping[tuple[str, str], str]) -> str | None:
-    """Return the phrase about the leader of a gap's partition; None if no fault hit this leader."""
-    of_partition = row["subject_kind"] == PARTITION
-    return phrases.get((row["fault"], row["subject"])) if of_partition else None
+    """Return what the fault of a gap did to the leader of the gap's partition.
+
+    None if the fault did not hit this leader, or if the gap is not about a partition.
+    """
+    if row["subject_kind"] != PARTITION:
+        return None
+    return phrases.get((row["fault"], row["subject"]))
 
 
 def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
@@ -196,11 +216,12 @@ def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
     names: dict[tuple[str, str, str], str] = {}
     one_group = len({row["group"] for row in rows}) == 1
     for kind in KINDS:
+        group_in_name = kind == PARTITION and not one_group
         subjects_by_name: dict[str, tuple[str, str, str]] = {}
         for row in rows:
             if row["subject_kind"] == kind:
-                full = f"{row['group']} \u00b7 {row['subject']}"
-                name = row["subject"] if one_group or kind != PARTITION else full
+                with_group = f"{row['group']} \u00b7 {row['subject']}"
+                name = with_group if group_in_name else row["subject"]
                 subjects_by_name[name] = _subject(row)
         names |= {subjects_by_name[name]: name for name in in_number_order(subjects_by_name)}
     return names
@@ -224,22 +245,23 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
     """Return the lane as areas: how many subjects of a kind have a gap over time.
 
-    A gap counts from the injection of its fault on.
+    A gap counts from the injection of its fault on, not from its beginning: until then, the subject
+    only waited for its next commit or batch as usual.
     """
     areas: list[Datum] = []
-    # The page shows the first kind until the reader picks another one. It is the kind of which
-    # there are most, the members.
+    # The page shows the first kind until the reader picks another one. Members come first, because
+    # a run has more members than groups.
     kinds = [
         kind
         for kind in (MEMBER, GROUP, PARTITION)
         if any(row["subject_kind"] == kind for row in rows)
     ]
-    injected = {fault.fault_id: fault.injected_at_us or 0 for fault in run.facts.faults}
+    injected_us = {fault.fault_id: fault.injected_at_us or 0 for fault in run.facts.faults}
     for kind in kinds:
         gaps = [
             (
                 (row["group"], row["subject"]),
-                max(row["before_us"], injected.get(row["fault"], 0)),
+                max(row["before_us"], injected_us.get(row["fault"], 0)),
                 end_of(run, row["after_us"]),
             )
             for row in rows
@@ -261,10 +283,11 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
 
 
 def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int, int]]:
-    """Return the time of each gap as a span. Overlapping gaps of one subject become one span.
+    """Return gaps as spans of time. Overlapping gaps of one subject become one span.
 
-    Two faults can share a gap, which must not count twice. `gaps` are tuples of a subject, a start
-    and an end.
+    The same gap can be in the table for two faults, and must not count twice. Each of `gaps` is a
+    tuple of the subject, the start and the end, for example ("a", 0, 5), ("a", 3, 9), ("b", 2, 4)
+    with shortened subjects. The result is (0, 9), (2, 4).
     """
     spans: list[tuple[int, int]] = []
     last_subject: tuple[str, str] | None = None
@@ -281,6 +304,7 @@ def _table(rows: Sequence[Row]) -> TextTable:
     """Return the gaps as the text beneath the lane, the longest first."""
 
     def longest_first(row: Row) -> float:
+        # A gap that never ended has no length. It comes before all others.
         return float("-inf") if row["gap_us"] is None else -row["gap_us"]
 
     return LANE.text(sorted(rows, key=longest_first))

@@ -1,13 +1,13 @@
-"""IntervalLane, the description of a lane that shows the intervals of one table as bars.
+"""What the lanes of a report have in common: `IntervalLane`.
 
-A lane is a chart that shares the time axis of the page. Every lane except the message diagrams is
-an IntervalLane. If a run has too many intervals to draw, the lane shows areas in the place of bars:
-the number of intervals of each kind over time.
+A lane is a chart along the time axis of the page. It draws each row of one table as a bar: the lane
+`groups`, for example, has a bar for each time in which a group was in one state. Every lane except
+the message diagrams is an IntervalLane. If a run has too many bars to draw, the lane counts them
+instead, and shows areas: how many groups were in each state over time.
 
-The columns of an IntervalLane define three things at once: the chart's data, its tooltip, and the
-text table beneath it. The module of a lane, such as `groups`, builds the marks (bars, labels and
-points) with Altair, the library that makes a chart's specification. Vega draws the chart in the
-page.
+The module of a lane lists columns. They define three things at once: the data of the chart, its
+tooltip, and the text table beneath it. The module also builds the marks (bars, labels and points)
+with Altair, the library that makes the specification of a chart. Vega draws the chart in the page.
 
 The data of areas has these keys. They are short, because a page has thousands of data:
 
@@ -51,9 +51,12 @@ AREA_PX = 150
 class IntervalLane:
     """A lane of the intervals in one table.
 
-    - `about`, `more`: default texts of the chart: a sentence about it, and how to read it.
+    - `about`: a sentence that says what the chart shows.
+    - `more`: how to read the chart.
     - `source`: name of the Parquet table with the intervals.
-    - `folded`: the line under which the text table is folded.
+    - `folded`: the line on which the reader clicks to see the text table.
+
+    `draw` can replace the title and these texts.
     """
 
     id: str
@@ -67,9 +70,11 @@ class IntervalLane:
     def marks(
         self, name: str, y: alt.Y, where: str | None = None, tail: Sequence[Tip] = FROM_TO
     ) -> Marks:
-        """Return Marks for the data `name`. The tooltip has the lane's columns, then `tail`.
+        """Return Marks, from which the caller makes bars, labels and points.
 
-        `where` is a Vega expression; only the data for which it is true are drawn.
+        - `name`: which of the chart's data they draw, such as "states".
+        - `where`: a Vega expression. Only the data for which it is true are drawn.
+        - `tail`: the last lines of the tooltip. The lines before them are the lane's columns.
         """
         tips = [Tip(column.key, column.tip) for column in self.columns if column.tip]
         return Marks(name, y, (*tips, *tail), where)
@@ -151,10 +156,12 @@ def count_intervals(
 
 
 def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
-    """Return the data of areas: one row for each time and kind, in the order of `kinds`.
+    """Return the data of areas: one datum for each time and kind, in the order of `kinds`.
 
-    `steps` are counts over time, one count for each kind. If there are very many times, some are
-    left out, but no peak is lost.
+    `steps` are counts over time, one count for each kind. For example, if at 2 s three groups are
+    Stable and one is Empty, this time has two data:
+    {"a": 2.0, "k": "Stable", "o": 0, "n": 3} and {"a": 2.0, "k": "Empty", "o": 1, "n": 1}.
+    If there are very many times, some are left out, but no peak is lost.
     """
     kept = thinned(steps)
     return [
@@ -173,21 +180,23 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
     row_counts: dict[str, int] = {}
     for row in rows:
         row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
-    # Take groups until one does not fit. From then on `room` is negative, so no smaller group is
-    # taken either: the options are exactly the groups with most rows.
-    options, room = [], limit
+    # Take groups until one does not fit. No smaller group is taken after it, so that the options
+    # are exactly the groups with most rows.
+    options, rows_taken = [], 0
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
-        room -= row_counts[group]
-        if room >= 0:
-            options.append(group)
+        rows_taken += row_counts[group]
+        if rows_taken > limit:
+            break
+        options.append(group)
     pick = Pick(param=param, label="Group", options=tuple(options))
-    return pick, pickable("groups", len(options), len(row_counts), source)
+    return pick, pickable_note("groups", len(options), len(row_counts), source)
 
 
-def pickable(what: str, number: int, total: int, table: str) -> str:
-    """Return the sentence on subjects that cannot be picked; "" if all of them can be picked.
+def pickable_note(what: str, number: int, total: int, table: str) -> str:
+    """Return a sentence that says how many groups or partitions can be picked.
 
-    It begins with a space, because it is appended to a text.
+    For example, ` 40 of 1,000 groups can be picked; all of them are in tables/group_states.`
+    It begins with a space, because it is appended to a text. It is "" if all can be picked.
     """
     if number == total:
         return ""
@@ -195,7 +204,7 @@ def pickable(what: str, number: int, total: int, table: str) -> str:
 
 
 def end_of(run: ReportInput, end_us: int | None) -> int:
-    """Return the end of an interval; the run's end if `end_us` is None."""
+    """Return the end of an interval. An interval without an end lasted until the run ended."""
     return run.end_us if end_us is None else end_us
 
 

@@ -4,8 +4,10 @@ An exchange is a request and its answer. In a space-time diagram, each node has 
 and time runs to the right. A message is a slanted line from the line of its sender to the line of
 its receiver.
 
-The functions turn rows of the table `messages`, with times in microseconds, into the data of a
-chart, with times in seconds. `Diagram` and `_message_cells` list the short keys of a datum.
+`diagram` turns rows of the table `messages` into a `Diagram`, the data from which the chart is
+drawn. A row of the table is an exchange, with times in microseconds. A datum of the chart is a
+line, a bar, a mark or a text, with times in seconds. The page has thousands of data, so their keys
+are short; `Diagram` and `_message_cells` explain them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,13 +39,12 @@ client can repeat FindCoordinator, Heartbeat and OffsetCommit at the same time.
 CHARACTER_PX = 6.0
 """Average width of a character in a label, in pixels."""
 
-FINDING, MEMBERSHIP, HEARTBEAT, OFFSETS, CLUSTER = (
-    "FindCoordinator",
-    "JoinGroup, SyncGroup, LeaveGroup",
-    "Heartbeat",
-    "OffsetCommit, OffsetFetch, transactions",
-    "brokers and controller",
-)
+# The families of requests. Each has a colour of its own in the diagram; its text is in the legend.
+FINDING = "FindCoordinator"
+MEMBERSHIP = "JoinGroup, SyncGroup, LeaveGroup"
+HEARTBEAT = "Heartbeat"
+OFFSETS = "OffsetCommit, OffsetFetch, transactions"
+CLUSTER = "brokers and controller"
 _FAMILIES = {
     "FindCoordinator": FINDING,
     "JoinGroup": MEMBERSHIP,
@@ -57,21 +58,25 @@ _FAMILIES = {
     "TxnOffsetCommit": OFFSETS,
     "EndTxn": OFFSETS,
 }
-"""The family of each API. A family is a kind of requests, which has a colour of its own. Other APIs
-are of the family CLUSTER.
-"""
+"""The family of each API. An API that is not listed, such as Fetch, is of the family CLUSTER."""
 _SERVERS = ("controller", "broker")
 """The roles of servers, in the order of their lines."""
-_NEVER = 1e12
-"""A zoom in pixels per second that no reader reaches. A text that needs this zoom is left out."""
+_UNREACHABLE_ZOOM = 1e12
+"""A zoom in pixels per second that no reader reaches.
+
+Two texts at the same moment would touch each other at any zoom. So the less important text needs
+this zoom, and is left out.
+"""
 HELD_US = 500_000
 """A message that took at least this time counts as held on its way, for instance at a cut link.
 
-A slanted line would look as if the message had travelled for all that time. So a bar on the
-sender's line shows the wait instead.
+A slanted line over half a second would look like a slow network. So a bar on the sender's line
+shows that the message waited there.
 """
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
-"""Kinds of waits: a request at its server, a message on its way, a client without an answer."""
+"""Why a bar is drawn: a request waits at its server (SERVED), a message waits on its way (HELD), or
+a client waits for an answer that does not come (UNANSWERED).
+"""
 
 
 @dataclass
@@ -80,8 +85,12 @@ class Diagram:
 
     These keys are in every datum, beside those of `_message_cells`:
 
-    - `r`, `q`: name of a node; for a message, name of the other node
+    - `r`: name of the node on whose line the datum begins
+    - `q`: for a message, name of the node on whose line it ends
     - `a`, `b`: beginning and end in seconds
+
+    For example, a request that `consumer-a-1` sent to `broker-0` at 2 s and that arrived 5 ms later
+    is a leg: {"r": "consumer-a-1", "q": "broker-0", "a": 2.0, "b": 2.005, ...}
 
     The fields:
 
@@ -111,9 +120,10 @@ class Diagram:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A text at the line of `node`.
+    """A text at the line of `node`, such as `JoinGroup UNKNOWN_MEMBER_ID`.
 
-    - `rank`: importance of the text; the lowest number is the most important.
+    - `rank`: importance of the text. The text with the lowest rank is the most important; it keeps
+      its place if two texts would touch.
     - `bad`: True if the text reports a failure.
     - `zoom`: the smallest zoom, in pixels a second, at which the text can be shown.
     """
@@ -127,7 +137,11 @@ class Word:
 
 
 def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
-    """Return the diagram of one fault: the exchanges `rows`, and the texts `landmarks`."""
+    """Return the diagram of one fault.
+
+    `rows` are the exchanges around the fault. `landmarks` are texts that the caller adds to those
+    of the exchanges, such as the election of a leader.
+    """
     drawn = Diagram(nodes=_nodes(rows))
     lines = set(drawn.nodes)
     words = [word for word in landmarks if word.node in lines]
@@ -136,7 +150,7 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
     drawn.left_out = len(rows) - len(shown)
 
     for row in shown:
-        _add(drawn, row)
+        _add_exchange(drawn, row)
         # The text of a repeated request is inside its bar.
         if row["repeats"] == 1:
             words.append(_word(row))
@@ -149,11 +163,11 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
 def _nodes(rows: Sequence[Row]) -> list[str]:
     """Return the nodes that have a line, from top to bottom: controllers, brokers, clients.
 
-    If there are too many clients, those with most failures and membership requests have a line. Of
-    clients with equally many, those with most exchanges have a line.
+    There can be more clients than lines. An exchange is remarkable if it failed or is a membership
+    request. The clients with the most remarkable exchanges get a line. If two clients have equally
+    many, the one with more exchanges in all comes first.
     """
-    # For each node, the number of exchanges that are failures or membership requests, and the
-    # number of all exchanges.
+    # For each node: the number of its remarkable exchanges, and the number of all its exchanges.
     exchanges: dict[str, tuple[int, int]] = {}
     for row in rows:
         for node in (row["from_node"], row["to_node"]):
@@ -166,8 +180,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
         for role in _SERVERS
         for node in in_number_order(name for name in exchanges if name.startswith(f"{role}-"))
     ]
-    known_servers = set(servers)
-    clients = in_number_order(node for node in exchanges if node not in known_servers)
+    clients = in_number_order(exchanges.keys() - set(servers))
 
     by_interest = sorted(clients, key=lambda node: (-exchanges[node][0], -exchanges[node][1]))
     # Two clients have a line even if the servers alone reach the limit.
@@ -175,7 +188,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
     return [*servers[:MAX_NODES], *(node for node in clients if node in shown_clients)]
 
 
-def _add(drawn: Diagram, row: Row) -> None:
+def _add_exchange(drawn: Diagram, row: Row) -> None:
     """Add the lines of one exchange: its messages, its waits, its failure, its repeats."""
     cells = _message_cells(row)
     sent, received = row["sent_us"], row["received_us"]
@@ -208,9 +221,11 @@ def _add(drawn: Diagram, row: Row) -> None:
         drawn.failures.append({**cells, **mark})
 
     if row["repeats"] > 1:
-        last = row["last_ended_us"] if row["last_ended_us"] is not None else ended
         begin = _begin(row)
-        bar = _line(begin, last or begin, client, client, cells, "repeated")
+        # The bar reaches to the end of the last repeat. If no end is known, it has no length.
+        known_ends = [end for end in (row["last_ended_us"], ended) if end is not None]
+        end = known_ends[0] if known_ends else begin
+        bar = _line(begin, end, client, client, cells, "repeated")
         drawn.repeats.append({**bar, "s": f"\u00d7{row['repeats']:,}", "l": _text(row)})
 
 
@@ -249,7 +264,8 @@ def _line(
 ) -> Datum:
     """Return a line from the line of node `start` to the line of node `end`, or a bar.
 
-    If both nodes are the same, it is a bar. `leg` says what the line or bar stands for.
+    If both nodes are the same, it is a bar. `leg` says in the tooltip what the line or bar stands
+    for: `request`, `answer`, `repeated`, or the reason of a wait, such as SERVED.
     """
     return {
         **cells,
@@ -308,7 +324,14 @@ def _begin(row: Row) -> int:
 def _word(row: Row) -> Word:
     """Return the text of an exchange, with its rank.
 
-    The most important texts say that a member was expelled. Other failures follow, then joins.
+    The ranks, from the most important text to the least important one:
+
+    - -1: a member was expelled from its group
+    - 0: only the landmarks of `diagram`
+    - 1: another request failed
+    - 2: a Heartbeat failed, or a member joined, synced or left
+    - 3: a client found its coordinator
+    - 4: anything else
     """
     family = _family(row)
     if row["outcome"] in EXPELLED:
@@ -326,7 +349,7 @@ def _word(row: Row) -> Word:
 def _text(row: Row) -> str:
     """Return an exchange in a few words: its request, its repeats, and its result.
 
-    The result is an error, or the broker that the answer named as coordinator.
+    Three examples: `SyncGroup`, `Heartbeat NOT_COORDINATOR`, `FindCoordinator names broker-1`.
     """
     parts = [request_words(row)]
     if row["repeats"] > 1:
@@ -351,8 +374,8 @@ def _set_rows(repeats: Sequence[Datum]) -> None:
         # A slot is the first row in which a bar overlaps none of the earlier ones.
         for bar, slot in zip(bars, slots([_span_us(bar) for bar in bars]), strict=True):
             bar["y"] = min(slot, REPEAT_ROWS - 1)
-            # With None, the text is shown.
-            bar["h"] = slot >= REPEAT_ROWS or None
+            # With None, the text of the bar is shown.
+            bar["h"] = True if slot >= REPEAT_ROWS else None
 
 
 def _span_us(datum: Datum) -> tuple[int, int]:
@@ -363,9 +386,11 @@ def _span_us(datum: Datum) -> tuple[int, int]:
 def place_words(words: Iterable[Word]) -> list[Datum]:
     """Return texts, each with the smallest zoom at which it can be shown, in pixels a second.
 
-    At this zoom, the text touches no more important text of the same line. A text is left out if a
-    more important text of the line has the same moment. A datum has these keys, beside those of
-    Diagram:
+    When the reader zooms in, the texts move apart while their size stays. So the most important
+    texts of a line are always there, and others appear as soon as they have room. A text is left
+    out if a more important text of the line has the same moment.
+
+    A datum has these keys, beside those of Diagram:
 
     - `t`: the text
     - `z`: the zoom that it needs if all texts of the line extend to the right of their moments
@@ -391,7 +416,7 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
                 "k": int(word.bad),
             }
         )
-    return [datum for datum in shown if datum["z"] != _NEVER]
+    return [datum for datum in shown if datum["z"] != _UNREACHABLE_ZOOM]
 
 
 def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
@@ -400,11 +425,15 @@ def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
     If `either` is False, both texts extend to the right of their moments, and the left text must
     end before the right text begins. If `either` is True, the right text can extend to the left,
     towards the left text. Then there must be room for both texts between their moments.
+
+    For example, two texts of 10 characters are one second apart. The left one needs
+    (10 + 2) * 6 px = 72 px before the right one begins, so the zoom is 72 pixels a second. With
+    `either`, both need (20 + 2) * 6 px = 132 px.
     """
     left = word if word.at_us <= other.at_us else other
     distance_us = abs(word.at_us - other.at_us)
     if distance_us == 0:
-        return _NEVER
-    characters = len(word.text) + len(other.text) if either else len(left.text)
-    # The 2 characters are a space between the texts.
-    return (characters + 2) * CHARACTER_PX * 1_000_000 / distance_us
+        return _UNREACHABLE_ZOOM
+    characters_between = len(word.text) + len(other.text) if either else len(left.text)
+    # Two more characters are a space between the texts.
+    return (characters_between + 2) * CHARACTER_PX * 1_000_000 / distance_us

@@ -30,18 +30,18 @@ from pipeline.report.charts.chart import (
     TextTable,
 )
 from pipeline.report.columns import Column, moment, number, text_table
-from pipeline.report.lanes.interval_lane import MAX_TABLE_ROWS, area_rows, pickable
+from pipeline.report.lanes.interval_lane import MAX_TABLE_ROWS, area_rows, pickable_note
 from pipeline.report.lanes.labels import FROM_TO, Tip, common_prefix, prefix_note
 from pipeline.report.lanes.marks import NARROW, Marks, legend_columns, named_without, rows_y
 from pipeline.report.lanes.ownership_rows import (
     LANE,
     Owned,
+    assignment_of_owner,
     by_partition,
+    fills_of_assignments,
     gantt,
-    kinds_of,
     number_rows,
     owners_over_time,
-    side,
 )
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
@@ -58,8 +58,8 @@ MAX_SHOWN = 900
 """Maximum number of intervals in the lane if it shows all partitions. The longest ones are shown.
 """
 MAX_PICKED = 8_000
-"""Maximum number of intervals in the second lane, of all partitions together that the reader can
-pick.
+"""Maximum number of intervals in the data of the second lane. The data has the intervals of every
+partition that the reader can pick, so this limits which partitions these are.
 """
 MAX_LEGEND = 6
 """Maximum number of fills in a legend. A reader could not distinguish more."""
@@ -71,21 +71,30 @@ COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
 """Fills of the areas that show how many partitions have one owner, none, or several."""
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
 """Vega parameters for the picked range of partitions, and the picked member."""
-_ALL_MEMBERS, _REMARKABLE = "all members", "0: two owners, or moved most"
-"""An option of each pick. _ALL_MEMBERS is the option for all members. _REMARKABLE is the option for
-the partitions that are most worth looking at.
+_ALL_MEMBERS = "all members"
+"""The option of the pick of members with which no single member is picked."""
+_REMARKABLE = "0: two owners, or moved most"
+"""The option of the pick of partitions for those that are most worth looking at. Every other option
+is a range of partitions, such as `2: orders-50 to 99`.
 """
-# A Vega condition for the rows of the second lane. If a member is picked, all rows of this member
-# are shown, and the picked range of partitions does not matter. The option of a range begins with
-# the number of its chunk. `number_rows` explains the fields `t`, `h` and `q`.
+# A Vega condition that is true for the rows that the second lane shows:
+#
+# 1. If all members are picked, and the remarkable partitions: the rows with `t`.
+# 2. If all members are picked, and a range: the rows whose chunk `h` is the number in front of the
+#    range's option.
+# 3. If one member is picked: the rows of this member, whatever range is picked.
+#
+# `number_rows` explains the fields `t`, `h` and `q`.
 _PICKED = (
     f"{_MEMBER_PICK} == '{_ALL_MEMBERS}' "
     f"? ({_ROWS_PICK} == '{_REMARKABLE}' ? datum.t == 1 : "
     f"datum.h == toNumber(split({_ROWS_PICK}, ':')[0])) "
     f": (datum.m == {_MEMBER_PICK} || datum.m2 == {_MEMBER_PICK}) && datum.q < {ROWS_AT_ONCE}"
 )
-_NAME_PX, _LENGTH_PX = 66, 52
-"""Width in pixels, on a phone, of a member's name, and of the length (`1.25 s`) of an overlap."""
+_NAME_PX = 66
+"""Width of a member's name on a phone, in pixels."""
+_LENGTH_PX = 52
+"""Width of the length of an overlap (`1.25 s`) on a phone, in pixels."""
 # A Vega condition that is true if the visible part of a bar has room for the name and the length.
 _WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
 _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
@@ -95,17 +104,21 @@ it is only the length, or nothing if there is no room.
 """
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
 """A Vega expression for the pixels of a bar that the length of an overlap can take."""
-_TWICE_TIPS = (
+_OVERLAP_TIPS = (
     Tip("r", "partition"),
     Tip("w", "owned by"),
     Tip("e", "assigned in"),
     Tip("n", "processed by both", "records", 0),
     *FROM_TO,
 )
-_TWICE = (
+_OVERLAP_COLUMNS = (
     Column("partition", "partition"),
-    Column(lambda row: f"{row['first_consumer']} ({side(row, 'first')})", "owned by"),
-    Column(lambda row: f"{row['second_consumer']} ({side(row, 'second')})", "and by"),
+    Column(
+        lambda row: f"{row['first_consumer']} ({assignment_of_owner(row, 'first')})", "owned by"
+    ),
+    Column(
+        lambda row: f"{row['second_consumer']} ({assignment_of_owner(row, 'second')})", "and by"
+    ),
     moment("from_us", "from (s)"),
     moment("to_us", "to (s)"),
     number(lambda row: duration_text(row["length_us"]), "for"),
@@ -145,13 +158,14 @@ def ownership_detail(run: ReportInput) -> Chart | None:
     by_interest = sorted(
         owned, key=lambda partition: (-len(partition.overlaps), -len(partition.intervals))
     )
-    # Take partitions until one does not fit. From then on `room` is negative, so no other partition
-    # is taken, even if it is smaller.
-    pickable_names, room = set(), MAX_PICKED
+    # Take partitions until one does not fit. No other partition is taken after it, even if it is
+    # smaller, so that the reader can pick exactly the most interesting ones.
+    pickable_names, intervals_taken = set(), 0
     for partition in by_interest:
-        room -= len(partition.intervals)
-        if room >= 0:
-            pickable_names.add(partition.name)
+        intervals_taken += len(partition.intervals)
+        if intervals_taken > MAX_PICKED:
+            break
+        pickable_names.add(partition.name)
 
     in_page = [partition for partition in owned if partition.name in pickable_names]
     names, data = gantt(run, in_page, limit=MAX_PICKED)
@@ -180,7 +194,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
         lane_id="lane-ownership-rows",
         title="Owners of some partitions",
         about="The owners of the partitions that are picked."
-        + pickable("partitions", len(in_page), len(owned), LANE.source),
+        + pickable_note("partitions", len(in_page), len(owned), LANE.source),
         more=LANE.more + prefix_note(prefix),
         picks=picks,
     )
@@ -207,7 +221,7 @@ def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
     It also does if a group has many generations, which must share fills.
     """
     # For each group, the fill of each assignment.
-    fills_by_group = kinds_of(run, owned)
+    fills_by_group = fills_of_assignments(run, owned)
     # The fills of the first group. A legend is drawn only if it is the only group.
     of_group = next(iter(fills_by_group.values()))
     every_fill = (fill for of_one in fills_by_group.values() for fill in of_one.values())
@@ -235,7 +249,7 @@ def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> 
     member = named_without("datum.m", prefix)
     processed = Tip("n", "processed", "records", 0)
     owners = LANE.marks("owners", y, where, (processed, *FROM_TO))
-    twice = Marks("twice", y, _TWICE_TIPS, where)
+    twice = Marks("twice", y, _OVERLAP_TIPS, where)
     return [
         owners.bars(fill),
         *owners.labels(
@@ -271,7 +285,7 @@ def _table(run: ReportInput) -> TextTable:
     if not overlaps:
         return LANE.text(_by_number(run.tables.rows("ownership")))
     return text_table(
-        _TWICE,
+        _OVERLAP_COLUMNS,
         _by_number(overlaps),
         limit=MAX_TABLE_ROWS,
         source="ownership_overlaps",

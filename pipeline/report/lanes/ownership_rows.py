@@ -1,9 +1,10 @@
 """The data of the ownership lane, from rows of the tables `ownership` and `ownership_overlaps`.
 
-A row of `ownership` is an interval in which one member owned one partition. Intervals of a
-partition that overlap are drawn below one another: the partition then has several rows in the lane,
-and each of them is called a slot, counted from 0. If a run has too many intervals to draw, the lane
-shows the number of owners over time.
+A row of `ownership` is an interval in which one member owned one partition. If two members owned a
+partition at the same time, their bars would cover each other. So the partition then has a second
+row in the lane, below its first one. The rows of one partition are called its slots: the first
+owner's bar is in slot 0, the second owner's in slot 1. If a run has too many partitions to draw,
+the lane shows how many of them have one owner, none or several.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,10 +21,11 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 
-def kind(row: Row) -> str:
-    """Return a text that names the assignment of an interval: its generation and its coordinator.
+def assignment_text(row: Row) -> str:
+    """Return the assignment by which a member owned a partition, as text.
 
-    Bars with the same text have the same fill.
+    For example, `generation 7 by broker-1 in leader epoch 3`. Bars with the same text have the same
+    fill, because one assignment is the cause of all of them.
     """
     if row["coordinator"] is None:
         return f"generation {row['generation']}"
@@ -50,7 +52,7 @@ LANE = IntervalLane(
         Column("generation", key="g", tip="generation"),
         Column("coordinator", key="w", tip="assigned by"),
         Column("leader_epoch", key="e", tip="in leader epoch"),
-        Column(kind, "assigned in"),
+        Column(assignment_text, "assigned in"),
         moment("from_us", "from (s)"),
         moment("to_us", "to (s)"),
         Column("ended_by", "ended by", "x", "ended by"),
@@ -81,12 +83,12 @@ def by_partition(run: ReportInput) -> list[Owned]:
     rows = run.tables.rows("ownership")
     has_one_group = len({row["group"] for row in rows}) == 1
     for row in rows:
-        key = row["group"], row["partition"]
-        if key not in owned:
+        group_and_partition = row["group"], row["partition"]
+        if group_and_partition not in owned:
             with_group = f"{row['group']} \u00b7 {row['partition']}"
             name = row["partition"] if has_one_group else with_group
-            owned[key] = Owned(group=row["group"], name=name)
-        owned[key].intervals.append(row)
+            owned[group_and_partition] = Owned(group=row["group"], name=name)
+        owned[group_and_partition].intervals.append(row)
 
     for row in run.tables.rows("ownership_overlaps"):
         if (row["group"], row["partition"]) in owned:
@@ -101,40 +103,43 @@ def gantt(
 ) -> tuple[list[str], dict[str, list[Datum]]]:
     """Return the names of the lane's rows, and the data `owners` and `twice`.
 
-    A partition has as many rows as it had owners at the same time. `owners` are the `limit` longest
-    intervals of all partitions; `twice` are the overlaps, which are drawn as stripes. A datum of
-    `owners` has the key `v` if stripes lie on its bar. Then the label of the bar leaves room for
-    the label of the stripes.
+    `owners` are the bars, one for each of the `limit` longest intervals of all partitions. `twice`
+    are the overlaps, which are drawn as stripes on the bar of the second owner. Such a bar has the
+    key `v` in its datum. It makes the label of the bar leave room for the label of the stripes.
     """
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
-    kinds = kinds_of(run, owned)
+    fills = fills_of_assignments(run, owned)
     intervals = [row for partition in owned for row in partition.intervals]
     # Rows have no key of their own, so the set holds the identities of the row objects (`id`).
     within_limit = {id(row) for row in longest_first(intervals, limit)}
     for partition in owned:
         shown = [row for row in partition.intervals if id(row) in within_limit]
         spans = [(row["from_us"], end_of(run, row["to_us"])) for row in shown]
-        taken = slots(spans)
+        slots_of_shown = slots(spans)
         # For each time at which a bar begins, the slot of that bar.
-        slot_at = {row["from_us"]: slot for row, slot in zip(shown, taken, strict=True)}
+        slot_at = {row["from_us"]: slot for row, slot in zip(shown, slots_of_shown, strict=True)}
         overlaps = [(row["from_us"], end_of(run, row["to_us"])) for row in partition.overlaps]
 
-        for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
-            named = row | {"row": row_name(partition.name, slot), "name": partition.name}
-            datum = LANE.datum(named, start, end, c=kinds[row["group"]][kind(row)])
+        for row, slot, (start, end) in zip(shown, slots_of_shown, spans, strict=True):
+            row_with_names = row | {"row": row_name(partition.name, slot), "name": partition.name}
+            datum = LANE.datum(
+                row_with_names, start, end, c=fills[row["group"]][assignment_text(row)]
+            )
             # Stripes lie only on the bar of the second owner, which is never in slot 0: the first
             # owner has this slot.
             if slot and any(begin < end and start < until for begin, until in overlaps):
                 datum["v"] = 1
             data["owners"].append(datum)
 
-        last_row = max(taken, default=0)
+        last_row = max(slots_of_shown, default=0)
         for row in partition.overlaps:
-            # The stripes lie on the upper edge of the second owner's bar, which begins when the
-            # overlap begins. If this bar is not shown, they lie in slot 1. `min` keeps them in the
-            # last row.
-            slot = min(last_row, max(1, slot_at.get(row["from_us"], 1)))
+            # The stripes lie on the upper edge of the second owner's bar. This is the bar that
+            # begins when the overlap begins. It is never in slot 0, because the first owner has
+            # this slot. If it is not shown, the partition can lack slot 1; then `min` takes the
+            # last row that there is.
+            second_owner_slot = max(1, slot_at.get(row["from_us"], 1))
+            slot = min(last_row, second_owner_slot)
             data["twice"].append(_overlap_datum(run, row, partition, slot))
         names += [row_name(partition.name, slot) for slot in range(last_row + 1)]
     data["twice"] = data["twice"][:limit]
@@ -154,7 +159,7 @@ def _overlap_datum(run: ReportInput, row: Row, partition: Owned, slot: int) -> D
         m=second,
         m2=first,
         w=f"{first} and {second}",
-        e=f"{side(row, 'first')}; {side(row, 'second')}",
+        e=f"{assignment_of_owner(row, 'first')}; {assignment_of_owner(row, 'second')}",
         n=row["records_both"],
         l=f"two owners {length}",
         s=length,
@@ -172,8 +177,9 @@ def number_rows(
     - `o`: the order of the row.
     - `h`: the number of the partition's chunk, from 1.
     - `t`: 1 if the partition is in `remarkable`, else 0.
-    - `q`: the partition's index among the partitions of its member, from 0. The chart shows only
-      the first partitions of a member that owned very many.
+    - `q`: the partition's index among the partitions of its member, from 0. If a member owned
+      `orders-3` and `orders-8`, these have 0 and 1. A member can own very many partitions, and the
+      chart shows only the first ones of them.
     """
     order = {name: index for index, name in enumerate(names)}
     chunk_of = {
@@ -192,60 +198,69 @@ def number_rows(
 
 
 def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
-    """Count the partitions with one owner, with none, and with several, from 0 to the run's end.
+    """Return how many partitions have one owner, none, or several, at each time of the run.
 
-    The counts of a step are in this order. A partition counts from the time of its first owner on.
+    Each step has three counts in this order. If at 2 s eight partitions have one owner, one has
+    none, and one has two, the step at 2 s has the counts (8, 1, 1). A partition counts from the
+    time of its first owner on.
     """
-    # The changes of the numbers of owners at each time. A change is a pair: the index of a
-    # partition, and 1 for a new owner or -1 for an owner less.
+    # For each time, the partitions that win or lose an owner at it. A change is a pair of the
+    # partition's index, and 1 for a new owner or -1 for a lost owner.
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
     for index, partition in enumerate(partitions):
         for row in partition.intervals:
             changes.setdefault(row["from_us"], []).append((index, 1))
             changes.setdefault(end_of(run, row["to_us"]), []).append((index, -1))
 
-    owners: dict[int, int] = {}
+    owner_counts: dict[int, int] = {}  # by the index of the partition
     with_one = without = with_several = 0
     times, counts = [], []
     for time_us in sorted(changes):
         for index, change in changes[time_us]:
-            # `before` is None if the partition never had an owner. It does not yet count as a
-            # partition without an owner.
-            before = owners.get(index)
-            after = owners[index] = (before or 0) + change
-            # A partition leaves the count of its former number of owners, and joins the new count.
-            with_one += (after == 1) - (before == 1)
-            without += (after == 0) - (before == 0)
-            with_several += (after > 1) - ((before or 0) > 1)
+            # None: the partition never had an owner. So it is not yet counted as without an owner.
+            owners_before = owner_counts.get(index)
+            owners_after = (owners_before or 0) + change
+            owner_counts[index] = owners_after
+            # The partition leaves the count of its former number of owners, and joins the new one.
+            with_one += (owners_after == 1) - (owners_before == 1)
+            without += (owners_after == 0) - (owners_before == 0)
+            with_several += (owners_after > 1) - ((owners_before or 0) > 1)
         times.append(time_us)
         counts.append((with_one, without, with_several))
     return Steps(tuple(times), tuple(counts))
 
 
-def kinds_of(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, str]]:
-    """Return the fill of each `kind` of interval, by group, in the order of their first intervals.
+def fills_of_assignments(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, str]]:
+    """Return the fill of each assignment: group -> `assignment_text` -> fill.
 
-    The colour is the coordinator's; its pattern changes with each generation or leader epoch.
+    The colour is the coordinator's; its pattern changes with each generation or leader epoch. The
+    assignments of a group are in the order in which their first intervals begin.
     """
     brokers = {broker: index for index, broker in enumerate(coordinator_brokers(run))}
-    kinds: dict[str, dict[str, str]] = {}
+    fills_by_group: dict[str, dict[str, str]] = {}
     # For each group and coordinator, the number of the last pattern that was used, from 0.
     last_variants: dict[tuple[str, str | None], int] = {}
     intervals = [row for partition in owned for row in partition.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):
-        fills = kinds.setdefault(row["group"], {})
-        if kind(row) not in fills:
+        fills = fills_by_group.setdefault(row["group"], {})
+        if assignment_text(row) not in fills:
             coordinator = row["group"], row["coordinator"]
             variant = last_variants[coordinator] = last_variants.get(coordinator, -1) + 1
             index = brokers.get(row["coordinator"])
-            fills[kind(row)] = soft(LINE if index is None else broker_fill(index, variant))
-    return kinds
+            fills[assignment_text(row)] = soft(
+                LINE if index is None else broker_fill(index, variant)
+            )
+    return fills_by_group
 
 
-def side(row: Row, which: str) -> str:
-    """Return the assignment of the `first` or `second` owner of an overlap as text."""
+def assignment_of_owner(row: Row, which: str) -> str:
+    """Return the assignment of one owner of an overlap as text; `which` is `first` or `second`.
+
+    For example, `generation 7 by broker-1 in leader epoch 3`.
+    """
+    generation = f"generation {row[f'{which}_generation']}"
     coordinator = row[f"{which}_coordinator"]
-    assigned = (
-        "" if coordinator is None else f" by {coordinator} in leader epoch {row[f'{which}_epoch']}"
-    )
-    return f"generation {row[f'{which}_generation']}{assigned}"
+    if coordinator is None:
+        return generation
+    epoch = row[f"{which}_epoch"]
+    return f"{generation} by {coordinator} in leader epoch {epoch}"
