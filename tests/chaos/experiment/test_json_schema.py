@@ -224,7 +224,14 @@ def test_schema_has_the_arguments_of_each_fault(fault: dict[str, Any], is_loaded
 PLAIN_VALUES = (None, True, 0, -1, 3, 10**6, 0.5, "", "x", "5s", "0s", "5")
 TARGETS = ("broker(0)", "brokers", "coordinator-of(orders-readers)", "member(orders-readers, 0)")
 FAULTS = ("crash", "cut", "reset")
-NESTED_VALUES = ([], ["orders"], ["broker(0)", "controller"], {}, {"delay": "5ms"}, {"members": 1})
+NESTED_VALUES: tuple[object, ...] = (
+    [],
+    ["orders"],
+    ["broker(0)", "controller"],
+    {},
+    {"delay": "5ms"},
+    {"members": 1},
+)
 VALUES: tuple[object, ...] = (*PLAIN_VALUES, *TARGETS, *FAULTS, *NESTED_VALUES)
 """Values that `mutated` puts at any place, where they may be right or wrong."""
 

@@ -379,10 +379,10 @@ def test_position_behind_the_end_of_a_log_that_lost_data_is_not_committed(isr: l
     rows = begun(offset=10)
     rows.consumed(2, C0, first=10, last=19)
     elected = TraceKind.LEADER_ELECTED
-    first, second = ({"isr": isr, "reason": "any"}, {"isr": isr, "reason": "broker unfenced"})
-    rows.add(2.1, "controller", elected, partition="t-0", peer="broker-0", detail=first)
+    detail: dict[str, object] = {"isr": isr, "reason": "broker unfenced"}
+    rows.add(2.1, "controller", elected, partition="t-0", peer="broker-0", detail=detail)
     rows.add(2.2, "driver", TraceKind.NODE_KILLED, peer="broker-0", cause="power loss")
-    rows.add(2.8, "controller", elected, partition="t-0", peer="broker-0", detail=second)
+    rows.add(2.8, "controller", elected, partition="t-0", peer="broker-0", detail=detail)
     rows.revoked(3, C0)
 
     report = check(rows)
