@@ -1,20 +1,12 @@
-"""The durable-commits checker finds planted losses and excuses what Kafka allows.
+"""The durable-commits checker judges whether acknowledged commits of a group are kept.
 
 In most tests the consumer C0 commits 100 and then 200 for partition t-0, acknowledged at 2 s and
-3 s. Later a consumer, or the verification at the end of the run, fetches the committed offset. The
-checker judges whether the fetch may return the offset that it returns. "Planted bug" in a docstring
-names a bug that the test would find. Citations name a file of docs/kafka and a section.
+3 s. Later a consumer fetches the committed offset, or the run itself does at its end (the
+verification). The checker judges whether this fetch may return the offset that it returns. Here it
+must return 200, unless a later commit, a deletion or an allowed loss of data explains another one.
 
-Terms:
-
-- The coordinator of a group is the broker that leads its offsets partition (a partition of
-  `__consumer_offsets`). The leader epoch is the number of this leadership. When another broker
-  takes over, it loads (reads) the group from the log.
-- The high watermark is the offset below which every in-sync replica (the ISR) has the records.
-- A tombstone is a record without a value, which deletes its key.
-- A marker is the record that ends a transaction. It makes the transaction's pending offsets
-  committed ones.
-- The generation is the number of a group's rebalance.
+Each test writes a trace by hand. Where a docstring says "Planted bug", it describes a bug that
+would leave such a trace. Citations such as BEHAVIOUR 6.1 name a file of docs/kafka and a section.
 """
 
 from dataclasses import replace
@@ -47,7 +39,7 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def two_commits() -> Rows:
-    """Return rows of C0, which is assigned t-0 and commits 100, then 200, at broker-0 (epoch 0)."""
+    """Return rows of C0, which gets t-0, and commits 100 and then 200 at broker-0."""
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
     rows.assigned(1, C0)
@@ -57,17 +49,17 @@ def two_commits() -> Rows:
 
 
 def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> None:
-    """Let the run's last stage fetch the committed offset; `peer` answers with `offset`.
+    """Let the run fetch the committed offset at its end; the broker `peer` answers with `offset`.
 
-    By default broker-1 answers, because answers of a replaced coordinator may be excused, and no
-    broker replaces broker-1.
+    An offset of -1 means that the group has none. By default broker-1 answers, because no test
+    replaces broker-1. The answer of a replaced coordinator would be excused.
     """
     rows.stage(time_s, "verifying")
     rows.fetched(time_s + 0.1, "admin-0", offset=offset, peer=peer, cause="verification")
 
 
 def test_return_of_the_last_acknowledged_commit_passes() -> None:
-    """broker-1 takes over at 4 s and has both commits."""
+    """broker-1 takes over at 4 s. It has both commits in its log, so it returns 200."""
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
     verify(rows, 10, offset=200)
@@ -80,7 +72,10 @@ def test_return_of_the_last_acknowledged_commit_passes() -> None:
 
 
 def test_return_of_an_older_commit_after_a_failover_is_found_with_its_evidence() -> None:
-    """Planted bug: broker-0 acknowledged 200 before broker-1 had it; broker-1 has only 100."""
+    """Planted bug: broker-0 acknowledged 200 before broker-1 had it.
+
+    So broker-1 takes over with 100 only.
+    """
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=1)
     verify(rows, 10, offset=100)
@@ -97,13 +92,15 @@ def test_return_of_an_older_commit_after_a_failover_is_found_with_its_evidence()
         TraceKind.BECAME_LEADER,
         TraceKind.OFFSETS_FETCHED,
     ]
-    assert [row.time_us for row in finding.evidence] == sorted(
-        row.time_us for row in finding.evidence
-    )
+    times_us = [row.time_us for row in finding.evidence]
+    assert times_us == sorted(times_us)
 
 
 def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None:
-    """Planted bug: a load that drops tombstones restores offsets deleted before the run."""
+    """Planted bug: a coordinator that loads its log ignores the records of deletions.
+
+    So it returns an offset that was deleted before the run.
+    """
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
     rows.assigned(1, C0)
@@ -116,10 +113,10 @@ def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None
 
 
 def test_offset_whose_commit_becomes_known_later_passes() -> None:
-    """C1 fetches 17 before C0's commit of 17 has an answer.
+    """C1 fetches 17, and only later C0 reports that it has tried to commit 17.
 
-    This is legal, because a new coordinator also loads records above the high watermark, such as
-    the record of a commit that is not acknowledged yet.
+    This is right. A new coordinator loads also records that are not on all replicas yet, and so
+    knows a commit that nobody has acknowledged.
     """
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
@@ -133,7 +130,7 @@ def test_offset_whose_commit_becomes_known_later_passes() -> None:
 
 
 def test_commit_that_vanished_altogether_is_found() -> None:
-    """Planted bug: a load fails, ignores its error, and leaves the group without offsets."""
+    """Planted bug: a coordinator fails to load the group, and goes on without its offsets."""
     rows = two_commits()
     verify(rows, 10, offset=-1)
 
@@ -145,7 +142,11 @@ def test_commit_that_vanished_altogether_is_found() -> None:
 
 @pytest.mark.parametrize("cause", ["deleted by an administrator", "its topic was deleted"])
 def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None:
-    """The log may lack the tombstone of the deletion, so a load may restore the commit."""
+    """The offset is deleted at 4 s, so there may be none.
+
+    But the record of the deletion may be lost. Then the next coordinator has the commit of 200
+    again.
+    """
     for returned in (-1, 200):
         rows = two_commits()
         rows.offset_removed(4, cause=cause)
@@ -154,10 +155,7 @@ def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None
 
 
 def test_commit_of_an_administrator_counts_like_any_other() -> None:
-    """The fetch must return the administrator's last commit, 50.
-
-    The administrator sent 50 after the answers to the commits of 200 and 0, so 50 replaces them.
-    """
+    """After C0's commits an administrator commits 0 and then 50. The fetch must return 50."""
     for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
         rows = two_commits()
         rows.admin_commit(4, offset=0, error="NONE")
@@ -168,7 +166,7 @@ def test_commit_of_an_administrator_counts_like_any_other() -> None:
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
 def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
-    """The coordinator may or may not have carried out the commit."""
+    """Nobody knows whether the commit of 50 was carried out, so the fetch may return 50 or 200."""
     for returned in (50, 200):
         rows = two_commits()
         rows.admin_commit(4, offset=50, error=error)
@@ -177,7 +175,7 @@ def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
 
 
 def test_refused_commit_of_an_administrator_does_not_count() -> None:
-    """The coordinator refuses the commit, because the group has members."""
+    """The coordinator refuses the commit of 50, because the group has members. So 50 is wrong."""
     rows = two_commits()
     rows.admin_commit(4, offset=50, error="UNKNOWN_MEMBER_ID")
     verify(rows, 10, offset=50)
@@ -187,20 +185,20 @@ def test_refused_commit_of_an_administrator_does_not_count() -> None:
 def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
     """A deletion excuses neither the loss of a later commit nor the return of an older one.
 
-    In the first trace 400, committed after the deletion, is missing. In the second trace the fetch
-    returns 100, which the deleted 200 had replaced.
+    - In the first trace C0 commits 300 and 400 after the deletion, and both are missing.
+    - In the second trace the fetch returns 100, which 200 had replaced before the deletion.
     """
-    rows = two_commits()
-    rows.offset_removed(4)
-    rows.committed(5, C0, offset=300)
-    rows.committed(6, C0, offset=400)
-    verify(rows, 10, offset=-1)
-    assert check(rows).outcome is CheckOutcome.VIOLATED
+    later_commit_lost = two_commits()
+    later_commit_lost.offset_removed(4)
+    later_commit_lost.committed(5, C0, offset=300)
+    later_commit_lost.committed(6, C0, offset=400)
+    verify(later_commit_lost, 10, offset=-1)
+    assert check(later_commit_lost).outcome is CheckOutcome.VIOLATED
 
-    rows = two_commits()
-    rows.offset_removed(4)
-    verify(rows, 10, offset=100)
-    assert check(rows).outcome is CheckOutcome.VIOLATED
+    older_commit_returned = two_commits()
+    older_commit_returned.offset_removed(4)
+    verify(older_commit_returned, 10, offset=100)
+    assert check(older_commit_returned).outcome is CheckOutcome.VIOLATED
 
 
 @pytest.mark.parametrize(
@@ -210,25 +208,24 @@ def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
 def test_deletion_removes_acknowledged_offsets_that_wait_for_their_marker(
     is_transactional: bool, is_stored: bool, is_found: bool
 ) -> None:
-    """A deletion removes offsets that wait for their transaction's marker, but writes no row of it.
+    """An administrator deletes the offsets of a group, and the offset of t-0 is missing.
 
-    The only row of the deletion is about t-1. This row excuses the loss of t-0's offset only if
-    that offset was pending, which needs a transactional group. The removal of a stored offset would
-    have a row of its own.
+    There is a row only for the deletion of t-1. The deletion removes an offset without a row if a
+    transaction contains the offset, and its end (the marker) has not stored it yet. So t-0 is
+    excused only in a group with transactions (`is_transactional`), and only if there is no row that
+    200 was stored (`is_stored`).
     """
     rows = two_commits()
     if is_stored:
         rows.commit_stored(3.5, "broker-0", f"{C0}-id", generation=1, append_id=1, offset=200)
         # The marker stores this offset, and is no append of a commit. So the row has no append id.
         rows.rows[-1] = msgspec.structs.replace(rows.rows[-1], correlation_id=None)
-    cause = "deleted by an administrator"
-    removed = TraceKind.OFFSET_REMOVED
-    rows.add(4, "broker-0", removed, group="g", partition="t-1", cause=cause)
+    rows.offset_removed(4, partition="t-1")
     verify(rows, 10, offset=-1, peer="broker-0")
 
     transaction_partitions = ("__transaction_state-0",) if is_transactional else ()
-    expected = replace(CONTEXT.groups["g"], transaction_partitions=transaction_partitions)
-    checker = DurableCommits(replace(CONTEXT, groups={"g": expected}))
+    group = replace(CONTEXT.groups["g"], transaction_partitions=transaction_partitions)
+    checker = DurableCommits(replace(CONTEXT, groups={"g": group}))
     for row in rows.rows:
         checker.observe(row)
     report = checker.finish()
@@ -246,26 +243,21 @@ def test_deletion_removes_acknowledged_offsets_that_wait_for_their_marker(
 def test_deletion_removes_a_commit_in_flight_that_is_acknowledged_later(
     removed_s: float | None, outcome: CheckOutcome
 ) -> None:
-    """An administrator deletes the group's offsets while C0's commit of 200 is in flight.
+    """An administrator deletes the group's offsets at `removed_s`, and a later fetch returns none.
 
-    The commit is acknowledged at 3 s all the same, and a later fetch returns no offset. C0 sends
-    this commit only after the answer to its first one, at 2 s.
+    C0's commit of 200 is acknowledged at 3 s. C0 has sent it after the answer to its commit of 100,
+    at 2 s. So a deletion at 2.5 s may have removed it before it was stored, although it was
+    acknowledged all the same. A deletion at 1.5 s cannot.
     """
-    rows = Rows()
-    rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
-    rows.assigned(1, C0)
-    if removed_s == 1.5:
+    rows = two_commits()
+    if removed_s is not None:
         rows.pending_commit_removed(removed_s)
-    rows.committed(2, C0, offset=100)
-    if removed_s == 2.5:
-        rows.pending_commit_removed(removed_s)
-    rows.committed(3, C0, offset=200)
     verify(rows, 10, offset=-1, peer="broker-0")
     assert check(rows).outcome is outcome
 
 
 def test_expired_offset_of_a_live_group_is_found() -> None:
-    """The cleanup must not remove offsets of a live group, so an expiry is no excuse."""
+    """Offsets expire only in an empty group, but this group has a member."""
     rows = two_commits()
     rows.offset_removed(4, cause="expired")
     verify(rows, 10, offset=-1)
@@ -279,9 +271,10 @@ def test_expired_offset_of_a_live_group_is_found() -> None:
 def test_offset_may_expire_once_its_group_was_empty_for_long(
     empty_s: float, outcome: CheckOutcome, is_loaded: bool
 ) -> None:
-    """`offsets.retention.minutes` is 1, so offsets may expire once their group was Empty for 60 s.
+    """Offsets expire here when their group has been empty for 60 s (`offsets.retention.minutes`).
 
-    A failover to broker-1 does not begin the minute anew.
+    The group is empty from 4 s on, and its offset is removed another `empty_s` later. With
+    `is_loaded` broker-1 takes over in between. This does not begin the 60 s anew.
     """
     rows = two_commits()
     rows.group_state(4, "broker-0", "PreparingRebalance", "Empty")
@@ -305,10 +298,11 @@ def test_offset_may_expire_once_its_group_was_empty_for_long(
 def test_age_of_an_empty_group_is_that_of_the_loaded_generation(
     loaded_generation: int, outcome: CheckOutcome
 ) -> None:
-    """The log may lack the group's last generations, which could not be stored.
+    """The group becomes empty twice: in generation 2 at 4 s, and in generation 4 at 20 s.
 
-    The group is Empty in generation 2 at 4 s, and in generation 4 at 20 s. Its offsets are removed
-    at 64 s: 60 s after the first moment, but 44 s after the second.
+    The coordinator loads the group again, and removes its offset at 64 s. If generation 4 could not
+    be stored, the coordinator has loaded generation 2, and the 60 s are over. If it has loaded
+    generation 4, the removal is too early.
     """
     rows = two_commits()
     rows.group_state(4, "broker-0", "PreparingRebalance", "Empty", 2)
@@ -326,7 +320,7 @@ def test_age_of_an_empty_group_is_that_of_the_loaded_generation(
 
 
 def test_value_without_a_commit_is_found() -> None:
-    """Planted bug: a coordinator stores one partition's offset under another partition."""
+    """Planted bug: the coordinator stores the offset of another partition as that of t-0."""
     rows = two_commits()
     verify(rows, 10, offset=777)
 
@@ -340,11 +334,11 @@ def test_value_without_a_commit_is_found() -> None:
 def test_commit_sent_before_a_loss_of_data_may_be_acknowledged_after_it(
     previous_answer_s: float, findings: int
 ) -> None:
-    """broker-0 loses power as the last replica in sync, and leads again at 5 s.
+    """broker-0 has the last replica in sync when it loses power. It leads again at 5 s, empty.
 
-    broker-1 led before, and was paused: at 7 s it acknowledges a commit that broker-0 had. If C0
-    had the answer to its previous commit at 6 s, it sent this commit after the loss. Then the
-    commit must not be missing.
+    At 7 s broker-1, an earlier leader that was paused, acknowledges C0's commit of 200. This commit
+    may have been in the lost log. But C0 sends one commit after the other: if the one before was
+    answered at 6 s, C0 has sent 200 after the loss. Then it must not be missing.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -364,11 +358,11 @@ def test_commit_sent_before_a_loss_of_data_may_be_acknowledged_after_it(
 def test_transaction_older_than_a_loss_of_data_may_end_in_the_next_generation(
     sent_in_generation: int, findings: int
 ) -> None:
-    """broker-0 loses power as the last replica in sync, and leads again, empty, at 5 s.
+    """broker-0 has the last replica in sync when it loses power. It leads again at 5 s, empty.
 
-    A transaction of generation 1 may have had its offset in the lost log. C0 gets an assignment of
-    generation 2 at 6 s, and hears at 7 s that the transaction is committed. A transaction of
-    generation 2 is newer than the loss, so its offset must not be missing.
+    C0 gets its assignment of generation 2 at 6 s. At 7 s it learns that its transaction with offset
+    200 is committed. If the transaction is of generation 1, the offset may have been in the lost
+    log. If it is of generation 2, it began after the loss, and the offset must not be missing.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -380,15 +374,15 @@ def test_transaction_older_than_a_loss_of_data_may_end_in_the_next_generation(
     rows.committed(7, C0, offset=200, generation=sent_in_generation)
     verify(rows, 10, offset=-1, peer="broker-0")
 
-    expected = replace(CONTEXT.groups["g"], transaction_partitions=("__transaction_state-0",))
-    checker = DurableCommits(replace(CONTEXT, groups={"g": expected}))
+    group = replace(CONTEXT.groups["g"], transaction_partitions=("__transaction_state-0",))
+    checker = DurableCommits(replace(CONTEXT, groups={"g": group}))
     for row in rows.rows:
         checker.observe(row)
     assert checker.finish().findings_total == findings
 
 
 def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
-    """C1 takes over t-0 and fetches 100, although 200 was acknowledged."""
+    """C1 gets t-0 during the run, and fetches 100 although 200 was acknowledged."""
     rows = two_commits()
     rows.assigned(5, C1)
     rows.fetched(5.1, C1, offset=100)
@@ -397,7 +391,7 @@ def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
 
 
 def test_clients_own_rewind_passes() -> None:
-    """C0 commits 50 after 200. The newest commit is the last, not the largest."""
+    """C0 commits 50 after 200, so the fetch must return 50."""
     rows = two_commits()
     rows.committed(4, C0, offset=50)
     verify(rows, 10, offset=50)
@@ -416,7 +410,7 @@ def test_return_of_the_value_before_a_rewind_is_found() -> None:
 
 @pytest.mark.parametrize("returned", [200, 300])
 def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
-    """The coordinator may or may not have stored 300; the checker cannot know."""
+    """The commit of 300 times out, so nobody knows whether it is stored."""
     rows = two_commits()
     rows.commit_failed(9, C0, offset=300, error="REQUEST_TIMED_OUT")
     verify(rows, 10, offset=returned)
@@ -431,9 +425,9 @@ def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
 def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
     error: str,
 ) -> None:
-    """The coordinator answered the commit of 300 with an error.
+    """The coordinator answers the commit of 300 with an error, and then acknowledges 400.
 
-    So the record of 300 is in the log before that of 400, or not at all.
+    So 300 is in the log before 400, or not at all. The fetch must not return it.
     """
     rows = two_commits()
     rows.commit_failed(4, C0, offset=300, error=error)
@@ -445,9 +439,10 @@ def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED"])
 def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error: str) -> None:
-    """The client stopped waiting for the answer to the commit of 300.
+    """The client has stopped to wait for the answer to its commit of 300, and then commits 400.
 
-    A broker that was paused may read this request from its socket after the request for 400.
+    The request for 300 may still be on its way. A paused broker may read it from its socket after
+    the request for 400, so the fetch may return 300.
     """
     rows = two_commits()
     rows.commit_failed(4, C0, offset=300, error=error)
@@ -462,9 +457,10 @@ def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error
 
 @pytest.mark.parametrize("killed_s", [3.99, 4.2])
 def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
-    """The process of broker-0 was killed, and with it the request, which cannot take effect later.
+    """As in the test above, but here broker-0 is killed at about 4 s.
 
-    The row of the kill may come before or after the row of the failed commit.
+    The request for 300 dies with it, and cannot take effect after 400. The row of the kill may come
+    before or after the row of the failed commit.
     """
     rows = two_commits()
     rows.add(killed_s, "driver", TraceKind.NODE_KILLED, peer="broker-0")
@@ -476,7 +472,10 @@ def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
 
 
 def test_commit_sent_after_a_kill_of_its_broker_may_take_effect_later() -> None:
-    """broker-0 was killed at 1.5 s, so the request went to its next process, which still lives."""
+    """broker-0 was killed at 1.5 s, which was before the request for 300.
+
+    The request went to its next process, which still runs. So it may take effect after 400.
+    """
     rows = two_commits()
     rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     rows.commit_failed(4, C0, offset=300, error="DISCONNECTED")
@@ -487,9 +486,9 @@ def test_commit_sent_after_a_kill_of_its_broker_may_take_effect_later() -> None:
 
 
 def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
-    """broker-1 has the commit of 300 in its log at 8 s. C0 waits for the answer until 33 s.
+    """C1 fetches 300 at 10.1 s, when no row says that anybody has committed it.
 
-    So at the fetch, at 10.1 s, the trace does not show yet who committed 300.
+    At 33 s C0 reports that it got no answer to its commit of 300. So 300 was right.
     """
     rows = two_commits()
     rows.leads(8, "broker-1", leader_epoch=1, log_end=3)
@@ -502,10 +501,10 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
 
 
 def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
-    """No client is known to have committed 300, which C1 fetches at 10.1 s.
+    """C1 fetches 300 at 10.1 s, and nobody is known to have committed it.
 
-    A client may still wait for the answer to such a commit, for its request timeout of 30 s. After
-    40.1 s none can, so the first row after that reports the finding.
+    As in the test above, a client may still wait for the answer to its commit, but for 30 s at most
+    (its request timeout). So the checker reports the finding with the first row after 40.1 s.
     """
     rows = two_commits()
     rows.assigned(10, C1)
@@ -515,7 +514,7 @@ def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
         checker.observe(row)
     assert checker.findings_total == 0
 
-    # A row of a message reports nothing, because findings must not depend on message tracing.
+    # Rows of messages do not count, because a run may write none of them.
     checker.observe(rows.add(40, C1, TraceKind.REQUEST_SENT, api="Heartbeat", group="g"))
     assert checker.findings_total == 0
     checker.observe(rows.add(41, "driver", TraceKind.RUN_STAGE, detail={"stage": "healing"}))
@@ -524,10 +523,11 @@ def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
 
 
 def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
-    """Return rows of a network split: C0 stays with broker-0, and broker-1 leads from 11 s on.
+    """Return rows of a network split with a coordinator on each side.
 
-    C0 commits 300 and 500 at broker-0. `acknowledged` says whether broker-0 acknowledges them. C1
-    is assigned t-0 by broker-1, fetches 200 and commits 250.
+    - C0 stays with broker-0, the old coordinator, and commits 300 and 500 there. `acknowledged`
+      says whether broker-0 acknowledges these commits.
+    - broker-1 leads from 11 s on, and gives t-0 to C1. C1 fetches 200 and commits 250.
     """
     rows = two_commits()
     rows.leads(11, "broker-1", leader_epoch=1, log_end=2)
@@ -545,7 +545,7 @@ def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
 
 
 def test_split_network_whose_old_side_times_out_passes() -> None:
-    """As in Kafka, the old leader cannot advance its high watermark, so its commits time out."""
+    """No other replica fetches from the old coordinator, so its commits time out, as in Kafka."""
     report = check(split_with_a_commit_on_each_side(acknowledged=False))
 
     assert report.outcome is CheckOutcome.PASS
@@ -553,9 +553,10 @@ def test_split_network_whose_old_side_times_out_passes() -> None:
 
 
 def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
-    """Planted bug: the guard `high_watermark_gate` is off (a check that Kafka makes).
+    """Planted bug: broker-0 acknowledges commits that no other replica has.
 
-    So broker-0 acknowledges commits that no other replica has.
+    Kafka waits until all replicas in sync have a commit. A user of the lab can switch this check
+    off with the guard `high_watermark_gate`.
     """
     report = check(split_with_a_commit_on_each_side(acknowledged=True))
 
@@ -566,7 +567,7 @@ def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
 
 
 def test_definite_failure_does_not_count_as_written() -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS means that nothing was appended."""
+    """COORDINATOR_LOAD_IN_PROGRESS means that nothing was stored. So the fetch of 300 is wrong."""
     rows = two_commits()
     rows.commit_failed(4, C0, offset=300, error="COORDINATOR_LOAD_IN_PROGRESS")
     verify(rows, 10, offset=300)
@@ -575,10 +576,9 @@ def test_definite_failure_does_not_count_as_written() -> None:
 
 
 def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> None:
-    """A fetch need not return a commit that was acknowledged after the fetch had begun.
+    """The fetch takes from 10 s to 10.1 s, and the commit of 300 is acknowledged in between.
 
-    The fetch begins at 10 s. The commit of 300 is acknowledged at 10.05 s. The answer to the fetch
-    comes at 10.1 s.
+    The broker may have answered the fetch before it stored 300, so the fetch may return 200.
     """
     rows = two_commits()
     rows.stage(10, "verifying")
@@ -589,9 +589,9 @@ def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> N
 
 
 def test_fetch_begins_at_its_request_and_not_at_the_assignment() -> None:
-    """Without a row of its request the fetch may have begun at the assignment, at 1 s.
+    """C1 gets t-0 at 1 s, but sends its fetch only at 4 s, after the commit of 200.
 
-    The request is at 4 s, after the commit of 200. So C1 must get 200.
+    So it must get 200. Without the row of its request, the fetch might have begun at 1 s.
     """
     rows = Rows()
     rows.assigned(1, C1)
@@ -605,9 +605,10 @@ def test_fetch_begins_at_its_request_and_not_at_the_assignment() -> None:
 
 
 def test_either_of_two_owners_overlapping_commits_may_be_returned() -> None:
-    """Both commits may have been under way at the same time, so either may be the last in the log.
+    """C0 and C1 both own t-0, and may send their commits of 200 and 150 at the same time.
 
-    Here 150 was acknowledged after 200, and 200 is returned.
+    So either may be the last one in the log, although 150 is acknowledged last. The fetch may
+    return 200.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -620,7 +621,7 @@ def test_either_of_two_owners_overlapping_commits_may_be_returned() -> None:
 
 
 def test_next_owners_commit_replaces_the_previous_owners() -> None:
-    """C1 was assigned t-0 after C0's last commit, so C1's commit is certainly later."""
+    """C1 gets t-0 after C0's last commit, so C1's commit of 250 is certainly later than 200."""
     rows = two_commits()
     rows.assigned(4, C1)
     rows.committed(5, C1, offset=250)
@@ -630,9 +631,10 @@ def test_next_owners_commit_replaces_the_previous_owners() -> None:
 
 
 def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None:
-    """A replaced coordinator answers from memory until it learns of its successor (BEHAVIOUR 6.5).
+    """broker-0 answers C1 with 200, although 300 was committed at its successor, broker-1.
 
-    broker-0 answers C1 with 200, although 300 was committed at its successor, broker-1.
+    This is as in Kafka: a replaced coordinator answers from its memory until it learns of its
+    successor (BEHAVIOUR 6.5).
     """
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
@@ -652,10 +654,10 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
 def test_coordinator_that_leads_again_answers_from_its_earlier_load_until_the_next_one(
     reloaded_s: float, outcome: CheckOutcome
 ) -> None:
-    """broker-0 leads again at 5.5 s, after broker-1. broker-0's next load ends at `reloaded_s`.
+    """broker-0 leads again at 5.5 s, after broker-1. It has loaded the group again at `reloaded_s`.
 
-    The fetch, at 6.1 s, gets 200 from broker-0, although 300 was committed at broker-1. After the
-    next load this is a finding.
+    At 6.1 s it answers C1 with 200, although 300 was committed at broker-1. Before the load it may
+    still do so from its memory. After the load this is a finding.
     """
     rows = two_commits()
     rows.load_completed(0.5, "broker-0", leader_epoch=0)
@@ -675,7 +677,10 @@ def test_coordinator_that_leads_again_answers_from_its_earlier_load_until_the_ne
 def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
     healed_s: float, outcome: CheckOutcome
 ) -> None:
-    """broker-0 has 5 s after the healing to learn of broker-1's election; the fetch is at 60 s."""
+    """After the healing of all faults broker-0 has 5 s to learn that it was replaced.
+
+    The verification fetches from it at 60 s.
+    """
     rows = two_commits()
     rows.leads(4, "broker-1", leader_epoch=1, log_end=2)
     rows.committed(5, C0, offset=300, peer="broker-1")
@@ -691,7 +696,7 @@ def abort_transaction(rows: Rows, time_s: float, offset: int) -> None:
 
 
 def test_return_of_the_offset_of_an_aborted_transaction_is_found() -> None:
-    """Planted bug: an abort marker that commits the pending offset."""
+    """Planted bug: the end of an aborted transaction commits its offset."""
     rows = two_commits()
     abort_transaction(rows, 4, offset=300)
     verify(rows, 10, offset=300)
@@ -703,7 +708,7 @@ def test_return_of_the_offset_of_an_aborted_transaction_is_found() -> None:
 
 
 def test_aborted_transaction_leaves_the_earlier_commit() -> None:
-    """200, the commit before the transaction, is returned."""
+    """The transaction with 300 is aborted, so the fetch must return the commit before it, 200."""
     rows = two_commits()
     abort_transaction(rows, 4, offset=300)
     verify(rows, 10, offset=200)
@@ -715,10 +720,10 @@ def test_aborted_transaction_leaves_the_earlier_commit() -> None:
 
 
 def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
-    """C0's commit of 200 is acknowledged at 3 s; its transaction's marker stores 200 at 3.5 s.
+    """C0's commit of 200 is in a transaction. It is acknowledged at 3 s, and stored at 3.5 s.
 
-    The marker is no second commit of 200. A second commit could come after that of 250, and would
-    excuse the loss of 250.
+    These two rows are about one commit. A second commit of 200 might come after that of 250, and
+    would be an excuse for the fetch of 200.
     """
     rows = two_commits()
     rows.add(
@@ -739,7 +744,7 @@ def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
 
 
 def test_commit_stored_while_its_member_died_may_be_returned() -> None:
-    """The coordinator stored 300, but member `m` died before it wrote a row about the answer."""
+    """The coordinator stores 300. The member dies before it can write a row about the answer."""
     rows = two_commits()
     rows.add(
         4, "broker-0", TraceKind.COMMIT_STORED, group="g", partition="t-0", offset=300, member="m"
@@ -750,7 +755,7 @@ def test_commit_stored_while_its_member_died_may_be_returned() -> None:
 
 
 def test_unknown_value_after_the_kill_of_a_member_is_no_violation() -> None:
-    """C0 may have committed 333 shortly before the kill, without a row in the trace."""
+    """C0 may have committed 333 shortly before it was killed, and its row may be lost."""
     rows = two_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
     verify(rows, 10, offset=333)
@@ -776,7 +781,10 @@ def test_run_without_commits_reports_that_nothing_was_judged() -> None:
 
 
 def test_members_that_never_commit_are_named_as_the_reason() -> None:
-    """The usual note, `no commit was acknowledged`, reads as if commits had been refused."""
+    """The experiment says that its members never commit, and the note of the report says so.
+
+    The usual note, `no commit was acknowledged`, would read as if commits had been refused.
+    """
     readers = replace(CONTEXT.groups["g"], commits=False)
     report = DurableCommits(CheckContext(groups={"g": readers})).finish()
 
@@ -785,10 +793,10 @@ def test_members_that_never_commit_are_named_as_the_reason() -> None:
 
 @pytest.mark.parametrize("clock_error_us", [0, 500, 2_000])
 def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -> None:
-    """Each commit has a row of the broker, and 0.3 ms later a row of C0.
+    """Each commit has two rows: one of the broker, and 0.3 ms later one of C0.
 
-    If clocks differ, the order of the two rows means nothing. Then the broker's row of 100 must not
-    count as a commit of its own, which could come after 200 and would excuse the loss of 200.
+    The checker must not take them for two commits, even if the clocks differ by more than 0.3 ms. A
+    second commit of 100 might come after that of 200, and would be an excuse for the fetch of 100.
     """
     rows = Rows()
     rows.leads(0.1, "broker-0", leader_epoch=0, log_end=0)
@@ -816,10 +824,12 @@ def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -
 
 
 def check_append(error: str, in_sync: list[int], *, needed: int = 2) -> CheckReport:
-    """Return the report of an append that broker-2 answers with `error`.
+    """Return the report of an append that broker-2, the leader, answers with `error`.
 
-    The controller's ISR is broker-2 alone; the leader's own view of the ISR is `in_sync`; `needed`
-    is min.insync.replicas.
+    According to the controller only broker-2 is in the ISR.
+
+    - `in_sync`: the ISR as the leader knows it, which may be older.
+    - `needed`: min.insync.replicas.
     """
     rows = Rows()
     rows.add(1, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
@@ -839,9 +849,9 @@ def check_append(error: str, in_sync: list[int], *, needed: int = 2) -> CheckRep
 
 
 def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> None:
-    """The answer had to be NOT_ENOUGH_REPLICAS (BEHAVIOUR 6.1).
+    """broker-2 should have answered NOT_ENOUGH_REPLICAS (BEHAVIOUR 6.1).
 
-    The finding comes at the acknowledgement, before any offset is lost.
+    The acknowledgement is a finding by itself, before any offset is lost.
     """
     report = check_append("NONE", in_sync=[2])
 
@@ -865,5 +875,5 @@ def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> No
 def test_append_with_enough_replicas_or_with_an_error_passes(
     error: str, in_sync: list[int], needed: int
 ) -> None:
-    """Only an acknowledgement with too few replicas in the leader's own ISR is a finding."""
+    """A leader may answer with an error, and may acknowledge if it knows of enough replicas."""
     assert check_append(error, in_sync, needed=needed).findings_total == 0
