@@ -1,12 +1,14 @@
-"""The loader of experiment files, and the problems that it reports.
+"""The loader reads experiment files, and reports what is wrong in them.
 
-An experiment file describes a cluster, its clients (groups and producers) and a list of faults. A
-static member has a configured `group.instance.id`, which no other member may have.
+Each thing that is wrong is a Problem. Its text shows its parts:
 
-A problem has a file, a line, a path (the keys down to the value), a message, the expected value,
-the value found, and a near miss: the valid value that was probably meant. Most tests replace one
-text of the valid file VALID and compare the problem. An override (`--var path=value`) replaces one
-value of the file.
+    small.yaml:6: cluster.broker: unknown key; expected one of ...; did you mean `brokers`?
+
+Here `cluster.broker` is the path, which leads through the keys of the file to the value. `brokers`
+is the near miss, which the author of the file has probably meant.
+
+Most tests make one mistake in the valid file VALID, and compare the problem. Others use an
+override: with `--var path=value` a user of a command replaces one value of the file.
 """
 
 import re
@@ -73,7 +75,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 def problems(file: str, *overrides: str) -> tuple[Problem, ...]:
-    """Load a file that must be refused, and return its problems."""
+    """Load a file that is refused, and return its problems. An override is "path=value"."""
     with pytest.raises(ExperimentError) as caught:
         load_experiment(file, overrides)
     return caught.value.problems
@@ -85,7 +87,7 @@ def only_problem(file: str, *overrides: str) -> Problem:
 
 
 def test_valid_file_is_read_under_kafkas_names_without_warning(write: Write) -> None:
-    """The heartbeat interval is not in the file, so it is Kafka's default."""
+    """The settings have Kafka's names. The heartbeat interval is not in the file, so it is 3 s."""
     loaded = load_experiment(write(VALID))
 
     group = loaded.experiment.groups["readers"]
@@ -96,7 +98,7 @@ def test_valid_file_is_read_under_kafkas_names_without_warning(write: Write) -> 
 
 
 def test_misspelt_key_names_line_path_and_near_miss(write: Write) -> None:
-    """The message lists similar keys, the nearest first."""
+    """The text of the problem lists the valid keys that are most similar, the nearest first."""
     problem = only_problem(write(VALID.replace("session.timeout.ms", "session.timout.ms")))
 
     assert str(problem) == (
@@ -109,7 +111,7 @@ def test_misspelt_key_names_line_path_and_near_miss(write: Write) -> None:
 
 
 def test_underscores_in_a_kafka_name_are_a_near_miss(write: Write) -> None:
-    """Kafka's names have dots, Python's have underscores."""
+    """A user may write session_timeout_ms, as in Python, instead of session.timeout.ms."""
     problem = only_problem(write(VALID.replace("session.timeout.ms", "session_timeout_ms")))
 
     assert problem.near_miss == "session.timeout.ms"
@@ -125,7 +127,7 @@ def test_missing_key_is_named_with_its_expected_value(write: Write) -> None:
 
 
 def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
-    """`members` is not also reported as missing."""
+    """The file has `member` instead of `members`. This must not count as a missing key, too."""
     problem = only_problem(write(VALID.replace("    members: 2", "    member: 2")))
 
     assert (problem.path, problem.near_miss) == ("groups.readers.member", "members")
@@ -158,7 +160,10 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
 def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
     write: Write, before: str, after: str, path: str, expected: str, found: str
 ) -> None:
-    """`path`, `expected` and `found` are parts of the texts that the problem has."""
+    """In VALID the text `before` is replaced by `after`.
+
+    `path` is the end of the problem's path. `expected` and `found` are contained in its texts.
+    """
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path.endswith(path)
@@ -173,12 +178,12 @@ def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
 def test_duration_without_unit_is_a_near_miss_in_seconds(
     write: Write, written: str, near_miss: str | None
 ) -> None:
-    """A duration needs a whole number and a unit, so the suggestion for 2.5 is 2500ms."""
+    """A number alone is taken for seconds. The suggestion for 2.5 is 2500ms, a whole number."""
     assert only_problem(write(VALID.replace("at: 5s", f"at: {written}"))).near_miss == near_miss
 
 
 def test_wrong_element_in_a_list_of_ends_is_reported_at_its_place(write: Write) -> None:
-    """`from` and `to` of a cut take a target or a list of targets."""
+    """The second element of the list `to` is 5, but must be the text of a target."""
     cut = "fault: cut\n    from: broker(0)\n    to: [broker(1), 5]"
     changed = VALID.replace("fault: crash\n    target: coordinator-of(readers)", cut)
     problem = only_problem(write(changed))
@@ -208,7 +213,7 @@ def test_wrong_element_in_a_list_of_ends_is_reported_at_its_place(write: Write) 
 def test_value_that_would_break_the_cluster_is_an_error(
     write: Write, before: str, after: str, path: str, message: str
 ) -> None:
-    """The values have the right type, but the cluster could not work with them."""
+    """These values have the right type, but no cluster could work with them."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
@@ -216,14 +221,16 @@ def test_value_that_would_break_the_cluster_is_an_error(
 
 
 def test_target_in_a_file_without_groups_names_their_absence(write: Write) -> None:
-    """The fault of VALID needs a group. The error says that the file has none."""
-    content = VALID[: VALID.index("groups:")] + "groups: {}\n" + VALID[VALID.index("producers:") :]
+    """The fault's target is coordinator-of(readers), but the file has no groups at all."""
+    before_groups, _ = VALID.split("groups:\n")
+    _, after_groups = VALID.split("producers:\n")
+    content = f"{before_groups}groups: {{}}\nproducers:\n{after_groups}"
 
     assert only_problem(write(content)).expected == "a group, but the file has none"
 
 
 def test_misspelt_choice_has_a_near_miss(write: Write) -> None:
-    """`auto.offset.reset` has three values."""
+    """`auto.offset.reset` must have one of three values."""
     changed = VALID.replace("enable.auto.commit: false", "auto.offset.reset: earlyest")
     problem = problems(write(changed))[0]
 
@@ -232,7 +239,7 @@ def test_misspelt_choice_has_a_near_miss(write: Write) -> None:
 
 
 def test_several_problems_are_reported_together_in_the_files_order(write: Write) -> None:
-    """The problems are reported by line, whichever check found them."""
+    """The problems are sorted by line, although different checks of the loader find them."""
     changed = VALID.replace("brokers: 3", "brokers: x").replace("at: 5s", "att: 5s")
     changed = changed.replace("records_per_second: 10", "records_per_second: 0")
     reported = problems(write(changed))
@@ -321,7 +328,10 @@ def test_several_problems_are_reported_together_in_the_files_order(write: Write)
 def test_contradicting_parts_are_errors(
     write: Write, before: str, after: str, path: str, message: str, near_miss: str | None
 ) -> None:
-    """Each value has the right type, but names nothing, or contradicts another part of the file."""
+    """Each value is possible by itself, but does not fit another part of the file.
+
+    For example, a topic has four replicas in a cluster of three brokers.
+    """
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
@@ -330,7 +340,6 @@ def test_contradicting_parts_are_errors(
     assert problem.line is not None
 
 
-# Late members start at a time of the plan: two at 15 s and one at 20 s.
 LATE_MEMBERS = """\
     members: 2
     late_members:
@@ -341,6 +350,7 @@ LATE_MEMBERS = """\
       - at: 20s
         members: 1
 """
+"""Late members start during the run: two at 15 s, and one at 20 s."""
 
 
 def with_late_members() -> str:
@@ -349,13 +359,19 @@ def with_late_members() -> str:
 
 
 def test_late_members_inherit_the_settings_of_their_group(write: Write) -> None:
-    """`enable.auto.commit` is false for all five members, as in the group's settings."""
+    """The group has five members: two from the beginning on, and three late ones.
+
+    All have the group's setting of `enable.auto.commit`. Only the late members of 15 s have their
+    own `bootstrap.servers`.
+    """
     loaded = load_experiment(write(with_late_members()))
 
     settings = loaded.experiment.groups["readers"].settings_of_members()
-    assert [at_us for _, at_us in settings] == [None, None, 15_000_000, 15_000_000, 20_000_000]
-    assert [config.enable_auto_commit for config, _ in settings] == [False] * 5
-    assert [len(config.bootstrap_servers) for config, _ in settings] == [0, 0, 2, 2, 0]
+    configs = [config for config, _ in settings]
+    starts_us = [start_us for _, start_us in settings]
+    assert starts_us == [None, None, 15_000_000, 15_000_000, 20_000_000]
+    assert [config.enable_auto_commit for config in configs] == [False] * 5
+    assert [len(config.bootstrap_servers) for config in configs] == [0, 0, 2, 2, 0]
 
 
 @pytest.mark.parametrize(
@@ -369,7 +385,7 @@ def test_late_members_inherit_the_settings_of_their_group(write: Write) -> None:
 def test_problem_of_late_members_is_reported_at_their_place(
     write: Write, before: str, after: str, path: str, near_miss: str | None
 ) -> None:
-    """The settings of late members are checked like the settings of their group."""
+    """Late members may have settings of their own, which are checked like those of the group."""
     problem = only_problem(write(with_late_members().replace(before, after)))
 
     assert problem.path.startswith("groups.readers.late_members[0].")
@@ -378,21 +394,22 @@ def test_problem_of_late_members_is_reported_at_their_place(
 
 
 def test_problem_of_the_group_is_not_repeated_for_its_late_members(write: Write) -> None:
-    """The late members inherit the wrong setting of the group."""
+    """The late members inherit a wrong setting of the group. It is one problem, not three."""
     content = with_late_members().replace("session.timeout.ms: 45000", "session.timeout.ms: 5000")
 
     assert only_problem(write(content)).path == "groups.readers.config.session.timeout.ms"
 
 
 def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
-    """An index of a list is written `[1]` or `.1`. Only the fifth member has the new setting."""
+    """`late_members[1]` is the late member of 20 s, and may also be written `late_members.1`.
+
+    This is the fifth member of the group, and only it gets the new setting.
+    """
     for place in ("late_members[1]", "late_members.1"):
-        loaded = load_experiment(
-            write(with_late_members()), [f"groups.readers.{place}.config.session.timeout.ms=9000"]
-        )
-        configs = [
-            config for config, _ in loaded.experiment.groups["readers"].settings_of_members()
-        ]
+        override = f"groups.readers.{place}.config.session.timeout.ms=9000"
+        loaded = load_experiment(write(with_late_members()), [override])
+        settings = loaded.experiment.groups["readers"].settings_of_members()
+        configs = [config for config, _ in settings]
         assert [config.session_timeout_ms for config in configs] == [45_000] * 4 + [9_000]
         assert not configs[4].enable_auto_commit
 
@@ -409,7 +426,11 @@ def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
 def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
     write: Write, instance: str, message: str, near_miss: str | None
 ) -> None:
-    """The hint is to write `{index}`, which becomes the index of each member."""
+    """A `group.instance.id` makes members static, and each must have its own.
+
+    So the id must contain `{index}`, which the lab replaces by the number of the member. Some of
+    these ids also have characters that Kafka does not allow.
+    """
     setting = f"session.timeout.ms: 45000\n      group.instance.id: '{instance}'"
     problem = only_problem(write(VALID.replace("session.timeout.ms: 45000", setting)))
 
@@ -420,7 +441,7 @@ def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
 
 
 def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Write) -> None:
-    """The group has no instance id; the two late members of 15 s have the same id, `late`."""
+    """The two late members of 15 s have the same instance id, `late`."""
     setting = "bootstrap.servers: [broker-1]\n          group.instance.id: late"
     content = with_late_members().replace('bootstrap.servers: [broker-1, "broker-2:9092"]', setting)
     problem = only_problem(write(content))
@@ -431,7 +452,7 @@ def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Wr
 
 
 def test_static_members_and_late_ones_have_their_own_index(write: Write) -> None:
-    """The indices of late members follow those of the first members, so no two share an id."""
+    """The late members are counted after the first ones: 0 and 1, and then 2, 3 and 4."""
     setting = "session.timeout.ms: 45000\n      group.instance.id: reader-{index}"
     content = with_late_members().replace("session.timeout.ms: 45000", setting)
 
@@ -454,21 +475,22 @@ def test_static_members_and_late_ones_have_their_own_index(write: Write) -> None
 def test_negative_delay_or_zero_interval_is_an_error(
     write: Write, override: str, path: str
 ) -> None:
-    """Delays must be at least 0; the interval of checks must be at least 1."""
+    """A delay must be at least 0. An interval must be at least 1."""
     assert only_problem(write(VALID), override).path == path
 
 
 def test_storage_model_is_passed_to_the_cluster(write: Write) -> None:
-    """`cluster.storage` models the disk. A power loss may lose data younger than write_back_ms."""
+    """In `cluster.storage` a file describes the disks: here data may take 5 s to be safe on one."""
     loaded = load_experiment(write(VALID), ["cluster.storage.write_back_ms=5000"])
 
     assert to_cluster_spec(loaded.experiment).storage.write_back_ms == 5_000
 
 
 def test_bad_override_in_ends_and_arguments_of_a_fault_names_the_override(write: Write) -> None:
-    """The problem names `--var` in place of file and line.
+    """The problem is in the override, so its text names `--var` in place of the file and line.
 
-    The list `to` has two elements, so `to[2]` does not exist.
+    The three overrides have a broker that does not exist, a misspelt API, and an index after the
+    end of the list `to`.
     """
     content = VALID.replace("crash", "cut").replace(
         "target: coordinator-of(readers)",
@@ -483,7 +505,7 @@ def test_bad_override_in_ends_and_arguments_of_a_fault_names_the_override(write:
 
 
 def test_unknown_check_is_an_error(write: Write) -> None:
-    """`durable-commits` is written with a hyphen, but the check is named `durable_commits`."""
+    """The check `durable_commits` is written with a hyphen here."""
     problem = only_problem(write(VALID + "checks: [fencing, durable-commits]\n"))
 
     assert (problem.path, problem.near_miss) == ("checks[1]", "durable_commits")
@@ -503,7 +525,7 @@ def test_unknown_check_is_an_error(write: Write) -> None:
     ],
 )
 def test_unwise_settings_are_warnings(write: Write, before: str, after: str, path: str) -> None:
-    """Kafka accepts these settings, so they are no errors."""
+    """Kafka accepts these settings, but they are probably a mistake. So each gives a warning."""
     (warning,) = load_experiment(write(VALID.replace(before, after))).warnings
 
     assert warning.path == path
@@ -511,7 +533,7 @@ def test_unwise_settings_are_warnings(write: Write, before: str, after: str, pat
 
 
 def test_key_that_is_given_twice_is_an_error(write: Write) -> None:
-    """Most YAML readers silently take the last value."""
+    """Most readers of YAML silently take the last value. The loader refuses the file."""
     problem = only_problem(write(VALID.replace("  brokers: 3\n", "  brokers: 3\n  brokers: 5\n")))
 
     assert problem.path == "cluster.brokers"
@@ -532,12 +554,12 @@ def test_key_that_is_given_twice_is_an_error(write: Write) -> None:
 def test_file_that_is_no_experiment_is_reported_as_such(
     write: Write, content: str, message: str
 ) -> None:
-    """Content without a valid mapping is a problem, not an exception of the YAML reader."""
+    """Such a file gives an ordinary problem, not an exception of the YAML library."""
     assert message in problems(write(content))[0].message
 
 
 def test_override_changes_a_place_whose_names_have_dots(write: Write) -> None:
-    """The keys of a path are separated by dots, and Kafka's names contain dots."""
+    """Dots separate the keys of a path, but the names of Kafka's settings have dots, too."""
     loaded = load_experiment(
         write(VALID),
         [
@@ -556,7 +578,7 @@ def test_override_changes_a_place_whose_names_have_dots(write: Write) -> None:
 
 
 def test_override_may_create_a_section_that_the_file_lacks(write: Write) -> None:
-    """VALID has no section `run`."""
+    """VALID has no section `run`, but an override may set a value in it."""
     loaded = load_experiment(write(VALID), ["run.liveness_timeout=5s"])
 
     assert loaded.experiment.run.liveness_timeout == "5s"
@@ -586,7 +608,7 @@ def test_override_may_create_a_section_that_the_file_lacks(write: Write) -> None
 def test_override_of_an_unknown_path_is_an_error(
     write: Write, override: str, path: str, near_miss: str | None
 ) -> None:
-    """Problems of overrides name `--var` in place of the file."""
+    """The problem names `--var` in place of the file, and the path of the override."""
     problem = only_problem(write(VALID), override)
 
     assert problem.file == "--var"
@@ -596,7 +618,10 @@ def test_override_of_an_unknown_path_is_an_error(
 
 @pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]", "2026-13-45", "{"])
 def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) -> None:
-    """A shell may have split the value or removed its quotes, so the problem shows the value."""
+    """The problem shows the value as the loader got it.
+
+    The user may have written another one, because a shell removes quotes and splits at spaces.
+    """
     problem = only_problem(write(VALID), f"cluster.brokers={value}")
 
     assert problem.path == "cluster.brokers"
@@ -604,14 +629,17 @@ def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) 
 
 
 def test_target_with_a_comma_between_braces_needs_quotes(write: Write) -> None:
-    """Inside `{...}` YAML ends the target at the comma, and reads `0)` as the next key."""
+    """YAML reads `{target: member(readers, 0)}` as two keys: `target` and `0)`.
+
+    The problem tells the user to write the target in quotes.
+    """
     value = "faults[0]={at: 1s, fault: crash, target: member(readers, 0)}"
 
     assert "needs quotes" in only_problem(write(VALID), value).message
 
 
 def test_override_beyond_a_list_names_the_valid_indices(write: Write) -> None:
-    """VALID has one fault."""
+    """VALID has one fault, so only `faults[0]` exists."""
     problem = only_problem(write(VALID), "faults[3].at=1s")
 
     assert problem.message == "there is no such place in the list"
@@ -619,7 +647,10 @@ def test_override_beyond_a_list_names_the_valid_indices(write: Write) -> None:
 
 
 def test_override_with_a_wrong_value_is_reported_as_an_override(write: Write) -> None:
-    """A wrong type names the override, and so does a value that contradicts the file."""
+    """The first value has a wrong type. The second one does not fit the file: it has three brokers.
+
+    Both problems name the override.
+    """
     wrong_type = only_problem(write(VALID), "cluster.brokers=many")
     contradiction = only_problem(write(VALID), "topics.orders.replication.factor=7")
 
@@ -632,8 +663,11 @@ def test_override_with_a_wrong_value_is_reported_as_an_override(write: Write) ->
 def test_name_of_a_file_in_this_folder_suggests_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`init mine` writes mine.yaml: the error for `mine` suggests that path."""
-    # The name is nearly that of a shipped experiment, which must not be suggested instead.
+    """A user gives the name graceful_mov, and there is a file graceful_mov.yaml in this folder.
+
+    The command takes a name only for experiments that the lab ships, so it suggests the file. It
+    must not suggest the shipped experiment graceful_move instead.
+    """
     (tmp_path / "graceful_mov.yaml").write_text(VALID)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExperimentError) as caught:
@@ -642,21 +676,24 @@ def test_name_of_a_file_in_this_folder_suggests_the_file(
 
 
 def test_unknown_name_suggests_the_one_that_was_meant() -> None:
-    """`coordinater_crash` is the misspelt name of a shipped experiment."""
+    """The lab ships an experiment coordinator_crash, which is misspelt here."""
     problem = only_problem("coordinater_crash")
 
     assert problem.near_miss == "coordinator_crash"
 
 
 def test_unknown_file_suggests_a_file_of_similar_name(write: Write) -> None:
-    """A name that ends in `.yaml` is a path, not the name of a shipped experiment."""
+    """A name that ends in `.yaml` is the path of a file, here of small.yaml."""
     write(VALID)
 
     assert only_problem("smal.yaml").near_miss == "small.yaml"
 
 
 def test_folder_is_distinguished_from_a_missing_file(write: Write, tmp_path: Path) -> None:
-    """In `validate experiments/` the path is a folder. The error says so, and lists its files."""
+    """A user may write `validate experiments/`. The problem says that this is a folder.
+
+    It also lists the files in it.
+    """
     write(VALID)
     problem = only_problem(f"{tmp_path}/")
 
@@ -665,7 +702,7 @@ def test_folder_is_distinguished_from_a_missing_file(write: Write, tmp_path: Pat
 
 
 def test_own_experiments_folder_has_precedence(write: Write, tmp_path: Path) -> None:
-    """`experiments/` in the working directory is searched before the installed experiments."""
+    """A file in the user's own folder experiments/ is preferred to a shipped experiment."""
     write(VALID)
     own = tmp_path / "experiments" / "coordinator_crash.yaml"
     own.parent.mkdir()
@@ -674,9 +711,12 @@ def test_own_experiments_folder_has_precedence(write: Write, tmp_path: Path) -> 
     assert find_experiment("coordinator_crash") == own
 
 
-# A suggestion is the text after "# Try:", or after "#     " in a line that follows.
 SUGGESTION = re.compile(r"^# (?:Try:|    ) (--var .*?)(?:  +\(.*)?$", re.MULTILINE)
-"""A comment of an experiment that suggests overrides; two spaces precede its explanation."""
+"""A comment of an experiment that suggests overrides, such as the following two lines.
+
+    # Try: --var cluster.brokers=5  (an explanation after two spaces)
+    #      --var faults[0].at=9s
+"""
 QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -684,23 +724,29 @@ QUOTED = re.compile(r'"[^"]*"')
 def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
     listed: ListedExperiment,
 ) -> None:
-    """Characters that a shell interprets are quoted, and each suggestion loads."""
+    """A user copies such a line into a shell.
+
+    So it must have quotes around all characters that a shell interprets, and the loader must accept
+    its overrides.
+    """
     lines = SUGGESTION.findall(listed.path.read_text())
     assert lines
     for line in lines:
-        # Every second word is `--var`; the words between are `path=value`.
+        unquoted_text = QUOTED.sub("", line)
+        assert not re.search(r"[][(){}*?~$&;|<>]", unquoted_text), line
+
         words = shlex.split(line)
-        assert words[::2] == ["--var"] * (len(words) // 2)
-        assert not re.search(r"[][(){}*?~$&;|<>]", QUOTED.sub("", line)), line
-        load_experiment(str(listed.path), words[1::2])
+        options, overrides = words[::2], words[1::2]
+        assert options == ["--var"] * len(overrides)
+        load_experiment(str(listed.path), overrides)
 
 
 UNWISE_ON_PURPOSE = {"machine_crash": ["cluster.config.unclean.leader.election.enable"]}
-"""By experiment, the paths of unwise settings: the experiment shows their effect."""
+"""Experiments that show the effect of an unwise setting, each with the paths of these settings."""
 
 
 def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
-    """Users read them as examples."""
+    """Users read the shipped experiments as examples, so these must not have warnings."""
     listed = list_experiments()
 
     assert [experiment.name for experiment in listed] == [
@@ -733,7 +779,10 @@ def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
 
 
 def test_override_by_the_end_of_a_path_suggests_the_path(write: Write) -> None:
-    """Users type `--var` with the setting alone, as Kafka's documentation names it."""
+    """A user may give only the name of a setting, as Kafka's documentation does.
+
+    The problem suggests its whole path.
+    """
     problem = only_problem(write(VALID), "broker.session.timeout.ms=9000")
     assert problem.near_miss == "cluster.config.broker.session.timeout.ms"
     problem = only_problem(write(VALID), "session.timeout.ms=9000")
@@ -746,7 +795,7 @@ def test_override_by_the_end_of_no_path_suggests_none(write: Write) -> None:
 
 
 def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
-    """A duration is invalid, and three names are unknown; all are reported, by line."""
+    """The file has an invalid duration and three unknown names. All four are reported."""
     text = VALID.replace("[orders]", "[order]").replace("fault: crash", "fault: crush")
     text = text.replace("coordinator-of(readers)", "coordinator-of(reader)")
     text = text.replace("duration: 25s", "duration: 25x")
@@ -775,25 +824,27 @@ def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
 def test_stand_in_for_a_bad_value_has_no_problem_of_its_own(
     write: Write, old: str, new: str, path: str
 ) -> None:
-    """The loader replaces a bad value by a valid stand-in, to check the rest of the file.
+    """To check the rest of the file, the loader replaces a bad value by a valid stand-in.
 
-    The rest may contradict the stand-in, which the user did not write. No such problem is reported.
+    The rest of the file may not fit this stand-in. This is no problem of the file, because the user
+    did not write the stand-in. So the only problem is the bad value.
     """
     assert old in VALID
     assert only_problem(write(VALID.replace(old, new))).path == path
 
 
 def test_existing_file_of_a_known_name_is_suggested(write: Write) -> None:
-    """The working directory lacks coordinator_crash.yaml, but a shipped experiment has the name."""
+    """There is no file coordinator_crash.yaml here, but a shipped experiment coordinator_crash."""
     write(VALID)
     assert only_problem("coordinator_crash.yaml").near_miss == "coordinator_crash"
 
 
 @pytest.mark.parametrize("value", ["", " "])
 def test_override_without_a_value_is_refused(write: Write, value: str) -> None:
-    """YAML reads an empty value as null, which would turn commits off without the user's will.
+    """YAML reads an empty value as null.
 
-    A written `null` is accepted.
+    Here this would mean that the members never commit, which the user has hardly meant. A user who
+    means it writes `null`.
     """
     key = "groups.readers.commit_interval_ms"
     problem = only_problem(write(VALID), f"{key}={value}")
