@@ -19,15 +19,22 @@ from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary
 from pipeline.summary.story import counted
 
 CHAINS: tuple[Chain, ...] = ("broker", "client", "gap")
-_PHASES = frozenset(
-    {"detect", "publish", "load wait", "load", "notice", "rediscover", "accept", "join", "sync"}
-    | {"commit gap", "processing gap", "no coordinator"}
+_WITH_STRIP = frozenset(
+    {
+        *("detect", "publish", "load wait", "load"),
+        *("notice", "rediscover", "accept", "join", "sync"),
+        *("commit gap", "processing gap", "no coordinator"),
+    }
 )
-"""Measures that have a strip. Other measures are only in the tables of figures."""
-_BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
-"""Columns with the beginning of a phase. If a member has no value for the phase, this column tells
-why: if it is empty, the member did not need the phase; if it is filled, the phase began and did not
-end.
+"""The measures that have a strip, a line for each chain. Other measures are only in the tables of
+figures.
+"""
+_BEGIN_COLUMNS = {"rediscover": "unknown_us", "accept": "named_us"}
+"""For some phases of a member, the column with the time at which the phase began.
+
+The column tells why a member has no length for the phase. If the column is null, the phase never
+began: the member did not have to rediscover its coordinator, for example. Otherwise the phase began
+and did not end in this run.
 """
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
 """For the broker and the client chain: the column with the name of a subject, and the word for a
@@ -37,14 +44,19 @@ subject.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRows:
-    """The rows of three tables that are about one fault."""
+    """What the tables have about one fault.
+
+    - `broker`: rows of `broker_phases`, one for each offsets partition that moved.
+    - `client`: rows of `client_phases`, one for each member that the fault concerned.
+    - `gap`: rows of `availability`, one for each member, data partition or group.
+    """
 
     fault: FaultSummary
     broker: Sequence[Row]
     client: Sequence[Row]
     gap: Sequence[Row]
 
-    def of(self, measure: Measure) -> Sequence[Row]:
+    def rows_with(self, measure: Measure) -> Sequence[Row]:
         """Return the rows with the values of a measure."""
         if measure.chain == "gap":
             return [row for row in self.gap if row["subject_kind"] == measure.subject_kind]
@@ -54,10 +66,10 @@ class FaultRows:
         """Return the strips of a chain, in the order of its phases."""
         shown_empty = _shown_without_values(self.fault, chain)
         return [
-            _strip(measure, self.of(measure), self.fault.distribution(measure.name))
+            _strip(measure, self.rows_with(measure), self.fault.distribution(measure.name))
             for measure in MEASURES
             if measure.chain == chain
-            and measure.name in _PHASES
+            and measure.name in _WITH_STRIP
             and (self.fault.is_about(measure) or measure.name in shown_empty)
         ]
 
@@ -65,10 +77,13 @@ class FaultRows:
 def _shown_without_values(fault: FaultSummary, chain: Chain) -> frozenset[str]:
     """Return the phases that have a strip even if no subject has a value.
 
-    These are join and sync, if a coordinator moved: that no member had to join again is a result.
+    If a coordinator moved, these are join and sync. The reader expects that members had to join
+    again, so an empty strip tells that none had to.
     """
-    shown = chain == "client" and bool(fault.partitions_moved) and bool(fault.members)
-    return frozenset({"join", "sync"}) if shown else frozenset()
+    coordinator_moved = bool(fault.partitions_moved) and bool(fault.members)
+    if chain == "client" and coordinator_moved:
+        return frozenset({"join", "sync"})
+    return frozenset()
 
 
 def rows_of_faults(run: ReportInput) -> Iterator[FaultRows]:
@@ -94,7 +109,7 @@ def _by_fault(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
     return by_fault
 
 
-_NOTHING = Distribution(samples=0, missing=0, percentiles={}, maximum=None)
+_NO_VALUES = Distribution(samples=0, missing=0, percentiles={}, maximum=None)
 """The distribution of a measure without values."""
 
 
@@ -106,7 +121,7 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
         column, subject = _SUBJECTS[measure.chain]
     # The phases of `_shown_without_values` can have no distribution. The mark behind the name means
     # that a machine was away by accident in the time of the values.
-    distribution = figures or _NOTHING
+    distribution = figures or _NO_VALUES
     return Strip(
         name=f"{measure.name}{distribution.mark}",
         values=tuple(
@@ -123,8 +138,14 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
 def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
     """Return a note on the subjects without a value; "" if all have one.
 
-    In the client chain, the note distinguishes members that did not need the phase from members
-    whose phase did not end. For a gap, it says that the service did not come back.
+    Each chain has notes of its own:
+
+    - `client`: `3 did not have to, 1 did not get there`. The first three members did not need the
+      phase; the phase of the last one began and did not end.
+    - `gap`: `2 never again`. The service of these subjects did not come back.
+    - `broker`: `1 not in this run`.
+
+    If no subject at all has a value, the note names the subjects: `2 members never again`.
     """
     without = [row for row in rows if row[measure.column] is None]
     if not without:
@@ -132,16 +153,14 @@ def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
 
     all_lack_it = len(without) == len(rows)
     if measure.chain == "client":
-        begins = _BEGINS.get(measure.name)
+        begins = _BEGIN_COLUMNS.get(measure.name)
         unended = [row for row in without if begins is not None and row[begins] is not None]
         needless = len(without) - len(unended)
         notes = []
-        if needless:
-            notes.append(
-                f"no {subject} had to"
-                if all_lack_it and not unended
-                else f"{needless:,} did not have to"
-            )
+        if needless == len(rows):
+            notes.append(f"no {subject} had to")
+        elif needless:
+            notes.append(f"{needless:,} did not have to")
         if unended:
             notes.append(f"{len(unended):,} did not get there")
         return ", ".join(notes)

@@ -1,14 +1,15 @@
 """Strips: rows of a chart, each of which shows the distribution of one measure.
 
-A measure of a fault has a value for each of its subjects: the measure `detect` for each offsets
-partition, for example, or `accept` for each member. In a strip, each subject has a dot. If there
-are many subjects, bars count them instead, so that the data of a strip is bounded. All strips of a
-section share one logarithmic axis, on which 20 us and 8 s are both visible. Lengths are in
-microseconds.
+For example, the measure `accept` says how long it took each member, after it had found its new
+coordinator, until this coordinator accepted it. Its strip has a dot for each member, at this
+length. What has a dot, here a member, is a subject of the measure; of other measures it is a
+partition or a group. If there are many subjects, bars count them instead, so that the data of a
+strip is bounded. All strips of a section share one logarithmic axis, on which 20 us and 8 s are
+both visible.
 
-The clocks' error is the largest difference between the clocks of the run's machines. It is 0 on one
-machine. If a measured length is below this error, the true length can be anything up to the error.
-`bound_us` is the clocks' error for a measure.
+Lengths are in microseconds. On several machines, a length can be wrong by the largest difference
+between the clocks of these machines: this is the clocks' error, `bound_us` in the code. A length
+below it can in truth be anything from 0 up to the error. On one machine, the error is 0.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,21 +27,24 @@ ROW_HEIGHT = 64
 """Height of a strip in pixels. Its name and figures are above, its picture is below."""
 MAX_DOTS = 60
 """Maximum number of subjects that have a dot each. More subjects are counted in bars."""
-_DOT_BINS, _BAR_BINS = 48, 100
-"""The axis is divided into this number of parts. Dots of one part are stacked (_DOT_BINS); a bar
-counts the subjects of one part (_BAR_BINS).
-"""
-_HEADER_Y, _HEADER_HEIGHT, _CENTRE_Y = 12, 22, 42
-"""Distances in pixels from the top of a strip to the middle of its text, to the end of its header,
-and to its line.
-"""
+_DOT_BINS = 48
+"""For dots, the axis is divided into this number of parts. The dots of one part are stacked."""
+_BAR_BINS = 100
+"""For bars, the axis is divided into this number of parts. A bar counts the subjects of a part."""
+# Distances in pixels from the top of a strip.
+_HEADER_Y = 12
+"""To the middle of its text: name and figures."""
+_HEADER_HEIGHT = 22
+"""To the end of the area of this text."""
+_CENTRE_Y = 42
+"""To the horizontal line on which the dots or bars are."""
 _SPREAD = 13
 """The dots or bars of a strip reach at most this number of pixels above and below its line."""
 _DOT_STEP = 7
 """Distance in pixels between two stacked dots, if there is room."""
 _WIDE = 440
-"""A picture of at least this width in pixels has room for all figures beside the names of its
-strips.
+"""A picture of at least this width in pixels has room for all figures of a strip. A narrower one,
+on a phone, has only the figures that `figures_text` returns for a phone.
 """
 
 
@@ -61,19 +65,27 @@ class Strip:
 
 
 def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) -> Distribution:
-    """Return the figures of sorted lengths. A percentile is one of the lengths (nearest rank)."""
+    """Return the figures of sorted lengths; `missing` is the number of subjects without a length.
+
+    A percentile is one of the lengths (nearest rank): of ten lengths, the 90th percentile is the
+    ninth one.
+    """
+    percentiles = (
+        {percent: _percentile(lengths, percent) for percent in PERCENTS} if lengths else {}
+    )
     return Distribution(
         samples=len(lengths),
         missing=missing,
-        percentiles={
-            # -(-a // b) is a / b rounded up: the rank of the percentile, counted from 1.
-            percent: lengths[-(-len(lengths) * percent // 100) - 1]
-            for percent in PERCENTS
-            if lengths
-        },
+        percentiles=percentiles,
         maximum=lengths[-1] if lengths else None,
         bound_us=bound_us,
     )
+
+
+def _percentile(sorted_lengths: Sequence[int], percent: int) -> int:
+    # -(-a // b) is a / b rounded up.
+    rank_from_1 = -(-len(sorted_lengths) * percent // 100)
+    return sorted_lengths[rank_from_1 - 1]
 
 
 def axis_over(strips: Iterable[Strip]) -> LogAxis:
@@ -84,14 +96,14 @@ def axis_over(strips: Iterable[Strip]) -> LogAxis:
 
 
 def figures_text(strip: Strip) -> tuple[str, str]:
-    """Return a strip's figures as two texts: all figures, and the fewer ones for a phone.
+    """Return a strip's figures as two texts: the first for a wide screen, the second for a phone.
 
-    On a phone, a strip has only the median and the longest value.
+    For example, `p50 2 ms, p90 4 ms, max 5 ms; 10 members` and `p50 2 ms, max 5 ms`.
     """
     figures = strip.figures
     if not figures.samples:
         return strip.note or "none", strip.note or "none"
-    known = [
+    labelled = [
         (label, value)
         for label, value in (
             ("p50", figures.percentile(50)),
@@ -100,19 +112,29 @@ def figures_text(strip: Strip) -> tuple[str, str]:
         )
         if value is not None
     ]
-    texts = [f"{label} {length_text(value, bound_us=figures.bound_us)}" for label, value in known]
-    number = counted(figures.samples, strip.subject)
+    texts = [
+        f"{label} {length_text(value, bound_us=figures.bound_us)}" for label, value in labelled
+    ]
+    subjects = counted(figures.samples, strip.subject)
     if strip.note:
-        number += f", {strip.note}"
-    short = [text for text in texts if not text.startswith("p90")]
-    return f"{', '.join(texts)}; {number}", ", ".join(short)
+        subjects += f", {strip.note}"
+    texts_on_phone = [text for text in texts if not text.startswith("p90")]
+    return f"{', '.join(texts)}; {subjects}", ", ".join(texts_on_phone)
 
 
 def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[dict[str, Any]]:
     """Return the data for `strip_chart`: strips below one another.
 
-    In a row, `mark` is the kind of mark (`name`, `band`, `range`, `dot`, `bar`, `p50`, `p90` or
-    `max`), and `y` is in pixels from the top. `common` are columns that every row gets.
+    A row is one mark of the picture. Its `mark` is the kind:
+
+    - `name`: the text above the strip
+    - `band`: the grey area of lengths below the clocks' error
+    - `range`: the line from the shortest to the longest value
+    - `dot` or `bar`: one subject, or a number of subjects
+    - `p50`, `p90`, `max`: a vertical line at this figure
+
+    `from` and `to` are in microseconds, `y` and `y2` in pixels from the top. `says` is the tooltip.
+    `common` are columns that every row gets.
     """
     rows: list[dict[str, Any]] = []
     for index, strip in enumerate(strips):
@@ -157,11 +179,10 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
         "to": _drawn_at_us(values[-1][1], figures.bound_us),
     }
 
-    yield from (
-        _dots(values, axis, centre, figures.bound_us)
-        if len(values) <= MAX_DOTS
-        else _bars(values, axis, centre, strip.subject, figures.bound_us)
-    )
+    if len(values) <= MAX_DOTS:
+        yield from _dots(values, axis, centre, figures.bound_us)
+    else:
+        yield from _bars(values, axis, centre, strip.subject, figures.bound_us)
     for mark, value in (
         ("p50", figures.percentile(50)),
         ("p90", figures.percentile(90)),
@@ -169,13 +190,13 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
     ):
         if value is not None:
             text = duration_text(value, bound_us=figures.bound_us)
-            # The line of the median is the longest one.
-            half = _SPREAD + 5 if mark == "p50" else _SPREAD - 4
+            # The median is the most important figure, so its line is longer than the dots reach.
+            half_length = _SPREAD + 5 if mark == "p50" else _SPREAD - 4
             yield {
                 "mark": mark,
                 "from": _drawn_at_us(value, figures.bound_us),
-                "y": centre - half,
-                "y2": centre + half,
+                "y": centre - half_length,
+                "y2": centre + half_length,
                 "says": f"{mark} of {strip.name}: {text}",
             }
 
@@ -188,9 +209,14 @@ def _drawn_at_us(value_us: int, bound_us: int) -> int:
 def _dots(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a dot for each value. Dots in one part of the axis are stacked, half above the line."""
+    """Yield a dot for each value.
+
+    Dots in one part of the axis would cover each other. So they are stacked on the line,
+    alternately above and below it.
+    """
     for stacked in _divide_into_bins(values, axis, bound_us, _DOT_BINS).values():
-        # Half of the dots are above the line, in _SPREAD pixels. Many dots are closer together.
+        # Half of the dots must fit into the _SPREAD pixels above the line. So the more dots there
+        # are, the closer together they are.
         step = min(_DOT_STEP, _SPREAD / max(1, len(stacked) // 2))
         for index, (subject, value) in enumerate(stacked):
             yield {
@@ -203,7 +229,8 @@ def _dots(
 
 def _off_centre(index: int) -> int:
     """Return the steps from the line to a dot of a stack: 0, 1, -1, 2 for the dots 0, 1, 2, 3."""
-    return (index + 1) // 2 * (1 if index % 2 else -1)
+    steps = (index + 1) // 2
+    return steps if index % 2 == 1 else -steps
 
 
 def _bars(
@@ -211,9 +238,10 @@ def _bars(
 ) -> Iterator[dict[str, Any]]:
     """Yield a bar for each part of the axis with values; its height shows their number."""
     bins = _divide_into_bins(values, axis, bound_us, _BAR_BINS)
-    most = max(len(in_part) for in_part in bins.values())
+    most_in_one_part = max(len(in_part) for in_part in bins.values())
     for index, in_part in bins.items():
-        half = max(1.0, _SPREAD * len(in_part) / most)
+        # Even a bar for one subject among thousands is visible.
+        half_height = max(1.0, _SPREAD * len(in_part) / most_in_one_part)
         # The values of a part are sorted: the first is the shortest, the last the longest.
         shortest, longest = (
             duration_text(value, bound_us=bound_us) for _, value in (in_part[0], in_part[-1])
@@ -223,8 +251,8 @@ def _bars(
             "mark": "bar",
             "from": axis.value(index / _BAR_BINS),
             "to": axis.value((index + 1) / _BAR_BINS),
-            "y": round(centre - half, 1),
-            "y2": round(centre + half, 1),
+            "y": round(centre - half_height, 1),
+            "y2": round(centre + half_height, 1),
             "says": f"{counted(len(in_part), subject)}: {between}",
         }
 

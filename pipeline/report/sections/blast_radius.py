@@ -1,12 +1,8 @@
 """The section "Blast radius": which nodes, groups and partitions each fault concerned.
 
-The section also lists the errors that commits met after each fault. A `FaultRows` holds the rows
-about one fault from three tables:
-
-- `broker`: rows of `broker_phases`, about partitions of `__consumer_offsets` that moved, and so
-  about groups whose coordinator moved;
-- `client`: rows of `client_phases`, about members;
-- `gap`: rows of `availability`, about times without service of a member, partition or group.
+For each fault of a short run, the section has a sentence on what the fault hit, a table of the
+groups with what their members went through, a table of the partitions, and the errors that commits
+met after the fault. A run with many faults has one table, with a row for each fault.
 """
 
 from collections import Counter
@@ -25,19 +21,20 @@ from pipeline.summary.story import counted, errors_text
 MAX_IN_FULL = 6
 """Up to this number of faults, each has tables of its own. If there are more, one table has a row
 for each fault."""
-MAX_LINES = 300
-"""Maximum number of rows of the table that has one row for each fault."""
+MAX_FAULTS = 300
+"""Maximum number of faults in this table."""
 MAX_ROWS = 100
 """Maximum number of groups, and of partitions, that are listed for one fault. The run's tables have
 all of them.
 """
 ACKNOWLEDGED = "NONE"
 """The `error` of a successful commit in the table `commits`."""
-KEPT, GROUPS = "kept id and generation", "groups in it"
-"""Headings of columns. The column KEPT has the number of members that kept their member id and
-generation (the number of the group's rebalance). The column GROUPS has the groups of an offsets
-partition.
+KEPT = "kept id and generation"
+"""Heading of the column that says how many members of a group kept their member id and their
+generation.
 """
+GROUPS = "groups in it"
+"""Heading of the column with the groups whose offsets are in an offsets partition."""
 MARKED_UNKNOWN = "coordinator unknown"
 """Heading of the column with the number of members that marked their coordinator unknown after the
 fault.
@@ -74,7 +71,7 @@ def blast_radius_section(run: ReportInput) -> Section | None:
     if len(faults) > MAX_IN_FULL:
         # For each fault, its row in the table `faults`.
         fault_rows = {row["fault"]: row for row in run.tables.rows("faults")}
-        parts.append(_lines(faults, fault_rows, errors))
+        parts.append(_table_of_all_faults(faults, fault_rows, errors))
     else:
         for rows in faults:
             met_errors = errors.get(rows.fault.fault, ())
@@ -93,10 +90,10 @@ def _radius(
     `errors` are the errors of commits after this fault. `committed` is True if the run has any
     commit, successful or not.
     """
-    name = rows.fault.fault
-    # The journal of the run has an entry for each fault, and the table `faults` a row.
-    fact = next((entry for entry in run.facts.faults if entry.fault_id == name), None)
-    fault_row = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
+    fault_id = rows.fault.fault
+    # The journal of the run has an entry for each fault, and the table `faults` has a row.
+    journal_entry = next((entry for entry in run.facts.faults if entry.fault_id == fault_id), None)
+    fault_row = next((row for row in run.tables.rows("faults") if row["fault"] == fault_id), {})
     if errors:
         errors_sentence: str | None = errors_text(errors)
     elif rows.client:
@@ -108,7 +105,9 @@ def _radius(
     return Radius(
         fault=rows.fault,
         # Without a journal, the table tells which nodes were hit.
-        hit=fact.hit if fact is not None else listed(fault_row.get("nodes") or ()),
+        hit=(
+            journal_entry.hit if journal_entry is not None else listed(fault_row.get("nodes") or ())
+        ),
         groups=in_number_order(fault_row.get("groups") or ()),
         partitions=tuple(fault_row.get("partitions") or ()),
         errors=errors_sentence,
@@ -144,16 +143,17 @@ def _groups_table(rows: FaultRows) -> TextTable:
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
-    # For each group whose coordinator moved, the row about the move. The leader of the group's
-    # offsets partition is the group's coordinator.
+    # For each group whose coordinator moved, the row about its offsets partition: the leader of
+    # this partition is the group's coordinator.
     moved = {group: row for row in rows.broker for group in row["groups"] or ()}
     gaps = _gaps(rows, "member", "group")
 
-    def of_all(group: str, count: int) -> str:
-        """Return how many of the group's members a count is about."""
+    def of_members(group: str, count: int) -> str:
+        """Return a number of the group's members as text, such as `3 of 5`."""
         return f"{count:,} of {len(members[group]):,}"
 
     def causes(group: str) -> str:
+        """Return how the members noticed, the most frequent way first: `NOT_COORDINATOR 3`."""
         counts = Counter(row["noticed_by"] for row in members[group] if row["noticed_by"])
         return ", ".join(f"{cause} {count:,}" for cause, count in counts.most_common())
 
@@ -167,15 +167,17 @@ def _groups_table(rows: FaultRows) -> TextTable:
             MARKED_UNKNOWN,
         ),
         Column(causes, "noticed by"),
-        Column(lambda group: of_all(group, sum(map(_kept, members[group]))), KEPT),
+        Column(lambda group: of_members(group, sum(map(_kept, members[group]))), KEPT),
         Column(
-            lambda group: of_all(group, sum(row["join_us"] is not None for row in members[group])),
+            lambda group: of_members(
+                group, sum(row["join_us"] is not None for row in members[group])
+            ),
             "joined again",
         ),
         number(lambda group: _longest(gaps.get(group, [])), "longest commit gap"),
     )
     shown = in_number_order(members)
-    caption = _more("Groups that it concerned, and how they noticed.", len(shown))
+    caption = _with_number_left_out("Groups that it concerned, and how they noticed.", len(shown))
     return text_table(columns, shown[:MAX_ROWS], caption=caption)
 
 
@@ -186,13 +188,15 @@ def _kept(row: Row) -> bool:
 
 
 def _leaders(moved: Row) -> str:
+    """Return how the leadership of a partition moved, such as `broker-0 to broker-2`."""
     return f"{moved['old_leader'] or 'no leader'} to {moved['new_leader']}"
 
 
 def _gaps(rows: FaultRows, kind: str, column: str) -> dict[str, list[int | None]]:
     """Return the gaps of the subjects of one kind, grouped by the values of `column`.
 
-    A gap is None if it did not end before the run's end.
+    With the kind `member` and the column `group`, for example, these are the gaps of all members
+    of each group: {"billing": [1_200_000, None]}. A gap is None if it lasted until the run ended.
     """
     gaps: dict[str, list[int | None]] = {}
     for row in rows.gap:
@@ -238,7 +242,7 @@ def _partitions_table(
         columns,
         # A partition that did not move has a row with its name only.
         [moved.get(name, {"partition": name}) for name in shown[:MAX_ROWS]],
-        caption=_more(
+        caption=_with_number_left_out(
             "Of offsets partitions that moved: who leads them now, and what the new coordinator "
             "loaded.",
             len(shown),
@@ -266,7 +270,7 @@ def _errors_after(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
     }
 
 
-def _lines(
+def _table_of_all_faults(
     faults: Sequence[FaultRows],
     fault_rows: Mapping[str, Row],
     errors: Mapping[str, Sequence[CommitErrors]],
@@ -292,13 +296,13 @@ def _lines(
         ),
         Column(errors_met, "commits met"),
     )
-    more = len(faults) - MAX_LINES
+    more = len(faults) - MAX_FAULTS
     more_text = f" {more:,} more faults stand in the tables." if more > 0 else ""
     caption = f"Groups and partitions that each concerned.{more_text}"
-    return text_table(columns, faults[:MAX_LINES], caption=caption)
+    return text_table(columns, faults[:MAX_FAULTS], caption=caption)
 
 
-def _more(caption: str, rows: int) -> str:
+def _with_number_left_out(caption: str, rows: int) -> str:
     """Return `caption`, and the number of rows beyond MAX_ROWS if there are any."""
     more = rows - MAX_ROWS
     return f"{caption} {more:,} more stand in the tables." if more > 0 else caption

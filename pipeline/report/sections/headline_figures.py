@@ -1,8 +1,11 @@
-"""Four figures of the first screen, chosen by what happened in the run.
+"""The four figures of the report's first screen, such as `8.2 s without an active coordinator`.
 
-`_candidates` yields all figures of the run, the most important first, and the screen shows the
-first four. Broken promises come first. Of a time that is measured after each fault, such as the
-time in which a member had no commit acknowledged (commit gap), the figure is the longest of all.
+Which figures are shown depends on what happened in the run. `_candidates` yields all figures of the
+run, the most important first, and the screen shows the first four. Broken promises come first.
+
+Many times are measured after each fault and for each member, such as the time until a member had a
+commit acknowledged again (its commit gap). The figure is the longest of all these times.
+
 A figure is disturbed if a machine of the Ray cluster was lost or silent by accident while it was
 measured. Its note then says so.
 """
@@ -33,19 +36,23 @@ NUMBER = 4
 RUN_LENGTH = "of the run's clock"
 """Label of the figure for the run's length."""
 _LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""For each kind of subject, what the subject still lacked when the run ended, if its gap had not
-ended.
+"""What a member or a partition still lacked if its gap lasted until the run ended. The figure then
+says `3 of 5 members, still without an acknowledged commit`.
 """
 _DISTURBED = "a machine was away by accident then"
 """The note of a figure that proves nothing about Kafka, because the accident may be its cause. A
 notice on the same screen explains the accident."""
-_FELT_US = 1_000_000
+_WARN_FROM_US = 1_000_000
 """A gap of this length or more has a warning colour, as it is longer than a commit interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure: a number with its unit, a label, and a note with something to compare it with."""
+    """One figure of the first screen.
+
+    For example: value "8.2", unit "s", label "longest time without an acknowledged commit". The
+    note helps to judge the number: "median 1.1 s of 12 members". The tone is its colour.
+    """
 
     value: str
     unit: str
@@ -66,17 +73,17 @@ def four_figures(run: ReportInput) -> tuple[Figure, ...]:
 
 def _candidates(run: ReportInput) -> Iterator[Figure]:
     """Yield all figures of the run, the most important first."""
-    yield from _findings(run)
-    yield from _hits(run)
+    yield from _broken_promises(run)
+    yield from _faults_that_hit(run)
     yield from _owners(run)
-    # The two coordinators that served the same groups at once for the longest time.
+    # The two coordinators that served the same groups at once for the longest time. If the old one
+    # answered no request, it misled no member, so the gaps matter more and come first.
     pair = longest_coordinators(run.summary)
-    old_served = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
-    if pair is not None and old_served:
+    old_one_answered = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
+    if pair is not None and old_one_answered:
         yield _coordinators(pair)
     yield from _gaps(run)
-    # If the old coordinator answered no request, it misled no member, so the gaps matter more.
-    if pair is not None and not old_served:
+    if pair is not None and not old_one_answered:
         yield _coordinators(pair)
     if run.summary.faults:
         yield _rebalances(run)
@@ -85,7 +92,7 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _counts(run)
 
 
-def _findings(run: ReportInput) -> Iterator[Figure]:
+def _broken_promises(run: ReportInput) -> Iterator[Figure]:
     """Yield the number of violations that checks found; nothing if every promise was kept."""
     broken = [check for check in run.facts.checks if check.outcome is CheckOutcome.VIOLATED]
     if broken:
@@ -99,7 +106,7 @@ def _findings(run: ReportInput) -> Iterator[Figure]:
         )
 
 
-def _hits(run: ReportInput) -> Iterator[Figure]:
+def _faults_that_hit(run: ReportInput) -> Iterator[Figure]:
     """Yield the number of faults that hit a node, unless all faults did.
 
     A run in which a fault hit nothing did not test everything in its plan.
@@ -147,6 +154,7 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
 
     A group's gap is the time in which no coordinator served it.
     """
+    # Tuples of the measure, the figure's label, and the kind of subject.
     commits = ("commit gap", "longest time without an acknowledged commit", "member")
     processing = ("processing gap", "longest time a partition was not consumed", "partition")
     # A fault that moves a coordinator interrupts commits. Other faults interrupt the processing.
@@ -159,28 +167,34 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
             # One gap is enough. The second measure is needed only if the first one has no values.
             break
     # A group that kept its coordinator has a time of 0 without a coordinator.
-    service = find_worst(run.summary, "no coordinator")
-    if service is not None and service.longest_us:
+    without_coordinator = find_worst(run.summary, "no coordinator")
+    if without_coordinator is not None and without_coordinator.longest_us:
+        distribution = without_coordinator.distribution
         yield _duration(
-            service.longest_us,
-            bound_us=service.distribution.bound_us,
+            without_coordinator.longest_us,
+            bound_us=distribution.bound_us,
             label="without an active coordinator",
-            note=_longest_of_groups(service.distribution.samples, run),
-            disturbed=service.distribution.disturbed,
+            note=_longest_of_groups(distribution.samples, run),
+            disturbed=distribution.disturbed,
         )
 
 
 def _longest_of_groups(number: int, run: ReportInput) -> str:
+    """Return `group billing`, or `longest of 3 groups` if the run has several groups."""
     groups = [row["group"] for row in run.tables.rows("groups")]
     return f"group {groups[0]}" if len(groups) == 1 else f"longest of {counted(number, 'group')}"
 
 
 def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
-    """Return the figure of the worst gap; if no gap has ended, of the number of gaps that last."""
-    # `missing` in the distribution counts the subjects whose gap has not ended.
+    """Return the figure of the worst gap.
+
+    If no gap ended before the run did, no length is known. Then the figure is the number of
+    subjects that still have a gap.
+    """
+    # Subjects whose gap did not end have no length. They are counted by `missing`.
     spread = worst.distribution
     subjects = counted(spread.samples + spread.missing, subject)
-    if not spread.samples:  # no gap has ended, and no length is known
+    if not spread.samples:
         since_us = run.end_us - worst.fault.injected_us
         return Figure(
             value=f"{spread.missing:,}",
@@ -191,15 +205,16 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
             ),
             tone="warn",
         )
+    # The note is, for example, `median 1.1 s of 12 members; 2 not over when the run ended`.
     median_us = spread.percentile(50)
-    middle = f"median {duration_text(median_us)} of " if median_us is not None else "of "
-    never = f"; {spread.missing} not over {_at_the_end(run)}" if spread.missing else ""
+    median_of = f"median {duration_text(median_us)} of " if median_us is not None else "of "
+    not_over = f"; {spread.missing} not over {_at_the_end(run)}" if spread.missing else ""
     return _duration(
         worst.longest_us,
         bound_us=spread.bound_us,
         label=label,
-        note=f"{middle}{subjects}{never}",
-        tone="warn" if worst.longest_us >= _FELT_US else "good",
+        note=f"{median_of}{subjects}{not_over}",
+        tone="warn" if worst.longest_us >= _WARN_FROM_US else "good",
         disturbed=spread.disturbed,
     )
 
@@ -209,13 +224,14 @@ def _rebalances(run: ReportInput) -> Figure:
     faults = run.summary.faults
     after = "after the fault" if len(faults) == 1 else "after the faults"
     reasons = _reasons(faults)
+    note = f"{after}{_until(run)}; {reasons}" if reasons else f"{after}{_until(run)}"
     number = rebalances_in(run.summary)
     return Figure(
         value=f"{number:,}",
         unit="",
         label="rebalance" if number == 1 else "rebalances",
         note=_with_warning(
-            f"{after}{_until(run)}" + (f"; {reasons}" if reasons else ""),
+            note,
             any(rebalances.disturbed for fault in faults for rebalances in fault.rebalances),
         ),
         tone="plain" if number or run.cut_off else "good",
@@ -240,7 +256,10 @@ def _processed_again(run: ReportInput) -> Iterator[Figure]:
 
 
 def _reasons(faults: Sequence[FaultSummary]) -> str:
-    """Return the reasons for rebalances in the order of time, with numbers if there are several."""
+    """Return the reasons for rebalances in the order of time, with numbers if there are several.
+
+    For example, `reason: member left` or `reasons: member left (1), member joined (3)`.
+    """
     counts: dict[str, int] = {}
     all_rebalances = [rebalances for fault in faults for rebalances in fault.rebalances]
     for rebalances in sorted(all_rebalances, key=lambda rebalances: rebalances.first_us):
@@ -251,17 +270,17 @@ def _reasons(faults: Sequence[FaultSummary]) -> str:
 
 
 def _kept_ids(run: ReportInput) -> Iterator[Figure]:
-    """Yield the number of members that kept their member id.
+    """Yield the number of members that kept their member id; nothing if no member was concerned.
 
-    If there was no rebalance, the members counted here also kept their generation (the number of
-    the group's rebalance).
+    Every rebalance changes the generation of all members. If there was no rebalance, the figure
+    therefore counts the members that kept both their member id and their generation.
     """
     concerned = [fault for fault in run.summary.faults if fault.members]
     if not concerned:
         return
-    # If there are several faults, both numbers are the worst ones: the largest number of members
-    # that a fault concerned, and the smallest number of members that kept their ids, which can be
-    # the number of another fault.
+    # After several faults, each number is the worst one of all faults: the most members that a
+    # fault concerned, and the fewest members that kept their ids. These can belong to different
+    # faults.
     members = max(fault.members for fault in concerned)
     rebalanced = any(fault.rebalances for fault in concerned)
     members_kept = min(
@@ -324,6 +343,7 @@ def _duration(
     - `bound_us`: the error of the clocks; a shorter duration is printed as "less than the error".
     - `disturbed`: a machine was away by accident in this time.
     """
+    # `1.25 s` is the value `1.25` and the unit `s`.
     value, _, unit = duration_text(value_us, bound_us=bound_us).rpartition(" ")
     return Figure(
         value=value, unit=unit, label=label, note=_with_warning(note, disturbed), tone=tone
