@@ -258,7 +258,7 @@ def _processed_again(run: ReportInput) -> Iterator[Figure]:
 def _reasons(faults: Sequence[FaultSummary]) -> str:
     """Return the reasons for rebalances in the order of time, with numbers if there are several.
 
-    For example, `reason: member left` or `reasons: member left (1), member joined (3)`.
+    For example, `reason: join` or `reasons: session expiry (1), join (2)`.
     """
     counts: dict[str, int] = {}
     all_rebalances = [rebalances for fault in faults for rebalances in fault.rebalances]
