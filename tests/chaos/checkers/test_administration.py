@@ -26,6 +26,7 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows, steady_cluster
 
 SETTLING_S = 60
+"""How long a fault excuses the failure of an order after its end."""
 CONSUMER = "consumer-g-0"
 MEMBERS = GroupExpectation(consumers=(CONSUMER,), offsets_partition=OFFSETS_0, commits=True)
 
@@ -79,7 +80,7 @@ def refuse(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
 
 
 def break_something(rows: Rows, time_s: float) -> None:
-    """Let a fault begin that has nothing to do with the orders: broker-2 is cut off."""
+    """Let another fault begin, which is no order: broker-2 is cut off."""
     rows.fault(time_s, "broker-2", fault="cut", nodes=["broker-2"])
 
 

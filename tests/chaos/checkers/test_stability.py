@@ -19,12 +19,16 @@ from tests.support.builders.rows import OFFSETS_0, Rows, steady_cluster
 
 C0 = "consumer-g-0"
 SETTLING_S = 60
+"""How long a fault explains losses after its end."""
 
 
 def check(
     rows: Rows, *, in_virtual_time: bool = True, has_long_metadata: bool = False
 ) -> CheckReport:
-    """Return the report of a trace, whose rows the checker observes in the order of time."""
+    """Return the report of a trace, whose rows the checker observes in the order of time.
+
+    has_long_metadata: True if the experiment gives the commits of group g a text that is too long.
+    """
     checker = Stability(
         CheckContext(
             groups={

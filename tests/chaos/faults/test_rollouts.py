@@ -157,7 +157,7 @@ def make_rollout(
     spare: Sequence[NodeName] = (),
     **changes: Any,  # noqa: ANN401
 ) -> Rollout:
-    """Return a rollout of four members, whose successors start 5 s after a stop.
+    """Return a rollout of four members, whose successors start 5 s after their place is empty.
 
     old: the places of the members to replace, in this order.
     spare: the free places that the rollout may use.
@@ -196,10 +196,14 @@ def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
     drive(rollout, cluster)
     assert rollout.outcome is Outcome.COMPLETED
     assert cluster.acts_without_times() == [
-        *(("term", "3"), ("start", "3")),
-        *(("term", "2"), ("start", "2")),
-        *(("term", "1"), ("start", "1")),
-        *(("term", "0"), ("start", "0")),
+        ("term", "3"),
+        ("start", "3"),
+        ("term", "2"),
+        ("start", "2"),
+        ("term", "1"),
+        ("start", "1"),
+        ("term", "0"),
+        ("start", "0"),
     ]
     assert (cluster.fewest_up, cluster.most_up) == (3, 4)
     assert cluster.time_us >= 4 * 5 * S  # four successors, each 5 s after a stop
@@ -310,9 +314,8 @@ def test_readiness_of_each_successor_has_its_own_time() -> None:
     No member stops after the start of the last successor, so its time does not appear.
     """
     cluster = cluster_of_four()
-    drive(
-        make_rollout(ready_when_assigned=False, ready_after_us=(20 * S, 1 * S, 8 * S, 0)), cluster
-    )
+    ready_after_us = (20 * S, 1 * S, 8 * S, 0 * S)
+    drive(make_rollout(ready_when_assigned=False, ready_after_us=ready_after_us), cluster)
     assert cluster.seconds_between_stops() == [5 + 20, 5 + 1, 5 + 8]
 
 
