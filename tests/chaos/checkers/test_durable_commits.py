@@ -439,7 +439,7 @@ def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED"])
 def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error: str) -> None:
-    """The client has stopped to wait for the answer to its commit of 300, and then commits 400.
+    """The client has given up waiting for the answer to its commit of 300, and then commits 400.
 
     The request for 300 may still be on its way. A paused broker may read it from its socket after
     the request for 400, so the fetch may return 300.

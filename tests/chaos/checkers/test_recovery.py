@@ -205,7 +205,7 @@ def test_partition_without_a_leader_is_found() -> None:
 def test_preferred_leader_that_does_not_return_is_found(
     recovery_s: int, outcome: CheckOutcome
 ) -> None:
-    """Planted bug: the controller stops to move leaderships back to the preferred leaders.
+    """Planted bug: the controller does not move leaderships back to the preferred leaders.
 
     It should do so every 5 s. The bound is 45 s: twice this interval, and ANSWER_US (35 s), the
     longest time until a request is answered. So a run that waits only 30 s cannot judge this.

@@ -113,7 +113,7 @@ def test_node_that_another_fault_stopped_returns_with_its_machine() -> None:
 def test_node_with_a_fault_in_force_stays_down_when_its_machine_returns() -> None:
     """broker-0 crashes, and then its machine is lost. The machine returns first.
 
-    broker-0 still has a crash, so it stays down until the crash is healed.
+    The crash is still in force then, so broker-0 stays down until the crash is healed.
     """
     run = injecting(
         {"fault": "crash", "target": "broker(0)"},
