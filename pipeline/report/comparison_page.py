@@ -34,27 +34,27 @@ from pipeline.summary.figures import MEASURES, RunSummary
 from pipeline.summary.story import counted
 from results_schema.results import Verdict
 
-_WHOSE = {
+_SUBJECT_OF_PART = {
     "broker": "offsets partition",
     "client": "member",
     "outcome": "run",
     "felt": "partition of data",
     "run": "run",
 }
-"""What has a value of a figure, for the figures in each group of rows. A group of rows is a part of
-the comparison (`ComparisonRow.group`), not a consumer group. The figures of the group `gap` have
-different subjects, which are in _SUBJECTS.
+"""The last column of a table of figures (`per`): a figure of the broker chain, for example, has a
+value for each offsets partition. The keys are the parts of the comparison (`ComparisonRow.group`;
+these are no consumer groups). The part `gap` is not here, because its figures differ:
+_SUBJECT_OF_GAP has the text for each of them.
 """
-_SUBJECTS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
-"""The subject of each measure of the group `gap`: a member or a partition. Other measures have "".
-"""
+_SUBJECT_OF_GAP = {measure.name: measure.subject_kind or "" for measure in MEASURES}
+"""What a figure of the part `gap` has a value for: a member, a partition or a group."""
 MAX_RUNS_LISTED = 300
 """Maximum number of rows in the table of runs."""
 MAX_SETTINGS = 200
 """Maximum number of rows in the table of settings."""
-_MAX_NAMED = 2
-"""Maximum number of experiments that the title names. If there are more, the title has only their
-number.
+_MAX_EXPERIMENTS_NAMED = 2
+"""Up to this number of experiments, the heading of the page names them: `crash and pause`. If there
+are more, it counts them: `5 experiments`.
 """
 _DIFFERS = "\N{BLACK DIAMOND} "
 """Mark of a figure that differs between columns."""
@@ -84,6 +84,7 @@ def comparison_html(runs: Runs, output: Path) -> str:
         verdicts=[run.ended_as for run in facts],
     )
     costs = deploy_costs(runs, comparison)
+    answers = deploy_answers(costs, _settings_that_differ(runs, comparison))
     sections = [
         deploy_section(costs),
         *two_designs_sections(
@@ -96,11 +97,9 @@ def comparison_html(runs: Runs, output: Path) -> str:
     experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     return render(
         Page(
-            # The browser shows this title in a tab, which has no room for more than three names.
+            # The title is for the browser's tab, which has no room for more than three names.
             title=f"{', '.join(experiments[:3])}: {len(runs)} runs compared - coordlab",
-            headline=_headline(
-                facts, comparison, deploy_answers(costs, _differing(runs, comparison))
-            ),
+            headline=_headline(facts, comparison, answers),
             sections=[section for section in sections if section is not None],
         )
     )
@@ -113,24 +112,26 @@ def _headline(
     experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     title = (
         " and ".join(experiments)
-        if len(experiments) <= _MAX_NAMED
+        if len(experiments) <= _MAX_EXPERIMENTS_NAMED
         else f"{len(experiments)} experiments"
     )
     violated = sum(run.verdict is Verdict.VIOLATED for run in facts)
+    violated_text = str(violated) if violated else "none"
     return Headline(
         verdict=f"{len(facts)} RUNS",
         tone="bad" if violated else "plain",
         kicker="comparison of runs",
         title=title,
-        lead=f"{_extent(facts, comparison)} {violated or 'none'} of the runs broke a promise.",
+        lead=f"{_extent(facts, comparison)} {violated_text} of the runs broke a promise.",
         answers=answers,
     )
 
 
 def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
-    """Return the numbers of runs, figures, and differing figures, as the beginning of a sentence.
+    """Return the beginning of the page's first sentence, which says how much is compared.
 
-    The caller appends the number of runs that broke a promise.
+    For example, `6 runs in 2 columns. 11 of 40 figures differ;`. The caller appends how many of the
+    runs broke a promise.
     """
     figures, columns = len(comparison.rows), len(comparison.columns)
     # In a single column all runs have the same settings, and nothing is compared.
@@ -199,7 +200,7 @@ def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Compari
         for index, column in enumerate(comparison.columns)
     ]
     return text_table(
-        (Column(_named_figure, "figure"), *texts, Column(_whose, "per")),
+        (Column(_named_figure, "figure"), *texts, Column(_subject_of, "per")),
         rows,
         caption="The runs as a whole" if fault is None else f"After the fault: {fault}",
     )
@@ -215,17 +216,17 @@ def _text_of(index: int, row: ComparisonRow) -> Cell:
     return row.texts[index]
 
 
-def _whose(row: ComparisonRow) -> str:
+def _subject_of(row: ComparisonRow) -> str:
     """Return the subject of a figure, such as `member`.
 
     A run has one value for each subject; the figure is the median or the maximum of these values.
     """
     if row.group == "gap":
-        return _SUBJECTS[row.name]
+        return _SUBJECT_OF_GAP[row.name]
     # A felt figure without a statistic is one number for the whole run.
     if row.group == "felt" and not row.statistic:
         return "run"
-    return _WHOSE[row.group]
+    return _SUBJECT_OF_PART[row.group]
 
 
 def _heading(title: str) -> str:
@@ -239,7 +240,7 @@ def _first_runs(runs: Runs, comparison: Comparison) -> list[RunFacts]:
     return [by_run[column.runs[0]] for column in comparison.columns]
 
 
-def _differing(
+def _settings_that_differ(
     runs: Runs, comparison: Comparison
 ) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
     """Return the settings in which the first runs of the columns differ."""
@@ -252,21 +253,21 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     All runs of a column have the same settings, so the first one is enough.
     """
     manifests = [run.manifest for run in _first_runs(runs, comparison)]
-    differing = _differing(runs, comparison)
-    # Facts about the runs. They are no settings of the experiment, so their section is empty.
-    of_manifests = [
+    differing = _settings_that_differ(runs, comparison)
+    # Also list what differs in how the runs were started. These facts are no settings of an
+    # experiment, so the column `section` is empty for them.
+    facts_of_runs = [
         ("", "runtime", tuple(manifest.runtime for manifest in manifests)),
         ("", "time_scale", tuple(f"{manifest.time_scale:g}" for manifest in manifests)),
         ("", "seed", tuple(str(manifest.seed) for manifest in manifests)),
         (
             "",
             "git commit",
-            # The first 12 characters identify a commit. The value is None if it is not known.
-            tuple((manifest.git_commit or "")[:12] or None for manifest in manifests),
+            tuple(_short_commit(manifest.git_commit) for manifest in manifests),
         ),
     ]
     rows = [
-        (section, name, *values) for section, name, values in of_manifests if len(set(values)) > 1
+        (section, name, *values) for section, name, values in facts_of_runs if len(set(values)) > 1
     ]
     rows += [(section, name, *values) for section, name, values in differing[:MAX_SETTINGS]]
     if not rows:
@@ -285,6 +286,11 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
             ),
         ),
     )
+
+
+def _short_commit(git_commit: str | None) -> str | None:
+    """Return the first 12 characters, which identify a commit; None if the commit is not known."""
+    return git_commit[:12] if git_commit else None
 
 
 def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:

@@ -1,13 +1,18 @@
-"""The picture of the main figures of several runs. For each figure it has a line for each column.
+"""The picture of the main figures on the page that compares runs.
 
-A column is a column of the comparison: one run, or several runs with the same settings. A figure
-has a value for each subject, which is a member or a partition. On the line of a column, a dot is
-the median of these values, and the line reaches to the longest value. If a column has several runs,
+The page compares columns: a column is one run, or several runs with the same settings. For each
+figure, such as `commit gap`, the picture has a horizontal line for each column:
+
+    commit gap
+    3 brokers   ----o-----------            o  the median over the members
+    5 brokers   --o-----                    -  reaches to the member with the longest gap
+
+Other figures have a value for each partition instead of each member. If a column has several runs,
 the dot is the median of their medians, and a ring marks the median of each run.
 
-A row of the comparison is one figure and one statistic (`p50`, the median over subjects, or `max`).
-It has a cell for each column. A cell has the `median`, `low` and `high` of the figure over the runs
-of its column, the `values` of these runs, and the figure as `text`.
+The data comes from the rows of the comparison. One row has the medians of a figure (its statistic
+is `p50`), another one the longest values (`max`). A row has a cell for each column, with the
+`values` of the column's runs, their `median`, `low` and `high`, and the figure as `text`.
 """
 
 from collections.abc import Sequence
@@ -28,20 +33,25 @@ PICKED = "fault"
 """Name of the picture's parameter, and of a column of its data: the fault that the reader
 picked."""
 _WIDE = 720
-"""A picture of at least this width in pixels has ranges beside the names of its lines."""
-_HEADER_HEIGHT, _GAP = 26, 12
-"""Height of the heading of a figure, and of the gap after its lines, in pixels."""
-_LINE_HEIGHT, _TEXT_Y, _TEXT_HEIGHT, _LINE_Y = 40, 9, 18, 28
-"""Sizes in pixels of the part of a figure that is about one column: its height, the middle and the
-height of its text (name and figures), and the position of the line below the text.
+"""A picture of at least this width in pixels has room for the ranges of figures over several runs.
+A narrower one has the text of `_short_text`.
 """
+# Sizes in pixels. A figure has a heading, then a part for each column, then a gap.
+_HEADER_HEIGHT, _GAP = 26, 12
+_LINE_HEIGHT = 40
+"""Height of the part of one column: a text with its name and figures, and the line below."""
+_TEXT_Y, _TEXT_HEIGHT = 9, 18
+"""The middle of this text, from the top of the part, and the height of the text."""
+_LINE_Y = 28
+"""The position of the line, from the top of the part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """The data of the picture. If there are several `faults`, the reader picks one of them.
+    """The data of the picture.
 
-    `height` is in pixels. It is that of the fault with the most figures.
+    If there are several `faults`, the reader picks one of them, and the picture shows the figures
+    after this fault. So `height`, in pixels, has room for the fault with the most figures.
     """
 
     rows: list[dict[str, Any]]
@@ -71,7 +81,7 @@ def figure_lines(comparison: Comparison) -> Lines:
 def _fault_lines(
     fault: str, rows: Sequence[ComparisonRow], titles: Sequence[str]
 ) -> tuple[list[dict[str, Any]], int, list[int]]:
-    """Return the data of one fault, its height in pixels, and all values in it.
+    """Return the data of one fault, the height of its picture in pixels, and all drawn values.
 
     If no run has a figure, the comparison has no rows about it, and the figure is left out.
     """
@@ -110,8 +120,8 @@ def _line(
     """Return one column's marks for one figure: its name, the line, the rings and the dot.
 
     `middle` and `longest` are the figure's cells for p50 and max. The line reaches from the least
-    p50 of a run to the greatest max of a run. The function adds the line's ends and dot to
-    `all_values`, from which the axis is computed.
+    p50 of a run to the greatest max of a run. The function appends the values that it draws to
+    `all_values`, because the caller makes the axis long enough for all of them.
     """
     y = top + _LINE_Y
     name_row = {
@@ -127,23 +137,20 @@ def _line(
     if middle is None or longest is None or middle.median is None or longest.high is None:
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = middle.low if middle.low is not None else middle.median
-    values = [low, middle.median, longest.high]
-    all_values += values
+    all_values += [low, middle.median, longest.high]
+    # A single run has no ring, only the dot.
+    ring_values = middle.values if middle.runs > 1 else ()
     says = f"{title}, {name}: p50 {middle.text}, longest {longest.text}"
     return [
         {**name_row, "value": _value_text(middle, longest), "short": _short_text(middle, longest)},
-        {"mark": "line", "y": y, "from": values[0], "to": values[-1], "says": says},
-        *({"mark": "run", "y": y, "from": value} for value in middle.values[: _runs_shown(middle)]),
+        {"mark": "line", "y": y, "from": low, "to": longest.high, "says": says},
+        *({"mark": "run", "y": y, "from": value} for value in ring_values),
         {"mark": "dot", "y": y, "from": middle.median, "says": says},
     ]
 
 
-def _runs_shown(middle: Cell) -> int:
-    """Return the number of rings: one for each run. A single run has no ring, only the dot."""
-    return len(middle.values) if middle.runs > 1 else 0
-
-
 def _value_text(middle: Cell, longest: Cell) -> str:
+    """Return the figures of one column as text, such as `1.1 s, max 8.2 s`."""
     return middle.text if middle.text == longest.text else f"{middle.text}, max {longest.text}"
 
 
@@ -154,6 +161,7 @@ def _short_text(middle: Cell, longest: Cell) -> str:
         for cell in (middle, longest)
         if cell.median is not None
     ]
+    # If both texts are equal, the dict has only one, and the result is without "max".
     return ", max ".join(dict.fromkeys(shown))
 
 

@@ -1,12 +1,15 @@
 """The fault lane: when each fault was injected, in force and healed, and on which node.
 
-A momentary fault, such as an election, is a point. Another row shows the parts of the run: before
-its steady state, with faults, and after the last healing. The lane also has accidents, which are
-not in the run's plan: a machine was lost, or did not answer for a while. In the data of the chart,
-a bar is an object with the keys of LANE's columns, and these:
+A fault that hits several nodes does not begin on all of them at once. So its bar has three parts:
+the fault is being injected, then in force on all the nodes, then being healed. A momentary fault,
+such as an election, is a point. The first row of the lane shows the parts of the run: before its
+steady state, with faults, and after the last healing. The lane also has accidents, which are not in
+the run's plan: a machine was lost, or did not answer for a while.
+
+In the data of the chart, a bar is an object with the keys of LANE's columns, and these:
 
 - `r`: name of the row
-- `p`: part of the fault
+- `p`: part of the fault, such as `in force`
 - `x`: 1 for an accident, else the key is missing
 - `l`, `s`: the label of the bar, long and short
 """
@@ -47,9 +50,9 @@ def _short_label(fault: JournalEntry) -> str:
 def _in_force(fault: JournalEntry) -> str | None:
     """Return how long the fault was in force, as text; None if that is not known."""
     start, end = fault.in_force_from_us, fault.in_force_until_us
-    known = start is not None and end is not None and not fault.momentary
-    # `or 0` only satisfies the type checker.
-    return duration_text((end or 0) - (start or 0)) if known else None
+    if start is None or end is None or fault.momentary:
+        return None
+    return duration_text(end - start)
 
 
 LANE = IntervalLane(
@@ -83,7 +86,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     if not injected:
         return None
-    # Here and below, `or 0` only satisfies the type checker. All these faults have the time.
+    # Here and below, `or 0` only satisfies the type checker: all these faults have been injected.
     injected.sort(key=lambda fault: (fault.injected_at_us or 0, fault.fault_id))
     shown = injected[:MAX_FAULTS]
     rows = _rows(shown, run.end_us)
@@ -127,26 +130,27 @@ def faults_lane(run: ReportInput) -> Chart | None:
 
 
 def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
-    """Return the name of each fault's row, by fault.
+    """Return the name of the row in which each fault is drawn.
 
-    Each fault has a row of its own. If there are many faults, it has the first free row of its
-    kind.
+    Up to MAX_ROWS faults have a row each: {"kill-1": "kill-1", "cut-1": "cut-1"}. Of more faults,
+    those of one kind share a row, unless they overlap: {"kill-1": "kill", "kill-2": "kill"}.
     """
     if len(faults) <= MAX_ROWS:
         return {fault.fault_id: fault.fault_id for fault in faults}
     rows: dict[str, str] = {}
     for kind in dict.fromkeys(fault.fault for fault in faults):
         of_kind = [fault for fault in faults if fault.fault == kind]
-        taken = slots([(fault.injected_at_us or 0, _end(fault, end_us)) for fault in of_kind])
-        for fault, slot in zip(of_kind, taken, strict=True):
+        spans = [(fault.injected_at_us or 0, _end(fault, end_us)) for fault in of_kind]
+        for fault, slot in zip(of_kind, slots(spans), strict=True):
             rows[fault.fault_id] = row_name(kind, slot)
     return rows
 
 
 def _end(fault: JournalEntry, end_us: int) -> int:
     """Return the end of a fault, by which its row is chosen."""
-    # The microsecond puts two momentary faults of the same moment into two rows.
     if fault.momentary:
+        # Without a length, two momentary faults of the same moment would not overlap, and would
+        # share a row.
         return (fault.injected_at_us or 0) + 1
     return end_us if fault.healed_at_us is None else fault.healed_at_us
 

@@ -1,7 +1,8 @@
-"""Intervals of time as bars of a lane, or, if they are too many to draw, as their number over time.
+"""Calculations with intervals of time, for the lanes of a report.
 
-A lane is a chart that shares the time axis of the page. Times of the tables are microseconds on the
-run's clock.
+A lane is a chart along the time axis of the page. It draws intervals as bars: `slots` arranges bars
+that overlap. If there are too many intervals to draw, the lane shows how many there are at each
+moment: `concurrent` counts them. All times are in microseconds on the run's clock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,11 @@ Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Several counts over time. `counts[i]` holds from `times_us[i]` until the next time."""
+    """Several counts over time. `counts[i]` holds from `times_us[i]` until the next time.
+
+    For example, with the counts of two kinds: the times (0, 5, 9) and the counts
+    ((1, 0), (2, 0), (1, 1)). From 5 to 9 there are two of the first kind and none of the second.
+    """
 
     times_us: tuple[int, ...]
     counts: tuple[tuple[int, ...], ...]
@@ -33,8 +38,9 @@ class Steps:
 def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
     """Return the row of each interval, from 0, so that intervals of one row do not overlap.
 
-    An interval is a pair of a start and an end, and gets the first free row. Intervals that only
-    touch do not overlap. `intervals` can be in any order; the result is in the same order.
+    An interval is a pair of a start and an end, and gets the first free row. For (0, 5), (3, 8) and
+    (5, 9), the result is [0, 1, 0]: intervals that only touch do not overlap. `intervals` can be in
+    any order; the result is in the same order.
     """
     chosen = [0] * len(intervals)
     free_from: list[int] = []  # the end of the last interval in each row
@@ -55,7 +61,10 @@ def longest_first(rows: Sequence[Row], limit: int) -> list[Row]:
 
 
 def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list[tuple[int, int]]:
-    """Return the parts of [from_us, to_us) that no interval covers."""
+    """Return the parts of [from_us, to_us) that no interval covers.
+
+    Between 0 and 10, the intervals (2, 4) and (3, 6) leave (0, 2) and (6, 10).
+    """
     stretches, covered_until = [], from_us
     for start, end in sorted(intervals):
         if min(start, to_us) > covered_until:
@@ -71,11 +80,11 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
     # The change of the number of intervals at each time.
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
-        first, last = max(start, from_us), min(end, to_us)
+        shown_from, shown_to = max(start, from_us), min(end, to_us)
         # An interval that lies outside of [from_us, to_us) does not count.
-        if first < last:
-            changes[first] = changes.get(first, 0) + 1
-            changes[last] = changes.get(last, 0) - 1
+        if shown_from < shown_to:
+            changes[shown_from] = changes.get(shown_from, 0) + 1
+            changes[shown_to] = changes.get(shown_to, 0) - 1
     changes.setdefault(to_us, 0)
 
     # Sum up the changes, from the first time to the last.
@@ -90,8 +99,9 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
 def join_steps(*series: Steps) -> Steps:
     """Return one Steps with the counts of all `series`, in their order.
 
-    The result has a step for each time at which any count changes. All `series` must begin at the
-    same time.
+    The result has a step for each time at which any count changes. If one series changes from 1 to
+    2 at time 5, and another one from 0 to 1 at time 9, the counts are (1, 0), then (2, 0), then
+    (2, 1). All `series` must begin at the same time.
     """
     times = sorted({time_us for steps in series for time_us in steps.times_us})
     # For each series, the index of its last step at or before `time_us`.
@@ -138,10 +148,10 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     for indexes in indexes_of_parts.values():
         kept_indexes.update((indexes[0], indexes[-1]))
         for column in range(len(steps.counts[0])):
-            # The indexes of the part's steps, sorted by this count. The key of an index is the
-            # value of the count at the index.
-            ranked = sorted(indexes, key=[counts[column] for counts in steps.counts].__getitem__)
-            kept_indexes.update((ranked[0], ranked[-1]))
+            values = [steps.counts[index][column] for index in indexes]
+            by_value = sorted(zip(values, indexes, strict=True))
+            (_, lowest), (_, highest) = by_value[0], by_value[-1]
+            kept_indexes.update((lowest, highest))
 
     order = sorted(kept_indexes)
     return Steps(
