@@ -1,9 +1,11 @@
 """The coordinator lane: which broker served the groups of each partition of `__consumer_offsets`.
 
 Each partition that stores groups has a row. A bar is a tenure: the time in which a broker serves
-the partition's groups as the leader of one epoch. Before it, the load has a bar of its own: the new
-leader reads the groups into memory. Bars that overlap are two coordinators at once. In the data of
-the chart, a bar is an object with the keys of LANE's columns and of `_LOAD`, and these:
+the partition's groups as the leader of one epoch. Before its tenure, the new leader reads the
+groups into memory. This load has a bar of its own. If two tenures of a partition overlap, its
+groups have two coordinators at once.
+
+In the data of the chart, a bar is an object with the keys of LANE's columns and these:
 
 - `r`: name of the row, which is the partition
 - `l`, `q`, `s`: the label of the bar, from long to short; only loads have `q`
@@ -43,6 +45,7 @@ _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
 
 
 def _epoch(row: Row) -> str | int:
+    """Return the leader epoch of a tenure; `unknown` if the trace does not tell it."""
     epoch: int | None = row["leader_epoch"]
     return "unknown" if epoch is None else epoch
 
@@ -77,14 +80,14 @@ LANE = IntervalLane(
         ),
     ),
 )
-_LOAD = (
+_LOAD_TIPS = (
     Tip("l", "new coordinator"),
     Tip("n", "records read"),
     Tip("k", "bytes read"),
     Tip("g", "waited for the loads before it"),
     *FROM_TO,
 )
-"""Tooltip of a load."""
+"""Tooltip of a load. `_load_datum` explains its keys `n`, `k` and `g`."""
 
 
 def coordinators_lane(run: ReportInput) -> Chart | None:
@@ -125,7 +128,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
 
 def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
     """Return the marks of the lane in the order of drawing; later marks cover earlier ones."""
-    tenures, loads = LANE.marks("tenures", y), Marks("loads", y, _LOAD)
+    tenures, loads = LANE.marks("tenures", y), Marks("loads", y, _LOAD_TIPS)
     vacant, stalled, twice = (
         Marks(name, y, (Tip("l", tip), *FROM_TO))
         for name, tip in (("vacant", "partition"), ("stalled", "broker"), ("twice", "at once"))
@@ -177,7 +180,7 @@ def _add_partition(
     """
     spans = [(tenure["start_us"], tenure["end_us"]) for tenure in tenures]
     # For each tenure, the number of its row, from 0. It is the first row that is free.
-    taken = slots(spans)
+    slots_of_tenures = slots(spans)
     loads = {
         (load["new_leader"], load["leader_epoch"]): load
         for load in run.tables.rows("broker_phases")
@@ -185,7 +188,7 @@ def _add_partition(
     }
 
     rows: dict[tuple[str, int | None], str] = {}
-    for tenure, slot in zip(tenures, taken, strict=True):
+    for tenure, slot in zip(tenures, slots_of_tenures, strict=True):
         # A broker has one tenure in an epoch, and one load, which precedes the tenure.
         serving_epoch = tenure["broker"], tenure["leader_epoch"]
         row = rows[serving_epoch] = row_name(partition, slot)
@@ -204,7 +207,7 @@ def _add_partition(
             row = rows.get(serving_epoch, row_name(partition))
             data["loads"].append(_load_datum(load, row))
 
-    names = [row_name(partition, slot) for slot in range(max(taken) + 1)]
+    names = [row_name(partition, slot) for slot in range(max(slots_of_tenures) + 1)]
     overlaps = [row for row in run.tables.rows("tenure_overlaps") if row["partition"] == partition]
     overlap_slots = slots([(overlap["from_us"], overlap["to_us"]) for overlap in overlaps])
     overlap_rows = [
@@ -226,16 +229,18 @@ def _tenure_datum(tenure: Row, row: str, load: Row | None) -> Datum:
 
 
 def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
-    """Return the times in which a tenure's broker was paused or cut off: start, end, and a text."""
-    return [
-        (
-            tenure[f"{how}_from_us"],
-            tenure[f"{how}_to_us"],
-            f"{text} {duration_text(tenure[f'{how}_us'])}",
-        )
-        for how, text in (("paused", "paused"), ("cut", "cut off"))
-        if tenure[f"{how}_from_us"] is not None
-    ]
+    """Return the times in which a tenure's broker was paused or cut off.
+
+    Each is a tuple of start, end and text, such as (2_000_000, 5_500_000, "paused 3.5 s").
+    """
+    stalls = []
+    # The columns of the table are `paused_from_us`, `cut_from_us` and so on.
+    for column_prefix, text in (("paused", "paused"), ("cut", "cut off")):
+        from_us = tenure[f"{column_prefix}_from_us"]
+        if from_us is not None:
+            length = duration_text(tenure[f"{column_prefix}_us"])
+            stalls.append((from_us, tenure[f"{column_prefix}_to_us"], f"{text} {length}"))
+    return stalls
 
 
 def _load_datum(load: Row, row: str) -> Datum:

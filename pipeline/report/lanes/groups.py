@@ -7,7 +7,7 @@ and these:
 - `a`, `b`: start and end of the bar in seconds
 - `w`: colour of the coordinator
 - `l`, `s`: the label of the bar, long and short
-- `p`: the group, by which a reader picks rows; only in `group_detail`
+- `p`: the group; only in `group_detail`, which shows the rows of the group that the reader picks
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,8 @@ MAX_SHOWN = 800
 """Maximum number of intervals in the lane if it shows all groups. The longest intervals are shown.
 """
 MAX_PICKED = 8_000
-"""Maximum number of intervals in the second lane, of all groups together that the reader can pick.
+"""Maximum number of intervals in the data of the second lane. The data has the intervals of every
+group that the reader can pick, so this limits which groups these are.
 """
 _BROKER_PX = 4
 """Height of the stripe at the lower edge of a bar. The stripe has the colour of the coordinator."""
@@ -153,7 +154,8 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
         states.bars(
             alt.Fill("w:N", scale=None),
             height=_BROKER_PX,
-            # The offset is from the middle of the row: the stripe ends 2 px above the row's edge.
+            # The offset counts from the middle of the row. So the stripe ends 2 px above the lower
+            # edge of the row, which is the lower edge of the bar.
             yOffset=(ROW_PX - _BROKER_PX) // 2 - 2,
             stroke=None,
         ),
@@ -169,7 +171,8 @@ def _fills(rows: Sequence[Row]) -> dict[str, str]:
     because a legend needs at least one entry.
     """
     seen = {row["state"] for row in rows}
-    return {state: fill for state, fill in STATES.items() if state in seen} or dict(STATES)
+    fills = {state: fill for state, fill in STATES.items() if state in seen}
+    return fills if fills else dict(STATES)
 
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
@@ -177,7 +180,9 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
     data: dict[str, list[Datum]] = {"states": [], "dead": []}
     fills = broker_fills(run)
     for row in sorted(rows, key=lambda row: (row["group"], row["broker"], row["from_us"])):
-        cells = {"w": fills[row["broker"]]} | ({"p": row["group"]} if pick else {})
+        cells = {"w": fills[row["broker"]]}
+        if pick:
+            cells["p"] = row["group"]
         start = row["from_us"]
         # In the state Dead, the broker forgets the group at once. So it is a moment, not an
         # interval.
@@ -190,7 +195,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
 
 
 def _label(row: Row) -> str:
-    """Return the long label of an interval: its state, generation and number of members."""
+    """Return the long label of an interval: `Stable · generation 3 · 5 members`."""
     parts = [row["state"], f"generation {row['generation']}"]
     if row["members"] is not None:
         began = " at its beginning" if row["state"] == "PreparingRebalance" else ""

@@ -1,13 +1,14 @@
 """The lane of lives: the successive processes of each member while a group is deployed or scaled.
 
-A life lasts from the start of a member's process to its end. A deploy (rollout) replaces a group's
-members one after another; a scaling adds or removes members. When a process is replaced, its
-successor takes over the name of the member. So this name stands for a *place*, in which one process
-follows another. The place is empty while no process has the name.
+A deploy (rollout) replaces the members of a group one after another: it stops a member's process,
+and starts a successor, which takes over the name of the member. So a name, such as `consumer-a-1`,
+stands for a *place* in which one process follows another. The time of one process is called a life.
+Between two lives, the place is empty. A scaling adds or removes members, and so adds a place or
+leaves one empty.
 
-A lane is a chart on the time axis that all lanes of a page share. This lane is drawn from the
-journal, the run's list of injected faults. There a rollout or a scaling counts as a fault; its
-entry has the members that it stopped and started, with the times.
+This lane, a chart along the page's time axis, is drawn from the journal, the run's list of injected
+faults. There a rollout or a scaling counts as a fault; its entry has the members that it stopped
+and started, with the times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ MAX_MEMBERS = 100
 """Maximum number of members that have a row."""
 OPERATIONS = ("rollout", "scale")
 """Kinds of faults in the journal that stop and start members."""
+# The parts of a life, in the order in which a rollout brings them about. BACK takes the place of
+# AFTER if the rollout failed and was rolled back.
 BEFORE = "former version"
 STOPPING = "stopping: its grace period"
 AWAY = "away: the successor starts"
@@ -69,7 +72,10 @@ _STARTS = (STARTING, AFTER, BACK)
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """The beginning of a part of a life at a place. `part` is a key of FILLS."""
+    """The beginning of a part of a life: at 12 s, for example, `consumer-a-1` began STOPPING.
+
+    `part` is a key of FILLS.
+    """
 
     at_us: int
     place: str
@@ -132,7 +138,8 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
         # life; it is None while the place has had no life yet.
         ran_from_beginning = at_place[0].part not in _STARTS
         part: str | None = BEFORE if ran_from_beginning else None
-        life, from_us = int(ran_from_beginning), 0
+        life = 1 if ran_from_beginning else 0
+        from_us = 0
         for event in at_place:
             if part is not None and event.at_us > from_us:
                 rows.append(_row(place, part, life, from_us, event.at_us))
@@ -181,8 +188,6 @@ def _members_prefix(groups: Sequence[str]) -> str:
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     """Return the mappings in a list of JSON; [] if the value is missing or is not a list."""
-    return (
-        [cast(Mapping[str, Any], item) for item in value if isinstance(item, Mapping)]
-        if isinstance(value, list)
-        else []
-    )
+    if not isinstance(value, list):
+        return []
+    return [cast(Mapping[str, Any], item) for item in value if isinstance(item, Mapping)]

@@ -10,10 +10,9 @@ library Altair:
 - repeats: a bar for equal exchanges (requests with their answers) of one client, one after another;
 - a failure: a mark at the end of an exchange with an error;
 - a word: a text above a node's line, such as the request's name;
-- a landmark: a text about an event that is not a message, such as an election;
-- a tip: a line of a tooltip.
+- a landmark: a word about an event that is not a message, such as an election.
 
-The colour says to which family a request belongs, such as HEARTBEAT.
+Each family of requests, such as HEARTBEAT, has a colour of its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,7 +89,7 @@ _LINE_AT = 0.3
 repeats below.
 """
 _LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
-"""Position of a node's line, in pixels from the middle of the row."""
+"""The same position in pixels from the middle of the row; it is negative, above the middle."""
 _REPEATS_PX = tuple(_LINE_PX + 9 + 10 * row for row in range(REPEAT_ROWS))
 """Positions of the bars of repeats below the line, in pixels from the middle of the row."""
 
@@ -124,17 +123,20 @@ _MORE = (
 )
 _STUB_SIZE = 700
 """Size of a stub in square pixels, as Vega demands. A stub is then 13 pixels long."""
-_STUB_DOWN, _STUB_UP = "M0,0L0,1M-0.35,1L0.35,1", "M0,0L0,-1M-0.35,-1L0.35,-1"
-"""SVG paths of a stub: a short line with a bar across its end."""
+# SVG paths of a stub: a short vertical line with a bar across its end.
+_STUB_DOWN = "M0,0L0,1M-0.35,1L0.35,1"
+_STUB_UP = "M0,0L0,-1M-0.35,-1L0.35,-1"
 _MANY_LEGS = 100
 """If there are more legs than this, they are drawn faint until the reader zooms in, so that the
 texts are legible.
 """
-_CROWD = 8
-_CROWD_ZOOM = 200.0
-"""If more than _CROWD members lost their coordinator, the texts about these losses are shown only
-from the zoom _CROWD_ZOOM on, in pixels per second. Otherwise these texts would cover the whole run.
+_MANY_LOSSES = 8
+"""Each member that lost its coordinator has a text that says so. If there are more such members
+than this, the texts would cover the whole run, so they are shown only after the reader has zoomed
+in.
 """
+_ZOOM_OF_MANY_LOSSES = 200.0
+"""The zoom from which on these texts are then shown, in pixels per second."""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -186,8 +188,8 @@ def _rows_by_fault(run: ReportInput) -> dict[str, list[Row]]:
 
 def _faults(run: ReportInput) -> list[JournalEntry]:
     """Return the faults that have messages, in the order of time."""
-    known = {row["fault"] for row in run.tables.rows("messages")}
-    faults = [fault for fault in run.facts.faults if fault.fault_id in known]
+    with_messages = {row["fault"] for row in run.tables.rows("messages")}
+    faults = [fault for fault in run.facts.faults if fault.fault_id in with_messages]
     return sorted(faults, key=lambda fault: (fault.injected_at_us or 0, fault.fault_id))
 
 
@@ -210,9 +212,12 @@ def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
 
 
 def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
-    """Return the data of the diagram. `hit` has the times in which a fault hit one of its nodes."""
+    """Return the data of the diagram.
+
+    Beside what `drawn` has, it has bars for the times in which a fault hit one of the nodes: `hit`.
+    """
     lines = set(drawn.nodes)
-    hit = [
+    times_hit = [
         span(
             fault.injected_at_us,
             run.end_us if fault.healed_at_us is None else fault.healed_at_us,
@@ -227,7 +232,7 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
     ]
     return {
         "nodes": [{"r": node} for node in drawn.nodes],
-        "hit": hit,
+        "hit": times_hit,
         "legs": drawn.legs,
         "waits": drawn.waits,
         "stubs": _coloured(drawn.stubs),
@@ -298,17 +303,17 @@ def _lines(
 ) -> Iterator[alt.Chart]:
     """Yield the waits and the legs.
 
-    `encoding` has the `x`, `y` and `color` that waits and legs share. A wait whose properties in
-    _WAITS have a colour does not use the shared colour.
+    `encoding` has the `x`, `y` and `color` that waits and legs share: their colour is that of the
+    family of requests. A wait with a colour in _WAITS, red for UNANSWERED, has this colour instead.
     """
+    position = {name: encoding[name] for name in ("x", "y")}
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     tooltip = tooltip_of(_TIPS)
-    for leg, mark in _WAITS.items():
-        source = rows_of("waits", in_sight).transform_filter(f"datum.leg == '{leg}'")
-        own_encoding = (
-            encoding if "color" not in mark else {name: encoding[name] for name in ("x", "y")}
-        )
-        yield source.mark_rule(clip=True, tooltip=tooltip, **mark).encode(x2="b:Q", **own_encoding)
+    for wait, mark in _WAITS.items():
+        source = rows_of("waits", in_sight).transform_filter(f"datum.leg == '{wait}'")
+        encoding_of_wait = position if "color" in mark else encoding
+        drawn_wait = source.mark_rule(clip=True, tooltip=tooltip, **mark)
+        yield drawn_wait.encode(x2="b:Q", **encoding_of_wait)
     dashes = [_DASHES[family] for family in families]
     yield (
         rows_of("legs", in_sight)
@@ -352,7 +357,8 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
             "fillOpacity": 0.08,
             "stroke": None,
         }
-        source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
+        source = rows_of("repeats", where)
+        repeats = Marks("repeats", y, _TIPS, where)
         # `h` is set if there was no free row for the bar. Its label would lie on another bar's
         # label.
         with_label = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
@@ -412,7 +418,14 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
 
 
 def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> list[Word]:
-    """Return the texts about events that are no messages: elections, loads, lost coordinators."""
+    """Return the texts about events that are no messages.
+
+    For example:
+
+    - at the controller's line: `elects broker-2 for __consumer_offsets-7, leader epoch 4`
+    - at the new leader's line: `active for __consumer_offsets-7, loaded in 12 ms`
+    - at the line of a member that lost its coordinator: `coordinator unknown`
+    """
     controllers = [row["to_node"] for row in rows if row["to_node"].startswith("controller-")]
     moved = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
     # Partitions that store groups come first.
@@ -420,16 +433,18 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
 
     words = []
     for move in moved[:MAX_LANDMARKS]:
-        named = f"{move['new_leader']} for {move['partition']}, leader epoch {move['leader_epoch']}"
+        elected = (
+            f"elects {move['new_leader']} for {move['partition']}, "
+            f"leader epoch {move['leader_epoch']}"
+        )
         # The controller elects the leader, so the text is at its line. If the controller is in none
         # of the messages, it has no line.
         if controllers and move["decided_us"] is not None:
-            words.append(Word(controllers[0], move["decided_us"], f"elects {named}", rank=0))
+            words.append(Word(controllers[0], move["decided_us"], elected, rank=0))
         if move["active_us"] is not None:
-            load = (
-                "" if move["load_us"] is None else f", loaded in {duration_text(move['load_us'])}"
-            )
-            text = f"active for {move['partition']}{load}"
+            text = f"active for {move['partition']}"
+            if move["load_us"] is not None:
+                text += f", loaded in {duration_text(move['load_us'])}"
             words.append(Word(move["new_leader"], move["active_us"], text, rank=0))
 
     lost = [
@@ -437,7 +452,7 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
         for row in run.tables.rows("client_phases")
         if row["fault"] == fault.fault_id and row["unknown_us"] is not None
     ]
-    zoom = _CROWD_ZOOM if len(lost) > _CROWD else 0.0
+    zoom = _ZOOM_OF_MANY_LOSSES if len(lost) > _MANY_LOSSES else 0.0
     words += [
         Word(
             row["consumer"],

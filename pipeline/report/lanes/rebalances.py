@@ -1,14 +1,15 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
 A bar has two parts. In `joining`, the coordinator waits until the members of the group have joined
-again. In `syncing`, it waits for the assignment, which one of the members computes. The last part
-of a rebalance that was not completed is `never completed`. In the data of the chart, a part is an
-object with the keys of LANE's columns, and these:
+again. In `syncing`, it waits for the assignment, which one of the members computes. If the
+rebalance was broken off in one of them, this part is called `never completed` instead.
+
+In the data of the chart, a part is an object with the keys of LANE's columns, and these:
 
 - `f`: 1 in the first part of a rebalance, else the key is missing
 - `u`: end of the last part in seconds, only in the object of the first part
 - `l`, `s`: the label of the rebalance, long and short, only in the object of the first part
-- `p`: the group, by which a reader picks rows; only in `rebalance_detail`
+- `p`: the group; only in `rebalance_detail`, which shows the group that the reader picks
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,8 @@ that rebalance. A second lane (`rebalance_detail`) then shows one group, which t
 MAX_SHOWN = 400
 """Maximum number of rebalances in the lane if it shows all groups. The longest ones are shown."""
 MAX_PICKED = 2_500
-"""Maximum number of rebalances in the second lane, of all groups together that the reader can pick.
+"""Maximum number of rebalances in the data of the second lane. The data has the rebalances of every
+group that the reader can pick, so this limits which groups these are.
 """
 AREA_PX = 120
 """Height of the lane in pixels if it shows areas."""
@@ -50,11 +52,12 @@ _FIRST = "datum.f == 1"
 
 
 def _length(row: Row) -> str | None:
+    """Return the length of a rebalance as text; None if it was not completed."""
     return None if row["length_us"] is None else duration_text(row["length_us"])
 
 
 def _generations(row: Row) -> str:
-    """Return the generation that ended and the one that began, as text."""
+    """Return `generation 3 to 4`, or `generation 3, no new one` if it was broken off before."""
     if row["new_generation"] is None:
         return f"generation {row['generation']}, no new one"
     return f"generation {row['generation']} to {row['new_generation']}"
@@ -176,23 +179,29 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
     parts = []
     for row in rows:
         end_us = ends[_key(row)]
-        picked_by: Datum = {"p": row["group"]} if pick else {}
+        cells_of_every_part: Datum = {"p": row["group"]} if pick else {}
         long, short = _labels(row, prefix)
-        first: Datum = {"f": 1, "u": axis_seconds(end_us), "l": long, "s": short}
-        for part, start, end in _parts(row, end_us):
-            parts.append(LANE.datum(row | {"part": part}, start, end, **picked_by, **first))
-            # The later parts have no label.
-            first = {}
+        cells_of_first_part: Datum = {"f": 1, "u": axis_seconds(end_us), "l": long, "s": short}
+        for index, (part, start, end) in enumerate(_parts(row, end_us)):
+            cells = cells_of_every_part | (cells_of_first_part if index == 0 else {})
+            parts.append(LANE.datum(row | {"part": part}, start, end, **cells))
     return {"parts": parts}
 
 
 def _labels(row: Row, prefix: str) -> tuple[str, str]:
-    """Return the long and the short label of a rebalance."""
-    who = "" if row["consumer"] is None else f" of {row['consumer'].removeprefix(prefix)}"
+    """Return the long and the short label of a rebalance.
+
+    For example, `join of a-2 · generation 3 to 4 · 1.25 s` and `join · 1.25 s`.
+    """
+    reason = row["reason"]
+    if row["consumer"] is not None:
+        reason += f" of {row['consumer'].removeprefix(prefix)}"
+    long, short = [reason, _generations(row)], [row["reason"]]
     length = _length(row)
-    lasted = [] if length is None else [length]
-    long = [f"{row['reason']}{who}", _generations(row), *lasted]
-    return " \u00b7 ".join(long), " \u00b7 ".join([row["reason"], *lasted])
+    if length is not None:
+        long.append(length)
+        short.append(length)
+    return " \u00b7 ".join(long), " \u00b7 ".join(short)
 
 
 def _parts(row: Row, end_us: int) -> list[tuple[str, int, int]]:
@@ -207,6 +216,7 @@ def _parts(row: Row, end_us: int) -> list[tuple[str, int, int]]:
 
 
 def _key(row: Row) -> tuple[str, str, int]:
+    """Return what identifies a rebalance: its group, its coordinator and its start."""
     return row["group"], row["broker"], row["started_us"]
 
 
