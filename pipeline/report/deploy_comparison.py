@@ -1,9 +1,11 @@
 """Deploys on the page that compares runs: the cost of each deploy, and the better one of two.
 
 A deploy replaces the members of a group by successors. Its cost is what the users of the group
-notice: times without an owner, and waiting and repeated records (felt figures). A column of the
-page is one run, or several runs with the same settings. Each figure in a column is the median over
-the column's runs.
+notice: for a while partitions have no owner, and records wait or are processed twice. The page says
+which of two ways to deploy costs less.
+
+A column of the page is one run, or several runs with the same settings. Each figure in a column is
+the median over the column's runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +34,9 @@ Costs = Mapping[str, DeployCost]
 MAX_DIFFERENCES = 3
 """Maximum number of settings that the first screen names one by one."""
 _Row = tuple[str, Mapping[str, str | None]]
-"""The name of a figure, and its text by the title of a column."""
+"""A row of the table: the name of a figure, and its text by the title of a column. For example,
+("members replaced", {"eager": "12", "cooperative": "12"}).
+"""
 _LEAD = (
     "Each run replaced the members of a group. Felt from the steady state to the end of the run; "
     "times over all partitions are partition-seconds, and less is better."
@@ -101,19 +105,15 @@ def deploy_section(costs: Costs) -> Section | None:
     """Return the section with the costs of all columns; None if there are no costs."""
     if not costs:
         return None
-    rows = [row for measure in COST_MEASURES for row in _rows_of(measure, costs)]
-    rows = [
-        ("members replaced", {title: f"{cost.replaced:,}" for title, cost in costs.items()}),
-        (
-            "time that it took",
-            {
-                title: None if cost.length_us is None else length_text(cost.length_us)
-                for title, cost in costs.items()
-            },
-        ),
-        *rows,
-    ]
-    cells = [number(partial(_of_column, title), title) for title in costs]
+    replaced = {title: f"{cost.replaced:,}" for title, cost in costs.items()}
+    lengths = {
+        title: None if cost.length_us is None else length_text(cost.length_us)
+        for title, cost in costs.items()
+    }
+    rows: list[_Row] = [("members replaced", replaced), ("time that it took", lengths)]
+    for measure in COST_MEASURES:
+        rows += _rows_of(measure, costs)
+    cells = [number(partial(_text_in_column, title), title) for title in costs]
     return Section(
         id="deploys",
         title="What the deploy cost",
@@ -140,5 +140,5 @@ def _name(row: _Row) -> Cell:
     return row[0]
 
 
-def _of_column(title: str, row: _Row) -> Cell:
+def _text_in_column(title: str, row: _Row) -> Cell:
     return row[1][title]

@@ -1,7 +1,8 @@
-"""Names for the columns of a comparison: short texts that distinguish the runs.
+"""Names for the columns of the page that compares runs, such as `members 3`.
 
-A setting is identified by its section and its name in the experiment's file. A column of the
-comparison is one run, or several runs with equal names.
+A name has what distinguishes a run from the others: its experiment, its runtime, and the settings
+that differ. Runs with equal names share a column. A setting is identified by its section and its
+name in the experiment's file, such as `groups.a` and `members`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,15 +79,19 @@ def _distinguished(name: str, names: Sequence[str], part: str) -> str:
 
 
 def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
-    """Return the settings in each run's name: those that differ between runs of its experiment."""
-    named: list[list[str]] = [[] for _ in runs]
+    """Return the settings in each run's name: those that differ between runs of its experiment.
+
+    For two runs of an experiment, this can be [["members 3"], ["members 10"]].
+    """
+    texts_by_run: list[list[str]] = [[] for _ in runs]
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
         indexes = [index for index, run in enumerate(runs) if run.manifest.experiment == experiment]
         differing = settings_that_differ([runs[index] for index in indexes])
         for short_name, values in list(_shortest_names(differing))[:_MAX_SETTINGS]:
             for index, value in zip(indexes, values, strict=True):
-                named[index].append(f"{short_name} {'not set' if value is None else value}")
-    return named
+                value_text = "not set" if value is None else value
+                texts_by_run[index].append(f"{short_name} {value_text}")
+    return texts_by_run
 
 
 def _shortest_names(

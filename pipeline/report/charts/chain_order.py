@@ -1,9 +1,10 @@
 """The picture that shows which phase of a failover took the time: its phases in a row, to scale.
 
-Example: three bars one behind the other, "notice 3.0 s", "rediscover 0.1 s" and "accept 6.2 s",
-from the fault until a member was served again. The phases of a member, or of a partition of
-`__consumer_offsets`, are a chain. The picture has two lines for each of the two chains: one for the
-median member or partition, and one for the slowest.
+For example, from the fault until a member was served again, a line has three bars one behind the
+other: "notice 3.0 s", "rediscover 0.1 s" and "accept 6.2 s". These phases of a member are the
+client chain. The phases of a partition of `__consumer_offsets`, from the fault until it has a new
+coordinator, are the broker chain. The picture has two lines for each chain: one for the median
+member or partition, and one for the slowest.
 
 The other charts of the section have a logarithmic axis, so that every phase is visible. On such an
 axis a long phase looks hardly longer than the others. This picture has a linear axis.
@@ -28,13 +29,17 @@ from pipeline.summary.figures import duration_text
 
 ROW_HEIGHT = 52
 """Height of a line in pixels."""
-_HEADER_HEIGHT, _TEXT_Y, _BAR_Y, _BAR_Y2 = 20, 11, 22, 42
-"""Distances in pixels from the top of a line to the end of its header, to the middle of its text,
-and to the top and the bottom of its bar.
-"""
+# Distances in pixels from the top of a line.
+_TEXT_Y = 11
+"""To the middle of its heading."""
+_HEADER_HEIGHT = 20
+"""To the end of the area of the heading."""
+_BAR_Y, _BAR_Y2 = 22, 42
+"""To the top and the bottom of its bars."""
 _WIDE = 520
 """A picture of at least this width in pixels has room for the names of the subjects."""
 _NAMES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
+"""The names of all phases, of the broker chain and then of the client chain."""
 _LEGEND_LABEL = (
     f"datum.label == '{BROKER_STEPS[0][0]}' ? 'broker chain: ' + datum.label : "
     f"datum.label == '{CLIENT_STEPS[0][0]}' ? 'client chain: ' + datum.label : datum.label"
@@ -66,16 +71,15 @@ def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
     """
     data: list[dict[str, Any]] = []
     lines = 0
+    # For each chain: its name, the column with the names of its subjects, and its rows and steps.
     chains = (
-        (
-            "broker chain",
-            complete_paths(rows_to_describe(rows.broker), BROKER_STEPS, subject="partition"),
-        ),
-        ("client chain", complete_paths(rows.client, CLIENT_STEPS, subject="consumer")),
+        ("broker chain", "partition", rows_to_describe(rows.broker), BROKER_STEPS),
+        ("client chain", "consumer", rows.client, CLIENT_STEPS),
     )
-    for chain, by_speed in chains:
+    for chain, subject_column, chain_rows, steps in chains:
+        by_speed = complete_paths(chain_rows, steps, subject=subject_column)
         for label, path in _median_and_slowest(by_speed):
-            subject = path.row["partition" if chain == "broker chain" else "consumer"]
+            subject = path.row[subject_column]
             top = lines * ROW_HEIGHT
             data += _line(f"{chain}: {subject}{label}", f"{chain}{label}", path, top)
             lines += 1
@@ -116,7 +120,7 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
         "top": top,
         "bottom": top + _HEADER_HEIGHT,
     }
-    # A step is (name, beginning, end); `longest` is the name of the longest step.
+    # A phase is a tuple of name, beginning and end. `longest` is the name of the longest one.
     longest = max(path.phases, key=lambda phase: phase[2] - phase[1])[0]
     end_us = path.phases[-1][2]
     return [

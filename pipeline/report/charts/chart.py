@@ -19,10 +19,10 @@ from typing import Any
 
 import altair as alt
 
-FROM_S = "from_s"
-TO_S = "to_s"
-"""FROM_S and TO_S are Vega parameters: the ends of the visible part of the time axis, in
-seconds."""
+FROM_S, TO_S = "from_s", "to_s"
+"""Names of two Vega parameters: the ends of the visible part of the time axis, in seconds. They
+change when the reader zooms.
+"""
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
 """Plain fills. They also differ in lightness, so that they differ on black-and-white printers."""
@@ -48,10 +48,10 @@ class TextTable:
 
     - `numeric`: the headings of the columns that are aligned right.
     - `folded`: a summary line under which the table is folded; None if the table is open.
-    - `blocks`: the number of rows of each block, one or two; the rows of a block have the same
-      first cell. On a phone each block becomes a small table, turned by 90 degrees: each line
-      begins with a heading, and the block's rows are the columns. If there are no blocks, a phone
-      shows the table as a desktop does.
+    - `blocks`: the number of rows of each block. A wide table does not fit on a phone, so there
+      each block becomes a small table of its own, turned by 90 degrees: it has a line for each
+      heading, and a column for each row of the block. A block has one or two rows with the same
+      first cell. If there are no blocks, a phone shows the table as a desktop does.
     """
 
     headings: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Vega specifications and data of charts, as the page embeds them.
 
-Vega-Lite is a concise language for charts; Vega is the language that the page's library draws.
-Python compiles Vega-Lite to Vega, so the page needs only Vega.
+Our charts are written in Vega-Lite, a concise language. The page's library draws Vega, a more
+verbose one. Compiling here, in Python, spares the page the compiler.
 
 This module also has the default configuration of all charts: fonts, colours, and the width of the
 labels beside a lane (a chart on the time axis that all lanes of a page share). This width is the
@@ -21,10 +21,11 @@ Spec = dict[str, Any]  # Any: Vega's JSON
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 """Fonts of the system, as in the page's style, because the page loads no font."""
-LABELS_WIDE, LABELS_NARROW, NARROW_BELOW = 188, 92, 560
-"""Width in pixels of the labels to the left of a lane. It is LABELS_NARROW on a page that is
-narrower than NARROW_BELOW pixels (a phone), else LABELS_WIDE. It is the same in all lanes of a
-page, so that a moment has the same position in each lane.
+NARROW_BELOW = 560
+"""A page that is narrower than this number of pixels is laid out for a phone."""
+LABELS_WIDE, LABELS_NARROW = 188, 92
+"""Width in pixels of the labels to the left of a lane, on a wide page and on a phone. It is the
+same in all lanes of a page, so that a moment has the same position in each lane.
 """
 
 
@@ -114,8 +115,8 @@ def compiled(chart: Chart) -> Spec:
     Raises: ValueError with the chart's id if the chart is wrong.
     """
     spec = chart.spec.to_dict(validate=_VALIDATE)
-    ours = _merged(_CONFIG, _LANE_CONFIG) if chart.on_time_axis else _CONFIG
-    spec["config"] = _merged(ours, spec.get("config", {}))
+    default_config = _merged(_CONFIG, _LANE_CONFIG) if chart.on_time_axis else _CONFIG
+    spec["config"] = _merged(default_config, spec.get("config", {}))
     # Altair sets these two sizes for notebooks. Here the page decides on the size.
     spec["config"]["view"].pop("continuousWidth", None)
     spec["config"]["view"].pop("continuousHeight", None)
@@ -138,16 +139,25 @@ def embedded(value: object) -> str:
 
 
 def _names_and_values(rows: Sequence[Mapping[str, Any]]) -> Spec:
-    """Return rows as one list of names and a list of values per row, so that names appear once."""
+    """Return rows as one list of names and a list of values per row, so that names appear once.
+
+    [{"a": 1, "b": 2}, {"a": 3}] -> {"columns": ["a", "b"], "rows": [[1, 2], [3, None]]}
+    """
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
 
 def _merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any]) -> Spec:
-    """Return two nested mappings merged; values of `overrides` replace those of `defaults`."""
+    """Return two nested mappings merged; values of `overrides` replace those of `defaults`.
+
+    {"axis": {"grid": True, "ticks": True}} and {"axis": {"grid": False}}
+    -> {"axis": {"grid": False, "ticks": True}}
+    """
     merged: Spec = dict(defaults)
     for key, value in overrides.items():
-        known = merged.get(key)
-        nested = isinstance(known, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(known or {}, value) if nested else value
+        default = merged.get(key)
+        if isinstance(default, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merged(default, value)
+        else:
+            merged[key] = value
     return merged

@@ -13,7 +13,7 @@ from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.story import counted
 
-_KAFKAS = ".config"
+_KAFKA_SUFFIX = ".config"
 """Last part of the name of a section with Kafka's own settings, such as `groups.readers.config`."""
 _LATE = ".late_members["
 """Part of the name of a section about members that join later than the others of their group."""
@@ -21,9 +21,9 @@ _COLUMNS = (
     Column(lambda setting: setting.name, "setting"),
     number(lambda setting: setting.value, "here"),
     number(lambda setting: setting.default, "default"),
-    Column(lambda setting: setting.section.removesuffix(_KAFKAS), "of"),
+    Column(lambda setting: setting.section.removesuffix(_KAFKA_SUFFIX), "of"),
 )
-"""Columns of a table of settings; `of` is the section without _KAFKAS, such as `groups.readers`."""
+"""Columns of a table of settings. `of` is the section without its suffix: `groups.readers`."""
 
 
 def configuration_section(run: ReportInput) -> Section | None:
@@ -32,18 +32,17 @@ def configuration_section(run: ReportInput) -> Section | None:
     if not settings:
         return None
     of_kafka = [
-        setting for setting in settings if _is_kafkas(setting) and _stands_out(setting, settings)
+        setting for setting in settings if _is_of_kafka(setting) and _stands_out(setting, settings)
     ]
     of_experiment = [
         setting
         for setting in settings
         # A setting of the experiment that has no default says what the experiment is.
-        if not _is_kafkas(setting) and (setting.differs or not setting.default)
+        if not _is_of_kafka(setting) and (setting.differs or not setting.default)
     ]
-    # The remaining settings are those that are in neither list. A setting is recognised as the same
-    # object, by its `id`.
-    listed = {id(setting) for setting in (*of_kafka, *of_experiment)}
-    rest = [setting for setting in settings if id(setting) not in listed]
+    # Two settings can be equal, so the objects are compared, by their `id`.
+    in_the_lists = {id(setting) for setting in (*of_kafka, *of_experiment)}
+    rest = [setting for setting in settings if id(setting) not in in_the_lists]
     return Section(
         id="configuration",
         title="Configuration",
@@ -70,8 +69,8 @@ def _parts(
         yield text_table(_COLUMNS, rest, folded=folded)
 
 
-def _is_kafkas(setting: SettingFact) -> bool:
-    return setting.section.endswith(_KAFKAS)
+def _is_of_kafka(setting: SettingFact) -> bool:
+    return setting.section.endswith(_KAFKA_SUFFIX)
 
 
 def _stands_out(setting: SettingFact, settings: Sequence[SettingFact]) -> bool:
@@ -83,7 +82,7 @@ def _stands_out(setting: SettingFact, settings: Sequence[SettingFact]) -> bool:
         return False
     if _LATE not in setting.section:
         return True
-    group = setting.section.split(_LATE)[0] + _KAFKAS
+    group = setting.section.split(_LATE)[0] + _KAFKA_SUFFIX
     return not any(
         other.section == group and other.name == setting.name and other.value == setting.value
         for other in settings

@@ -6,12 +6,8 @@ The effects are of three kinds:
 - times without an owner: the partition was assigned to no member.
 - lag: the number of records that wait.
 
-A figure is disturbed if it covers a time in which a machine was away by accident, not by a fault of
-the experiment. MARK (a sign such as an asterisk) follows a disturbed figure, and a footnote
-explains it. The steady state is the state in which all groups have all their members and
-partitions. A rollout replaces a group's members one after another; it is also called a deploy.
-
-Texts are rendered by macros of the template `words.j2`: `items` is a list, `plain` a paragraph.
+If a machine was away by accident, and not by a fault of the experiment, the figures of that time
+are disturbed. They are marked with an asterisk (MARK), and a footnote explains it.
 """
 
 from functools import partial
@@ -42,7 +38,8 @@ waits are chosen.
 """
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 """Headings of the figures in `story.felt_rows`."""
-# The text under the section's title.
+# The text under the section's title. In the steady state, all groups have all their members and
+# partitions.
 _LEAD = (
     "From the steady state to the end. A record waits when its producer was told that it is stored "
     "and the group has not processed it; a wait counts from one second on."
@@ -73,7 +70,8 @@ def felt_section(run: ReportInput) -> Section | None:
 def _deploys(run: ReportInput) -> list[Part]:
     """Return a paragraph on the costs of the run's rollouts; [] if no rollout has a cost.
 
-    The cost of a rollout is what its group's clients felt, such as times without an owner.
+    A rollout (deploy) replaces the members of a group one after another. Its cost is what the
+    group's clients felt meanwhile, such as times without an owner.
     """
     texts = [deploy_text(cost) for cost in deploys_of(run.facts.faults, run.summary.felt)]
     return [Paragraph(html=render_line("words", "items", texts))] if texts else []
@@ -116,13 +114,12 @@ def _by_partition(rows: list[Row]) -> TextTable:
     shown = rows[:MAX_PARTITIONS]
     more = len(rows) - len(shown)
     measures = [number(partial(_cell, measure), measure.name) for measure in FELT_MEASURES]
-    return text_table(
-        # `named` makes columns whose headings are the names of the row's columns.
-        (*named("group", "partition"), *measures, Column(_peak, "peak at")),
-        shown,
-        # The summary line; it counts the partitions that are not in the table, if there are any.
-        folded=f"Each partition{f'; {more:,} more in tables/felt_partitions' if more else ''}",
-    )
+    summary_line = "Each partition"
+    if more:
+        summary_line += f"; {more:,} more in tables/felt_partitions"
+    # `named` makes columns whose headings are the names of the row's columns.
+    columns = (*named("group", "partition"), *measures, Column(_peak, "peak at"))
+    return text_table(columns, shown, folded=summary_line)
 
 
 def _cell(measure: FeltMeasure, row: Row) -> Cell:
@@ -137,9 +134,8 @@ def _cell(measure: FeltMeasure, row: Row) -> Cell:
 
 
 def _peak(row: Row) -> str | None:
-    """Return a link to the moment of the largest lag; None if there is no such moment.
+    """Return a link to the moment of the largest lag.
 
-    The usual lag is the largest lag before the first fault. If the lag never exceeded it, there is
-    no such moment.
+    None if the lag was never larger than usual, that is, than before the first fault.
     """
     return None if row["lag_peak_us"] is None else moment_link(row["lag_peak_us"])

@@ -1,11 +1,13 @@
 """The section "Phases": where the time of each failover went, and the gaps in service.
 
-For each fault the section has sentences, a picture of strips, and a table of figures. A strip is a
-row of the picture: one phase, with a dot for each partition or member. The phases belong to two
-chains. The broker chain leads from the fault to the new active coordinator, and the client chain
-from the fault to a member's first success there. The chains overlap in time, so the page shows them
-side by side and never adds them up. All strips of a section have the same axis, so that the reader
-can compare faults.
+After a fault that moves a coordinator, two things happen at the same time. In the cluster, another
+broker becomes the coordinator and loads the groups: the phases of the broker chain. Meanwhile the
+members notice the loss and look for the new coordinator: the phases of the client chain. The chains
+overlap in time, so the page shows them side by side and never adds them up.
+
+For each fault the section has sentences, a picture, and a table of figures. A row of the picture is
+a strip: one phase, with a dot for each partition or member. All strips of the section have the same
+axis, so that the reader can compare faults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -132,8 +134,8 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
             spec=order_chart("order", lines_of(data)),
             data={"order": data},
         )
-    pair = [_chain_chart(rows, chain, axis) for chain in ("broker", "client")]
-    shown = tuple(chart for chart in pair if chart is not None)
+    both_chains = [_chain_chart(rows, chain, axis) for chain in ("broker", "client")]
+    shown = tuple(chart for chart in both_chains if chart is not None)
     if shown:
         yield Beside(parts=shown)
     gap = _chain_chart(rows, "gap", axis)
@@ -166,7 +168,7 @@ def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
     A row is the name of a measure and its cells in the order of HEADER, as on the terminal.
     """
     rows = fault.rows(chain)
-    # Cell 0 of a row is the measure's name. The cells of HEADER follow, so they count from 1.
+    # Cell 0 of a row is the measure's name. The cells of HEADER follow, so HEADER[0] is for cell 1.
     filled = [index for index, _ in enumerate(HEADER, 1) if any(row[index] for row in rows)]
     columns = [number(itemgetter(index), HEADER[index - 1]) for index in filled]
     return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")
@@ -197,8 +199,8 @@ def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
     axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
     # The text by which the reader picks each fault.
     names = {rows.fault.fault: _option(rows.fault) for rows in faults}
-    pair = [_picked_chart(faults, names, chain, axis) for chain in ("broker", "client")]
-    shown = tuple(chart for chart in pair if chart is not None)
+    both_chains = [_picked_chart(faults, names, chain, axis) for chain in ("broker", "client")]
+    shown = tuple(chart for chart in both_chains if chart is not None)
     if shown:
         yield Beside(parts=shown)
     gap = _picked_chart(faults, names, "gap", axis)
@@ -207,6 +209,7 @@ def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
 
 
 def _option(fault: FaultSummary) -> str:
+    """Return the text by which the reader picks a fault: `kill-1: broker-0 at 12.000 s`."""
     return f"{fault.fault}: {fault.node or 'no node'} at {moment_text(fault.injected_us)}"
 
 

@@ -1,8 +1,10 @@
 """The section "Violations": what proves that a promise of Kafka's was broken.
 
 Each finding of a check is one violation. The section shows it with the rows of the trace that prove
-it, and those that led to it. Each row is a link to its moment in the charts of the page. If the
-experiment switched off one of Kafka's safety rules (a guard), the section says so.
+it, and those that led to it. Each row is a link to its moment in the charts of the page.
+
+An experiment can switch off one of Kafka's safety rules, a guard, to show what the rule prevents.
+The section then says which one.
 """
 
 import re
@@ -27,8 +29,9 @@ _GUARDS = "cluster.guards"
 """Section of an experiment's settings that has the guards."""
 _OFFSETS_TOPIC = "__consumer_offsets"
 _MEMBER_ID = re.compile(r"((\S+-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-"""A member id, which is the client's id and a UUID. The first group of the pattern is the whole id;
-the second one is its short form, which ends after the first part of the UUID.
+"""A member id: the client's id and a UUID, such as `consumer-a-1-0c5f9d1e-...`. The first group of
+the pattern is the whole id. The second one is the short form that the page shows, here
+`consumer-a-1-0c5f9d1e`.
 """
 _LANES = {
     "lane-faults": ("fault_", "node_", "broker_", "run_stage"),
@@ -49,7 +52,8 @@ _LEAD = (
 class EvidenceRow:
     """A row of the trace as text.
 
-    `pieces` are triples: plain text, the member id that follows it, and the short form of this id.
+    The page shortens the member ids in the text, so the text is cut into `pieces`. A piece is a
+    triple: plain text, the member id that follows it, and the short form of this id.
     """
 
     time_us: int
@@ -106,8 +110,8 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
 
 def _evidence_row(step: TraceRow) -> EvidenceRow:
     """Return a row of the trace as text, with the member ids in it set apart."""
-    # `split` returns a text, an id and its short form, again and again, and at the end a text. Two
-    # empty texts complete the last triple.
+    # `split` returns text, id, short id, text, id, short id, ..., text. Two empty texts complete
+    # the last triple.
     parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
     pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
     return EvidenceRow(time_us=step.time_us, node=step.node, lane=lane_of(step), pieces=pieces)
