@@ -67,16 +67,14 @@ def message_diagrams(run: ReportInput) -> Section | None:
     drawn = messages.lanes(run)
     if not drawn:
         return None
+    lead = "Requests and answers around a fault. The links lead to its turns."
     left_out = messages.left_out(run)
-    more_text = (
-        f" {left_out:,} later faults have no diagram; tables/messages has theirs."
-        if left_out
-        else ""
-    )
+    if left_out:
+        lead += f" {left_out:,} later faults have no diagram; tables/messages has theirs."
     return Section(
         id="messages",
         title="Messages around each fault",
-        lead=f"Requests and answers around a fault. The links lead to its turns.{more_text}",
+        lead=lead,
         parts=drawn,
     )
 

@@ -1,9 +1,10 @@
 """The facts about a run that a report needs, and that are not in the run's tables.
 
-The command line fills `RunFacts` from the run's JSON files and from the checkers. A checker judges
-by the trace (the run's recorded events) whether a promise of Kafka's was kept. The checkers
-together give the verdict. The journal of a run lists its faults with their outcomes. Times are
-microseconds on the run's clock; nodes have the names that they have in the trace.
+The command line fills `RunFacts` from the run's JSON files: its manifest with the settings, its
+results with the verdict, and its journal, which lists the faults with their outcomes. The checkers,
+which gave the verdict, add the promises that they judge. Times are
+microseconds on the run's clock; nodes have the names that they have in the trace, the record of the
+run's events.
 """
 
 from collections.abc import Mapping
@@ -21,15 +22,15 @@ end, and `failed` if coordlab itself failed.
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
 )
-"""The results that stand for those of a run that wrote none. All counts are 0."""
+"""Used in the place of the results if a run wrote none. All counts are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingFact:
     """One setting of the experiment.
 
-    `section` and `name` are its path in the experiment's file. `default` is None if the setting has
-    no default.
+    `section` and `name` say where it is in the experiment's file: the section `groups.a` and the
+    name `members`, for example. `default` is None if the setting has no default.
     """
 
     section: str

@@ -1,8 +1,7 @@
 """One HTML page from sections. It contains style, scripts, Vega and data, so it works offline.
 
-Vega is the JavaScript library that draws the charts. The payload of a chart is its Vega
-specification with its data. A pick is a list above a chart, from which the reader chooses what the
-chart shows.
+For each chart, the page contains a payload: the specification by which Vega, the library that draws
+the charts, draws it, and the chart's data.
 """
 
 import json

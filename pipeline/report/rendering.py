@@ -1,9 +1,9 @@
 """Renders the Jinja2 templates, which hold the sentences of the page; the facts come from Python.
 
-A template has one macro for each sentence or block of the page. All templates share the macros of
-`words.j2`. Jinja2 escapes each text from a run that a template prints, because `autoescape` is on.
-A lane is a chart on the page's time axis. A block is markup that stands on lines of its own, such
-as a paragraph or a table.
+A template has one macro for each sentence or block of the page; a block is a paragraph or a list,
+for example. `render_line("words", "plain", text)` renders the macro `plain` of the template
+`words.j2`, whose macros all other templates can use. Jinja2 escapes each text from a run that a
+template prints, because `autoescape` is on.
 """
 
 import re
@@ -99,10 +99,11 @@ def moment_link(
     span and marks the span in every chart on the time axis. It then scrolls to the chart with the
     id `lane`. If `lane` is None, it does not scroll.
     """
-    end_us = from_us if to_us is None else to_us
-    shown = text or (
-        moment_text(from_us) if to_us is None else f"{moment_text(from_us)} to {moment_text(to_us)}"
-    )
+    if to_us is None:
+        end_us, time_text = from_us, moment_text(from_us)
+    else:
+        end_us, time_text = to_us, f"{moment_text(from_us)} to {moment_text(to_us)}"
+    shown = text or time_text
     return Markup('<a href="#{}" data-from="{}" data-to="{}">{}</a>').format(
         lane or "time", axis_seconds(from_us), axis_seconds(end_us), span_together(shown)
     )
@@ -147,7 +148,9 @@ def cell_text(value: Cell) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return value
 
 
 def _as_block(html: str) -> Markup:

@@ -35,6 +35,7 @@ class RunTables:
         If `columns` is given, the rows have only these columns.
         Raises: NotAnalysed if the table does not exist.
         """
+        # The same table can be read twice, with all and with some of its columns.
         key = name if columns is None else f"{name}({','.join(columns)})"
         if key not in self._read:
             folder = self.directory / "tables" / name

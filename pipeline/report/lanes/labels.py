@@ -59,8 +59,8 @@ def prefix_note(prefix: str) -> str:
 class Tip:
     """One line of a tooltip: `title`, then the cell with the key `field`.
 
-    `unit` follows the value. `decimals` is the number of decimals; with None, the value is printed
-    unchanged.
+    For example, `Tip("a", "from", "s", 3)` prints `from: 12.500 s` if the cell `a` is 12.5. With
+    `decimals` None, the value is printed unchanged.
     """
 
     field: str

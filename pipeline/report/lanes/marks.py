@@ -1,13 +1,13 @@
-"""The marks of all lanes: rows, bars, labels inside bars, and bands of faults behind them.
+"""What the lanes of a report are drawn with: rows, bars, labels, and bands of faults behind them.
 
-A lane is a chart that shares the time axis of the page. Each of its rows is about one thing, such
-as a broker. The label of a bar is inside the bar's visible part and is shortened to its width; the
-tooltip has the full text. Every other fill has a pattern, so that neighbours differ even without
-colours.
+A lane is a chart along the time axis of the page. Each of its rows is about one thing, such as a
+broker. The module of a lane makes its marks with `Marks`, and the whole chart with `time_lane`,
+which adds a coloured band for each fault.
 
 Altair makes the specification of a chart. Vega, a library in the browser, draws it, and draws it
-again when the reader zooms. The specification contains expressions with FROM_S and TO_S, the ends
-of the visible part of the axis, which Vega then computes anew.
+again when the reader zooms. Then a label must stay within the visible part of its bar, for example.
+So the specification contains expressions with FROM_S and TO_S, the ends of the visible part of the
+axis, which Vega computes anew. The tooltip of a bar has the text that does not fit into a label.
 
 Keys of an object in the data of a lane:
 
@@ -67,27 +67,30 @@ NARROW = f"containerSize()[0] < {NARROW_BELOW}"
 """A Vega expression, true on a phone."""
 _LEGEND_COLUMNS = 6
 """Maximum number of columns of a legend."""
-_LEGEND_SYMBOL_PX, _LEGEND_LETTER_PX = 36, 7
-"""Width in pixels of a legend's symbol with its margins, and of one character of its text."""
+_LEGEND_SYMBOL_PX = 36
+"""Width in pixels of a legend's symbol with its margins."""
+_LEGEND_CHARACTER_PX = 7
+"""Width in pixels of a character in a legend."""
 _CHARACTER_PX = 6.3
 """Average width of a character in a label, in pixels."""
 _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
 """Space around a lane in pixels. Half of the axis's last label is to the right of the axis."""
 _ELLIPSIS = "\\u2026"
 """The character U+2026, as an escape inside a Vega expression."""
-_BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
+_INVISIBLE, _INVISIBLE_ESCAPED = "\u200b", "\\u200b"
 """A character without width, and the same as an escape inside a Vega expression. `row_name` puts it
 into the names of the second and later rows of one subject."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
-    """Return the name of a row of a subject, which can have several rows (slots), counted from 0.
+    """Return the name of a subject's row. A subject can have several rows, its slots, from 0.
 
-    The name of the first row is `name`. The other rows need different names, but must not show the
-    subject again. So their names go on with one invisible character for each slot, and end with
-    `label`. Only `label` is shown beside such a row.
+    If `orders-0` has two rows, only the first one should be labelled `orders-0` on the page. But
+    Vega needs different names for different rows. So the name of the first row is `name`. The names
+    of the others go on with one invisible character for each slot, and end with `label`. Only
+    `label` is shown beside such a row.
     """
-    return name + _BELOW * slot + label
+    return name + _INVISIBLE * slot + label
 
 
 def time_lane(
@@ -112,6 +115,7 @@ def time_lane(
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
     # If there are many bands, they overlap. With the usual opacity, they would hide what is behind.
+    # So they get this fraction of it.
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
     # All properties are arguments of this one call, because each method of a layered chart copies
     # its layers, which is slow.
@@ -144,29 +148,29 @@ def fault_bands(run: ReportInput) -> list[Datum]:
     the unplanned loss or disturbance of a machine.
     """
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
-    bands = []
+    bands: list[Datum] = []
     for fault in sorted(injected, key=lambda fault: fault.injected_at_us or 0)[:MAX_FAULTS]:
         end = fault.injected_at_us if fault.momentary else fault.healed_at_us
-        bands.append(
-            {
-                "a": axis_seconds(fault.injected_at_us),
-                "b": axis_seconds(run.end_us if end is None else end),
-                "n": fault.fault_id,
-                "h": fault.hit,
-            }
-            | ({"x": 1} if fault.is_by_accident else {})
-        )
+        band: Datum = {
+            "a": axis_seconds(fault.injected_at_us),
+            "b": axis_seconds(run.end_us if end is None else end),
+            "n": fault.fault_id,
+            "h": fault.hit,
+        }
+        if fault.is_by_accident:
+            band["x"] = 1
+        bands.append(band)
     return bands
 
 
 def _fault_bands(bands: Sequence[Datum], faint: float) -> Iterator[alt.Chart]:
     """Yield the bands of planned faults, and the bands of accidents, which are grey."""
-    # The Vega condition for the bands of planned faults; None if there are no others.
-    planned: str | None = None
+    # A Vega condition is only needed if there are accidents.
+    is_planned: str | None = None
     if any("x" in band for band in bands):
-        planned = "!datum.x"
+        is_planned = "!datum.x"
         yield _bands("datum.x", fill=MUTED, opacity=0.2)
-    yield _bands(planned, fill=WARN, opacity=0.09 * faint)
+    yield _bands(is_planned, fill=WARN, opacity=0.09 * faint)
 
 
 def _bands(where: str | None, *, fill: str, opacity: float) -> alt.Chart:
@@ -238,8 +242,8 @@ def _row_label(without: str) -> str:
     """Return the Vega expression for the label of a row, without the prefix `without`.
 
     A long name is shown without its middle, because its beginning names the subject, and its end
-    distinguishes it from other names. A phone shows only the end. If the name is that of a second
-    or later row (`row_name`), only its `label` is shown.
+    distinguishes it from other names: `consume…-the-warehouse-12`. A phone shows only the end.
+    If the name is that of a second or later row (`row_name`), only its `label` is shown.
     """
     name = named_without("datum.label", without)
     short = (
@@ -247,8 +251,8 @@ def _row_label(without: str) -> str:
         f"slice({name}, 0, 7) + '{_ELLIPSIS}' + slice(datum.label, -17)"
     )
     return (
-        f"indexof(datum.label, '{_BELOW_ESCAPED}') >= 0 ? "
-        f"slice(datum.label, lastindexof(datum.label, '{_BELOW_ESCAPED}') + 1) : "
+        f"indexof(datum.label, '{_INVISIBLE_ESCAPED}') >= 0 ? "
+        f"slice(datum.label, lastindexof(datum.label, '{_INVISIBLE_ESCAPED}') + 1) : "
         f"length({name}) <= ({NARROW} ? 12 : 25) ? {name} : {short}"
     )
 
@@ -418,7 +422,7 @@ def kind_fill(
 
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     """Return the number of columns of a legend: as many as fit into the picture's width."""
-    widest_px = _LEGEND_SYMBOL_PX + _LEGEND_LETTER_PX * max(len(str(name)) for name in names)
+    widest_px = _LEGEND_SYMBOL_PX + _LEGEND_CHARACTER_PX * max(len(str(name)) for name in names)
     # The room comes from the container's size and not from `width`, which shrinks between the
     # passes of a layout: the legend would get one row more, and be partly outside of the picture.
     # But Vega evaluates an expression again only when a signal in it changes, such as `width`. So

@@ -1,9 +1,9 @@
 """The section of a report about two coordinators, or two owners of a partition, at the same time.
 
-Two owners usually concern several partitions for the same reason: an old coordinator had assigned
-them to some members, and a new coordinator assigned them to others, while the first ones had not
-heard of it yet. All this is one episode. The section describes each episode with a sentence, the
-steps that led to it, and a table of the partitions.
+If one partition has two owners, others mostly have so too, for the same reason: an old coordinator
+had assigned them to some members, and a new coordinator assigned them to others, while the first
+members had not heard of it yet. All the overlaps with one reason are called an episode. The section
+describes each episode with a sentence, the steps that led to it, and a table of the partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
 MAX_EPISODES = 6
-"""Maximum number of pairs of coordinators, and of episodes with two owners, that the section has.
-The run's tables have all of them.
+"""Maximum number of episodes with two owners in the section. It is also the maximum number of pairs
+of coordinators that served a group at once. The run's tables have all of them.
 """
 MAX_PARTITIONS = 200
 """Maximum number of rows in the table of one episode."""
@@ -44,11 +44,14 @@ _CAPTION = (
 
 def two_at_once_section(run: ReportInput) -> Section | None:
     """Return the section; None if there were never two owners or two coordinators at once."""
-    measured = episodes(run.tables.rows("ownership_overlaps"))
-    # An overlap that is shorter than the clocks' error does not count, because the clocks alone can
-    # cause it.
+    # If all overlaps of an episode are shorter than the clocks' error, the clocks alone can have
+    # caused them, and the episode does not count.
     clock_error_us = run.summary.clock_error_us
-    certain = [episode for episode in measured if episode.longest_us >= clock_error_us]
+    certain = [
+        episode
+        for episode in episodes(run.tables.rows("ownership_overlaps"))
+        if episode.longest_us >= clock_error_us
+    ]
     seen = []
     if certain:
         seen.append("two owners")
@@ -121,13 +124,14 @@ def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
 
 
 def _both(row: Row) -> str:
+    """Return the time in which both owned the partition, as a link to the ownership lane."""
     return moment_link(row["from_us"], row["to_us"], lane=OWNERSHIP)
 
 
 def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
-    """Return the whole time in which an owner of an overlap owned the partition.
+    """Return the whole time in which an owner of an overlap owned the partition, and how it ended.
 
-    `side` is `first` or `second`.
+    For example, `1.000 s to 9.500 s (revoked)`. `side` is `first` or `second`.
     """
     owned = owned_by(row, tables, side)
     if not owned:
