@@ -2,9 +2,10 @@
 
 The command line fills `RunFacts` from the run's JSON files: its manifest with the settings, its
 results with the verdict, and its journal, which lists the faults with their outcomes. The checkers,
-which gave the verdict, add the promises that they judge. Times are
-microseconds on the run's clock; nodes have the names that they have in the trace, the record of the
-run's events.
+which gave the verdict, add the promises that they judge.
+
+Times are microseconds on the run's clock. Nodes have the names that they have in the trace, the
+record of the run's events.
 """
 
 from collections.abc import Mapping
