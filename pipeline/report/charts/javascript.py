@@ -1,10 +1,11 @@
 """Vega's JavaScript, which every report contains.
 
-Vega is the library that draws the charts. To bundle its modules into one text takes seconds, and
+Vega is the library that draws the charts. It takes seconds to bundle its modules into one text, and
 the result depends only on the versions of the packages. So the text is kept in the user's cache
-folder, in a file whose name contains these versions. The file is written under a temporary name and
-then renamed, so that nobody reads half a file. If the folder is not usable, or if the file is
-damaged or belongs to another user, the text is bundled again; this is no error.
+folder, in a file whose name contains these versions, such as `vega-5.30-1.7.0-1f2e3d4c.js`.
+
+The cache only saves time. If the folder cannot be used, or if the file is damaged or belongs to
+another user, the text is bundled again; this is no error.
 """
 
 import hashlib
@@ -36,15 +37,13 @@ def vega_javascript() -> str:
 def _cache_file() -> Path | None:
     """Return the path of the cached text; None on a system without a home folder."""
     try:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
         return None
-    snippet = hashlib.sha256(_SNIPPET.encode()).hexdigest()[:8]
-    return (
-        root
-        / "coordlab"
-        / f"vega-{vlc.get_vega_version()}-{version('vl-convert-python')}-{snippet}.js"
-    )
+    # The text also depends on the snippet, so the name has a digest of it.
+    snippet_digest = hashlib.sha256(_SNIPPET.encode()).hexdigest()[:8]
+    vega_version, bundler_version = vlc.get_vega_version(), version("vl-convert-python")
+    return cache_folder / "coordlab" / f"vega-{vega_version}-{bundler_version}-{snippet_digest}.js"
 
 
 def _read(path: Path | None) -> str | None:
@@ -65,7 +64,8 @@ def _write(path: Path | None, text: str) -> None:
     """Write a text into the cache, as a whole or not at all; do nothing if this is not possible."""
     if path is None:
         return
-    # Two processes can write the cache at the same time, so the name has the process's id.
+    # The file is written under a temporary name and then renamed, so that nobody reads half a file.
+    # Two processes can do so at the same time, so the temporary name has the process's id.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

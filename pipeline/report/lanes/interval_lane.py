@@ -119,6 +119,7 @@ class IntervalLane:
         - `changes`: as in `draw`. If they contain `picks`, the first pick must choose a kind; then
           only the picked kind is shown.
         """
+        # `k` is the kind of an area.
         where = picked(changes["picks"][0].param, "k") if "picks" in changes else None
         layers = [_step_areas(what, fills, unit, where)]
         return self.draw(run, layers, {"counts": areas}, height, **changes)

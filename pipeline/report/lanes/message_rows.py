@@ -283,14 +283,14 @@ def _message_cells(row: Row) -> Datum:
     - `api`: the request's name
     - `f`: family of the API (the kind of request, a value of _FAMILIES)
     - `out`: outcome
-    - `g`: group
-    - `c`: correlation id
     - `fr`, `to`: client and server
-    - `nm`: coordinator that the answer named
+    - `g`: group
+    - `nm`: coordinator that the answer of a FindCoordinator named
     - `u`, `v`, `w`: times at which the request was sent, was received, was answered
     - `e`: time at which the answer came, or at which the client gave up
-    - `x`: number of equal exchanges that the row stands for
-    - `z`: end of the last of these exchanges
+    - `x`: number of exchanges that the row stands for; a client often repeats the same request
+    - `z`: end of the last of these exchanges; None if there is only one
+    - `c`: correlation id
     """
     return {
         "api": request_words(row),
@@ -403,16 +403,16 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
     for word in sorted(words, key=lambda word: (word.rank, word.at_us)):
         # The texts of the line that are more important have been placed before.
         others = placed.setdefault(word.node, [])
-        rightward = max((_zoom_apart(word, other) for other in others), default=0.0)
-        either = max((_zoom_apart(word, other, either=True) for other in others), default=0.0)
+        zoom_rightward = max((_zoom_apart(word, other) for other in others), default=0.0)
+        zoom_either = max((_zoom_apart(word, other, either=True) for other in others), default=0.0)
         others.append(word)
         shown.append(
             {
                 "r": word.node,
                 "a": axis_seconds(word.at_us),
                 "t": word.text,
-                "z": round(max(rightward, word.zoom), 3),
-                "y": round(max(either, word.zoom), 3),
+                "z": round(max(zoom_rightward, word.zoom), 3),
+                "y": round(max(zoom_either, word.zoom), 3),
                 "k": int(word.bad),
             }
         )

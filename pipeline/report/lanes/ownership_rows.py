@@ -128,7 +128,8 @@ def gantt(
             )
             # Stripes lie only on the bar of the second owner, which is never in slot 0: the first
             # owner has this slot.
-            if slot and any(begin < end and start < until for begin, until in overlaps):
+            has_overlap = any(from_us < end and start < to_us for from_us, to_us in overlaps)
+            if slot > 0 and has_overlap:
                 datum["v"] = 1
             data["owners"].append(datum)
 
@@ -238,14 +239,15 @@ def fills_of_assignments(run: ReportInput, owned: Sequence[Owned]) -> dict[str, 
     """
     brokers = {broker: index for index, broker in enumerate(coordinator_brokers(run))}
     fills_by_group: dict[str, dict[str, str]] = {}
-    # For each group and coordinator, the number of the last pattern that was used, from 0.
-    last_variants: dict[tuple[str, str | None], int] = {}
+    # For each group and coordinator: how many variants of the coordinator's colour are used.
+    variants_used: dict[tuple[str, str | None], int] = {}
     intervals = [row for partition in owned for row in partition.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):
         fills = fills_by_group.setdefault(row["group"], {})
         if assignment_text(row) not in fills:
             coordinator = row["group"], row["coordinator"]
-            variant = last_variants[coordinator] = last_variants.get(coordinator, -1) + 1
+            variant = variants_used.get(coordinator, 0)
+            variants_used[coordinator] = variant + 1
             index = brokers.get(row["coordinator"])
             fills[assignment_text(row)] = soft(
                 LINE if index is None else broker_fill(index, variant)
