@@ -31,6 +31,7 @@ _NEVER_RANDOM = {
     TraceKind.LOG_CLEANED,
     TraceKind.TOPIC_DELETED,
     TraceKind.OFFSET_REMOVED,
+    TraceKind.PENDING_COMMIT_REMOVED,
     TraceKind.ADMIN_COMMIT,
     TraceKind.TXN_COMMIT_PENDING,
     TraceKind.TRANSACTION_COMPLETED,
