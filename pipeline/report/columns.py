@@ -1,7 +1,13 @@
-"""Columns, by which a text table, a chart's data and a tooltip show the same facts about rows.
+"""Columns: the facts that the report shows about each row of a table.
 
-A fact can have another name in each of the three. A tuple of columns describes a lane (a chart on
-the page's time axis), or a table of a section.
+A chart shows the same fact in up to three places: in its data, in its tooltips, and in the text
+table beneath it. So a fact is described once, by a Column:
+
+    Column("broker", heading="coordinator", key="w", tip="coordinator")
+
+takes the fact from the row's column `broker`. It has the heading `coordinator` in the text table,
+the key `w` in the data, and the title `coordinator` in the tooltip. A table of a section that
+belongs to no chart has columns with a heading alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +23,9 @@ class Column:
 
     - `value`: the name of a column of the row, or a function that returns the fact.
     - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, and in a tooltip.
-      If one of these names is empty, the fact is left out there. One exception: a column with
-      neither heading nor key is in the text table, under an empty heading.
+      If one of these names is empty, the fact is left out there. Only a column that has neither a
+      heading nor a key is in the text table all the same: it is a first column with the names of
+      the rows, and needs no heading.
     - `numeric`: True if the column of a text table is aligned right.
     """
 
@@ -29,7 +36,7 @@ class Column:
     numeric: bool = False
 
     def of(self, row: Any) -> Cell:  # noqa: ANN401 - see `value`
-        """Return the fact about one row."""
+        """Return the fact about one row, for example the cell `broker` of the row."""
         fact: Cell = row[self.value] if isinstance(self.value, str) else self.value(row)
         return fact
 
@@ -86,7 +93,7 @@ def data_of(columns: Sequence[Column], row: Any) -> dict[str, Cell]:  # noqa: AN
 
 
 def clock_text(time_us: int | None) -> str | None:
-    """Return a time of the run's clock as text: seconds with three decimals."""
+    """Return a time of the run's clock as text, in seconds: `12.500`."""
     return None if time_us is None else f"{time_us / 1_000_000:,.3f}"
 
 

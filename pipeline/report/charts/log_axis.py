@@ -1,7 +1,8 @@
 """A logarithmic axis of time that begins at 0, for values as different as 20 us and 8 s.
 
 0 has no logarithm. So the axis is linear from 0 to its unit, and logarithmic above (Vega's scale
-`symlog`). The unit is the power of ten at or below the smallest value.
+`symlog`). The unit is the power of ten at or below the smallest positive value: for values from
+350 us to 8 s it is 100 us.
 """
 
 import math
@@ -41,12 +42,12 @@ class LogAxis:
         return ticks
 
     def place(self, value_us: int) -> float:
-        """Return the position of a value, as a fraction of the axis."""
+        """Return the position of a value on the axis: 0 is the beginning, 1 the end."""
         # log1p(x) is log(1 + x): it is 0 at 0, and nearly linear below 1, which is `unit_us` here.
         return math.log1p(max(0, value_us) / self.unit_us) / math.log1p(self.end_us / self.unit_us)
 
     def value(self, place: float) -> float:
-        """Return the value at a position."""
+        """Return the value at a position: the inverse of `place`."""
         return self.unit_us * math.expm1(place * math.log1p(self.end_us / self.unit_us))
 
     def x(self, field: str) -> alt.X:
@@ -84,5 +85,5 @@ _TICK_LABEL = (
 
 
 def _decade(value: int) -> int:
-    """Return the power of ten at or below a positive number."""
+    """Return the power of ten at or below a positive number: 100 for 350."""
     return int(10 ** (len(str(value)) - 1))

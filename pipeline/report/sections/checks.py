@@ -1,7 +1,7 @@
 """The section `checks`: what each check verifies, how many cases it judged, and its outcome.
 
-A check judges whether a run kept one promise of Kafka's. A checker is the code of a check; it reads
-the run's trace, the recorded events of the run.
+A check judges whether a run kept one promise of Kafka's, such as that no acknowledged commit is
+lost. Its code, the checker, has read the trace, the record of the run's events.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,13 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFacts:
-    """One check: its name in words, its promise (None if unknown), figures on its judged cases."""
+    """What the page says about one check.
+
+    - `name`: the check's name in words.
+    - `promise`: the promise of Kafka's that it judges; None if it is not known.
+    - `figures`: texts such as how many cases it judged.
+    - `tone`: the colour of its outcome.
+    """
 
     check: CheckReport
     name: str

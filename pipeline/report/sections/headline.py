@@ -119,9 +119,9 @@ def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     An interrupted or killed run can still have proven a violation, which is then shown. But if the
     tool itself failed, even a violation says nothing about Kafka, so the status is shown.
     """
-    if facts.status in _WORD_OF_STATUS and (
-        facts.verdict is not Verdict.VIOLATED or facts.status == "failed"
-    ):
+    completed = facts.status not in _WORD_OF_STATUS
+    shows_violation = facts.verdict is Verdict.VIOLATED and facts.status != "failed"
+    if not completed and not shows_violation:
         return _WORD_OF_STATUS[facts.status]
     if facts.verdict is None:
         return "NO VERDICT", "warn"
@@ -144,7 +144,9 @@ def _notices(run: ReportInput) -> Iterator[str]:
             yield "coordlab itself failed; nothing here says anything about Kafka."
             yield from reasons
         case "interrupted":
-            # The run itself gives "interrupted" as a reason, which the notice says already.
+            # For example, "This run was interrupted and proves nothing: its trace ends at 12.000 s
+            # of the run's clock, the disk is full." The run itself gives "interrupted" as a reason,
+            # which the notice says already.
             because = "; ".join(reason for reason in reasons if reason != facts.status)
             proves = "" if facts.verdict is Verdict.VIOLATED else " and proves nothing"
             notice = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"
@@ -154,11 +156,10 @@ def _notices(run: ReportInput) -> Iterator[str]:
         case "running":
             yield "This run has not ended yet: the page shows what was written so far."
         case "completed" if facts.verdict is Verdict.UNKNOWN:
-            more_text = (
-                f"; and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
-            )
-            first = "; ".join(reasons[:MAX_REASONS]) or "not known"
-            yield f"This run proves nothing. Reason: {first}{more_text}."
+            reason_text = "; ".join(reasons[:MAX_REASONS]) or "not known"
+            if len(reasons) > MAX_REASONS:
+                reason_text += f"; and {len(reasons) - MAX_REASONS} more"
+            yield f"This run proves nothing. Reason: {reason_text}."
         case "completed" if not summary.completed and summary.events:
             yield f"The trace ends early, at {end} of the run's clock."
         case "completed" if facts.verdict is Verdict.PASS and (caveats := caveats_of(summary)):

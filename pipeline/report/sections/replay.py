@@ -1,7 +1,8 @@
 """The section `replay`: what a reader needs to repeat the run.
 
-This is the command, the seed, the versions of the software, and the experiment file. A runtime is
-the platform of a run: virtual time (a simulated clock), one process in real time (`local`), or Ray.
+The section has the command that repeats the run, the seed, the versions of the software, and the
+experiment file. A run can also be repeated on another runtime. The runtimes are virtual time (a
+simulated clock), one process in real time (`local`), and real processes on Ray.
 """
 
 from collections.abc import Iterator
@@ -17,8 +18,8 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""The page also shows how to repeat the run on another runtime. For each runtime, this is the name
-of the other one, with words about it.
+"""For each runtime, the other one on which the page suggests to repeat the run. Its name is for the
+command, the text after it for the sentence about the command.
 """
 _NO_DIGEST = "none was computed"
 """Text in place of the digest (the checksum) of the trace."""
