@@ -196,7 +196,7 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
 def pickable_note(what: str, number: int, total: int, table: str) -> str:
     """Return a sentence that says how many groups or partitions can be picked.
 
-    For example, ` 40 of 1,000 groups can be picked; all of them are in tables/group_states.`
+    For example, ` 40 of 1,000 groups can be picked; all of them are in tables/NAME.`
     It begins with a space, because it is appended to a text. It is "" if all can be picked.
     """
     if number == total:
