@@ -398,6 +398,57 @@ def test_load_decides_which_transactions_are_open() -> None:
     assert not check(end(rows, 300)).findings
 
 
+@pytest.mark.parametrize(("late_epoch", "is_found"), [(1, False), (3, True)])
+def test_load_of_an_older_leader_epoch_opens_no_transaction(
+    late_epoch: int, is_found: bool
+) -> None:
+    """broker-2 leads TXN in epoch 2, loads it, and ends the transaction.
+
+    broker-1 was paused, and only now loads TXN, in which it finds the transaction open. It led in
+    epoch 1. A load in epoch 3 would be that of a new coordinator, which must end the transaction.
+    """
+    rows = cluster()
+    for time_s, broker, epoch in ((30, "broker-2", 2), (35, "broker-1", late_epoch)):
+        detail: dict[str, object] = {"records": 1, "transactional_ids": 1}
+        detail["open"] = {"consumer-g-0": "Ongoing"}
+        loaded = TraceKind.TRANSACTIONS_LOADED
+        rows.add(time_s, broker, loaded, partition=TXN, leader_epoch=epoch, detail=detail)
+        if broker == "broker-2":
+            transaction(rows, 32, "CompleteAbort", before="PrepareAbort")
+    rows.stage(40, "liveness")
+
+    findings = check(end(rows, 300)).findings
+
+    assert bool(findings) == is_found
+
+
+@pytest.mark.parametrize(("late_epoch", "is_found"), [(1, False), (3, True)])
+def test_load_of_an_older_leader_epoch_makes_no_offset_unstable(
+    late_epoch: int, is_found: bool
+) -> None:
+    """The same with a coordinator of groups, which finds an unstable offset of the transaction."""
+    rows = cluster()
+    transaction(rows, 19, "Ongoing")
+    transaction(rows, 20, "CompleteAbort", before="PrepareAbort")
+    for time_s, broker, epoch in ((30, "broker-2", 2), (35, "broker-1", late_epoch)):
+        rows.load_started(time_s, broker, leader_epoch=epoch)
+        loaded: dict[str, object] = {"state": "Empty", "members": [], "pending": [7]}
+        rows.add(time_s + 1, broker, TraceKind.GROUP_LOADED, group="g", detail=loaded)
+        if broker == "broker-2":
+            rows.add(
+                32,
+                broker,
+                TraceKind.TRANSACTION_COMPLETED,
+                group="g",
+                detail={"producer_id": 7, "committed": False, "offsets": 0},
+            )
+    rows.stage(40, "liveness")
+
+    findings = check(end(rows, 300)).findings
+
+    assert bool(findings) == is_found
+
+
 def test_transaction_that_a_load_found_prepared_is_found() -> None:
     """Planted bug: a new coordinator loads a decided transaction, and never writes its markers."""
     rows = cluster()

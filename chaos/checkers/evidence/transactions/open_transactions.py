@@ -6,7 +6,9 @@ reading of a partition of `__consumer_offsets` or `__transaction_state` into a c
 A transaction is open from its first state Ongoing, or from a load that finds it open, until all of
 its markers are written. An offset of a transaction is unstable from its TXN_COMMIT_PENDING, or from
 a load that finds it unstable, until the marker arrives (TRANSACTION_COMPLETED) or the group is
-deleted. A load replaces all earlier knowledge about its partition, because the log decides.
+deleted. A load replaces all earlier knowledge about its partition, because the log decides. A load
+of an older leader epoch than the newest known one changes nothing: a broker that was paused may
+still load what its successor has loaded before, and has ended since.
 """
 
 from collections.abc import Mapping
@@ -53,6 +55,10 @@ class OpenTransactions:
         self._open: dict[str, OpenTransaction] = {}
         self._unstable: dict[tuple[str, int], TraceRow] = {}  # by (group, producer id)
         self._last: dict[int, TraceRow] = {}  # by producer id
+        # Partition -> the newest leader epoch of a load or of a transaction's state.
+        self._newest: dict[str, int] = {}
+        # The keys (node, group) are the groups that an outdated load reads now.
+        self._outdated: dict[tuple[str, str], None] = {}
 
     @property
     def open(self) -> Mapping[str, OpenTransaction]:
@@ -72,16 +78,23 @@ class OpenTransactions:
         """Take a row of OPEN_KINDS."""
         match row.kind:
             case TraceKind.TRANSACTION_STATE:
+                self._is_outdated(row)  # notes the epoch
                 self._note_state(row)
             case TraceKind.TRANSACTIONS_LOADED:
-                self._loaded(row)
+                if not self._is_outdated(row):
+                    self._loaded(row)
             case TraceKind.LOAD_STARTED:
                 # The rows GROUP_LOADED of this load follow.
+                is_outdated = self._is_outdated(row)
                 for group_id in self._groups_in.get(row.partition or "", ()):
-                    self._forget_unstable(group_id)
+                    self._outdated.pop((row.node, group_id), None)
+                    if is_outdated:
+                        self._outdated[row.node, group_id] = None
+                    else:
+                        self._forget_unstable(group_id)
             case TraceKind.GROUP_STATE if row.cause in DELETIONS:
                 self._forget_unstable(row.group or "")
-            case TraceKind.GROUP_LOADED:
+            case TraceKind.GROUP_LOADED if (row.node, row.group or "") not in self._outdated:
                 for producer_id in detail_of(row).get("pending", ()):
                     self._unstable[row.group or "", producer_id] = row
             case TraceKind.TXN_COMMIT_PENDING:
@@ -90,6 +103,14 @@ class OpenTransactions:
                 self._unstable.pop((row.group or "", producer_of(row)), None)
             case _:
                 pass
+
+    def _is_outdated(self, row: TraceRow) -> bool:
+        """Return True if a newer leader epoch of the row's partition is known; note its epoch."""
+        if row.leader_epoch is None:
+            return False
+        newest = self._newest.get(row.partition or "", row.leader_epoch)
+        self._newest[row.partition or ""] = max(newest, row.leader_epoch)
+        return row.leader_epoch < newest
 
     def _forget_unstable(self, group_id: str) -> None:
         of_group = [key for key in self._unstable if key[0] == group_id]
