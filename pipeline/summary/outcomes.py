@@ -1,6 +1,6 @@
 """What a run's faults did to its groups: rebalances, two coordinators at once, two owners at once.
 
-`analyze`, `report` and `diff` show these facts beside the phases of each failover. They are plain
+`analyze` and `report` show these facts beside the phases of each failover. They are plain
 structs, so that a page or a table can be made without Spark. `outcome_summary` fills them.
 
 Times are microseconds on the run's clock. `disturbed` is True in a struct if a machine of the lab
