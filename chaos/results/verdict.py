@@ -69,19 +69,20 @@ def without_lost_evidence(
 ) -> tuple[CheckReport, ...]:
     """Return the reports, without the conclusions that the loss of a machine makes doubtful.
 
-    A check that depends on lost rows becomes inconclusive. Any other check keeps its findings from
-    before the first event.
+    A machine can fail by itself, without a planned fault. Then the rows that its nodes wrote to the
+    trace may be lost. A check that would have read such rows becomes inconclusive. Any other check
+    keeps only its findings from before the first event.
 
-    - `events`: times in which a machine was silent, or was lost, by no fault of the plan.
-    - `nodes_without_trace`: the nodes whose rows were lost with a machine.
-    - `kinds_read`: by the name of a check, the kinds of rows on which the check depends.
+    - `events`: the times in which a machine was silent or lost although no fault was planned there.
+    - `nodes_without_trace`: the nodes whose rows were lost with their machine.
+    - `kinds_read`: the name of each check -> the kinds of rows that it reads.
     """
     if not events:
         return reports
     first = min(events, key=lambda event: event.from_us)
     judged = []
     for report in reports:
-        # The nodes without a trace that write rows of a kind which the check reads.
+        # Those of the nodes whose lost rows the check would have read.
         needed_nodes = needs_rows_of(nodes_without_trace, kinds_read[report.check])
         if needed_nodes:
             note = f"the rows of {nodes_shown(needed_nodes)} were lost with their machine"

@@ -16,10 +16,13 @@ def blast_radius_of(
 ) -> BlastRadius:
     """Return the blast radius of all of `nodes` together.
 
-    A broker affects the groups that it coordinates and the partitions that it leads; a member
+    A broker affects the groups that it coordinates and the partitions that it leads. A member
     affects its group and its partitions.
     """
+    # The keys are the names of the nodes. The values are not used.
     hit_nodes = dict.fromkeys(nodes)
+    # Each of `coordinators` is a broker that counts itself as coordinator of the group. During a
+    # split there may be two.
     groups = {
         group_id
         for group_id, coordinators in status.groups.items()

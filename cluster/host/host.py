@@ -52,7 +52,7 @@ ResponseCallback = Callable[[AnyResponse | Disconnected | RequestTimedOut], None
 
 
 class WaitingRequest(NamedTuple):
-    """A request without an answer. Units: `waited_us` is the time since the request was sent."""
+    """A request that is sent and not yet answered. It was sent `waited_us` ago."""
 
     peer: NodeName
     api: str
@@ -105,7 +105,8 @@ class Connection(ABC):
     ) -> None:
         """Send `request`; `on_response` is called exactly once, after `send` has returned.
 
-        Units: `timeout_us` counts from now. `api_version` None means the newest version.
+        The timeout begins now, not when the connection opens. The request is sent in `api_version`
+        of its API, by default in the newest version.
         """
 
     @abstractmethod
@@ -176,9 +177,9 @@ class Host(ABC):
     def first_tick_us(self, timer: str, period_us: int) -> int:
         """Return the delay of the first tick of a timer that ticks every `period_us`.
 
-        The delay is one period here. A virtual host may draw a part of a period instead: on real
-        nodes, which have run for long, the next tick may come at any time. `timer` is the timer's
-        name.
+        The delay is one period here. A virtual host may instead draw a random part of a period.
+        Then the node behaves as one that has run for some time: the next tick of its timer may come
+        at any moment. `timer` is the timer's name.
         """
         return period_us
 
@@ -200,8 +201,9 @@ class Host(ABC):
     ) -> Connection:
         """Open a connection to `peer`.
 
-        The caller may try a name that no node has, as with DNS.
-        `client_id` is Kafka's `client.id`, which every request on the connection carries; None
+        If no node has the name `peer`, the connection fails as if the name were missing in DNS.
+
+        `client_id` is Kafka's `client.id`, which every request on the connection carries. None
         means the node's name.
         """
 
@@ -237,7 +239,7 @@ class Host(ABC):
 
     @abstractmethod
     def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope, bool]]:
-        """Yield the served requests that have no answer yet, in the order of their arrival.
+        """Yield the requests that the handler has got and not yet answered, oldest first.
 
         The bool is True if the request's connection is alive.
         """

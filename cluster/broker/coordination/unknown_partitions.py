@@ -41,6 +41,7 @@ OffsetsRequest = TypeVar(
     "OffsetsRequest", OffsetCommitRequest, TxnOffsetCommitRequest, OffsetDeleteRequest
 )
 Topic = TypeVar("Topic", OffsetCommitRequestTopic, OffsetDeleteRequestTopic)
+"""A topic in one of the requests. TxnOffsetCommit has the same struct for it as OffsetCommit."""
 
 
 def without_unknown(
@@ -114,6 +115,7 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                 )
             )
         case TxnOffsetCommitResponse():
+            # These offsets stay pending until the transaction ends.
             pending = {
                 name: tuple(
                     TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)

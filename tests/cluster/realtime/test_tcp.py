@@ -1,14 +1,19 @@
 """TCP links between the processes of a run: the order of frames, refusals, and lost peers.
 
-- A Transport has all links of one process.
-- A link carries frames (messages of nodes) in one direction. The sender dials (opens the TCP
-  connection), and first sends a Hello.
-- A Hello has the run's token (a secret of the run), the sender's own process, and the process that
-  the sender expects.
-- On the wire a frame is its length in 4 bytes, and its content in MessagePack (a compact binary
-  JSON).
-- A transport reports each frame that arrives, and each process that it counts as ended. In these
-  tests `lost` lists these processes. `story` has a text for each report, "frame" or "lost".
+The nodes of a run (brokers, clients) live in several processes. They send each other messages,
+called frames here. Each process has one Transport, which holds all its links to other processes.
+A link carries frames in one direction only: to answer, the other process dials a link of its own.
+
+The process that dials first sends a Hello. The Hello proves with a token, a secret of the run, that
+the caller belongs to the run. It also names the process that the caller wants to reach. If the
+listener does not accept the Hello, it closes the connection: the caller is refused.
+
+On the wire a Hello or a frame is its length in 4 bytes, followed by its content in MessagePack (a
+compact binary JSON).
+
+In these tests two transports, `a` and `b`, run in one process. Each one is wrapped in a Peer, which
+records what the transport reports: the frames that arrived, the processes that it lost, and the
+reasons of refusals.
 """
 
 import asyncio
@@ -40,9 +45,13 @@ class Peer:
     max_frame_bytes: int = 1_000
     frames: list[Frame] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    """The processes that the transport reported as ended, one entry for each report."""
     refused: list[str] = field(default_factory=list)
+    """The reasons for which the transport refused callers, such as "wrong token"."""
     story: list[str] = field(default_factory=list)
+    """"frame" for each frame that arrived and "lost" for each lost process, in this order."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by every callback, so that `until` checks its condition again."""
 
     def __post_init__(self) -> None:
         self.transport = Transport(
@@ -52,7 +61,8 @@ class Peer:
                 on_frame=self.on_frame,
                 on_peer_lost=self.on_lost,
                 on_refused=self.on_refused,
-                before_write=lambda: None,  # there is no trace that must be flushed first
+                # A real process flushes its trace before it writes to a link. Here is no trace.
+                before_write=lambda: None,
             ),
             nodes=lambda: ((NodeName(self.name), Incarnation(0)),),
             max_frame_bytes=self.max_frame_bytes,
@@ -143,17 +153,17 @@ async def still_serves(pair: Pair) -> None:
     await pair.b.until(lambda: len(pair.b.frames) == frames_before + 1)
 
 
-def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
-    """Frames arrive in the order in which they were sent, also those sent before the link was open.
+def test_frames_keep_their_order_although_the_link_opens_while_they_are_sent() -> None:
+    """The first frames wait until the link is open, and the later ones are sent on the open link.
 
-    Each `sleep(0)` lets the event loop go on with the dialing for a moment.
+    All 500 frames arrive in the order in which they were sent.
     """
 
     async def body(pair: Pair) -> None:
         for number in range(500):
             pair.a.transport.send(pair.to_b, frame(number))
             if number % 50 == 0:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # lets the event loop go on with the dialing for a moment
         await pair.b.until(lambda: len(pair.b.frames) == 500)
         assert pair.b.frames == [frame(number) for number in range(500)]
 
@@ -189,18 +199,22 @@ def test_listener_refuses_a_wrong_token_and_goes_on() -> None:
 
 
 def test_listener_refuses_a_caller_that_expects_another_process() -> None:
-    """A caller may use the old address of a process, at which another process listens now.
-
-    The second call of the test is refused for its version of the links.
-    """
+    """A caller may use the old address of a process, at which another process listens now."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello(target="b-of-yesterday"))
+        assert pair.b.refused == ["meant for process b-of-yesterday"]
+        await still_serves(pair)
+
+    with_pair(body)
+
+
+def test_listener_refuses_a_caller_with_another_version_of_the_links() -> None:
+    """The two processes may run different versions of this program."""
+
+    async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello(version=LINK_VERSION + 1))
-        assert pair.b.refused == [
-            "meant for process b-of-yesterday",
-            f"link version {LINK_VERSION + 1} instead of {LINK_VERSION}",
-        ]
+        assert pair.b.refused == [f"link version {LINK_VERSION + 1} instead of {LINK_VERSION}"]
         await still_serves(pair)
 
     with_pair(body)
@@ -213,7 +227,8 @@ def test_listener_refuses_a_caller_that_expects_another_process() -> None:
         packed("a string"),
         struct.pack(">I", 3) + b"\xc1\xc1\xc1",  # MessagePack never uses the byte C1
         packed(frame(1)),
-        hello() + struct.pack(">I", 5) + b"\xff" * 5,  # five numbers in place of a frame
+        # In MessagePack the byte FF is the number -1. So this is five numbers in place of a frame.
+        hello() + struct.pack(">I", 5) + b"\xff" * 5,
         hello() + packed(frame(1)) + packed({"no": "frame"}),
     ],
     ids=["http", "string", "garbage", "frame-before-hello", "garbage-after-hello", "map"],
@@ -230,14 +245,18 @@ def test_listener_refuses_bytes_that_are_no_frame_and_goes_on(data: bytes) -> No
 
 
 def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
-    """A Hello may have 65,536 bytes, and a later frame `max_frame_bytes`, here 1,000."""
+    """The limit of a Hello is 65,536 bytes. That of the frames after it is 1,000 bytes here.
+
+    The test sends only the 4 bytes with the length, and none of the content. So b must refuse the
+    message before it reads the content.
+    """
 
     async def body(pair: Pair) -> None:
-        # The length is enough: b must refuse the frame before it reads the content.
         await raw_call(pair.to_b, hello() + struct.pack(">I", 1_001))
         assert pair.b.refused == ["a frame of 1001 bytes, 1000 are allowed"]
-        # The Hello was valid, so b knows the caller, and reports its process as ended.
+        # The Hello was valid, so b knows which process called, and now reports it as ended.
         assert pair.b.lost == ["raw"]
+        # The second caller begins with a Hello that is too long.
         await raw_call(pair.to_b, struct.pack(">I", tcp.MAX_HELLO_BYTES + 1))
         assert pair.b.refused[1:] == ["a frame of 65537 bytes, 65536 are allowed"]
         await still_serves(pair)
@@ -285,8 +304,11 @@ def test_sender_to_a_port_without_a_listener_sees_its_peer_as_lost() -> None:
     with_pair(body)
 
 
-def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> None:
-    """All frames that a process has sent arrive before the report of its death."""
+def test_peer_that_ends_is_reported_once_and_after_its_last_frame() -> None:
+    """All frames that a process has sent arrive before the report of its death.
+
+    Here b sends 50 frames to a, and ends.
+    """
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(0))
@@ -299,7 +321,7 @@ def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> 
         await pair.b.transport.close()
         await pair.a.until(lambda: bool(pair.a.lost))
         assert pair.a.story == ["frame"] * 50 + ["lost"]  # the frames 0 to 49, then the end
-        # Each later attempt to reach the dead process has a report of its own.
+        # If a sends to the dead process again, it dials in vain, and reports the loss once more.
         pair.a.transport.send(pair.to_b, frame(1))
         await pair.a.until(lambda: len(pair.a.lost) == 2)
 
@@ -307,13 +329,14 @@ def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> 
 
 
 def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
-    """A live process whose link has broken counts as lost once. The next frame reaches it again."""
+    """Both sides report the other as lost once for each drop. The next frame dials a new link."""
 
     async def body(pair: Pair) -> None:
         for _ in range(5):
             pair.a.transport.send(pair.to_b, frame(0))
             pair.b.transport.send(pair.to_a, frame(0))
-            # The last report is "frame". The slice is empty as long as there is no report.
+            # Wait until the last report is a frame. In the first round `story` is empty at first.
+            # Then the slice is empty, too, while [-1] would raise an IndexError.
             await pair.b.until(lambda: pair.b.story[-1:] == ["frame"])
             await pair.a.until(lambda: pair.a.story[-1:] == ["frame"])
             pair.a.transport.drop("b")
@@ -328,12 +351,16 @@ def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
 def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() -> None:
     """A client that learns of a broker's end asks the next broker, perhaps in the same process.
 
-    1. Process a ends its links, and dials again before b has noticed the end. In place of a the
-       test sends b a second Hello with the name of a.
-    2. Process b counts a as lost, and reports this. During the report a node of b sends a frame
-       to a, frame 2.
-    3. Frame 2 and later frames must use the same new link. If frame 2 got a link of its own, b
-       would dial twice. Then a would count b as lost, dial again, and so on without end.
+    1. Process a ends its links and dials again, before b has noticed the end. In this test a does
+       not really do so. The test itself sends b a second Hello with the name of a.
+    2. At this Hello b drops its old links with a, and reports a as lost. Because b closes its old
+       link to a, a reports b as lost, too.
+    3. While b still reports the loss, one of its nodes sends frame 2 to a. For this frame b dials a
+       new link.
+    4. Later b sends frame 3. It must use the link of frame 2.
+
+    If b forgot the link of frame 2, it would dial again for frame 3. Then a would get a second
+    Hello from b, drop its links and report b as lost again. This could go on without end.
     """
 
     async def body(pair: Pair) -> None:
@@ -364,8 +391,11 @@ def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() 
     with_pair(body)
 
 
-def test_send_of_a_frame_over_the_limit_is_our_bug_and_spares_the_link() -> None:
-    """The node that builds such a frame has a bug. The frames of other nodes must still pass."""
+def test_send_of_a_frame_over_the_limit_raises_and_the_link_still_works() -> None:
+    """Only a bug in our own node can build such a frame, so `send` raises an error in that node.
+
+    Other nodes send through the same link, and their frames must still arrive.
+    """
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(1))

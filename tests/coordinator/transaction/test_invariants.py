@@ -1,9 +1,12 @@
-"""Each invariant check of transactional ids finds the damage that it is for, and names it.
+"""The invariant checks of the transaction coordinator find damage in its state.
 
-Each function with a leading underscore damages the state of a coordinator in one way. `h` is a
-TransactionHarness: a transaction coordinator with a log and timers. `h.init()` gives the
-transactional id TX a producer (id 0), and `h.add_offsets(0)` begins a transaction of producer 0.
-The names in the tests are those of the invariants.
+`check_invariants` looks for states that no correct coordinator can be in. It raises an
+InvariantViolation with the name of the invariant that is broken. A test brings a coordinator into a
+valid state, damages this state, and expects the violation. Each function with a leading underscore
+does one kind of damage.
+
+`h` is a TransactionHarness: a transaction coordinator with a log and timers. `h.init()` gives the
+transactional id TX the producer id 0, and `h.add_offsets(0)` begins a transaction of producer 0.
 """
 
 from collections.abc import Callable
@@ -46,12 +49,12 @@ def _remove_the_abort_timer(h: TransactionHarness) -> None:
 
 
 def _add_a_timer_under_another_key(h: TransactionHarness) -> None:
-    """Add a timer of TX under key "x"; the key of such a timer must have the transactional id."""
+    """Add a timer of TX under the key "x". A correct key would contain the transactional id."""
     h.coordinator._shared.in_flight.timers["x"] = CompletionTimer(TX)
 
 
 @pytest.mark.parametrize(
-    ("damage", "name"),
+    ("damage", "broken_invariant"),
     [
         (_load_an_owned_partition, "owned_or_loading"),
         (_change_the_partition_number, "partition_under_its_number"),
@@ -62,8 +65,8 @@ def _add_a_timer_under_another_key(h: TransactionHarness) -> None:
         (_add_a_timer_under_another_key, "timer_under_its_key"),
     ],
 )
-def test_check_transactions_names_the_damage(
-    damage: Callable[[TransactionHarness], None], name: str
+def test_check_names_the_invariant_that_the_damage_breaks(
+    damage: Callable[[TransactionHarness], None], broken_invariant: str
 ) -> None:
     """A check that cannot fail proves nothing, so each check must find its damage."""
     h = TransactionHarness()
@@ -73,14 +76,14 @@ def test_check_transactions_names_the_damage(
     damage(h)
     with pytest.raises(InvariantViolation) as raised:
         h.coordinator.check_invariants()
-    assert raised.value.name == name
+    assert raised.value.name == broken_invariant
 
 
 def test_check_requires_an_id_to_be_pending_while_its_markers_are_written() -> None:
     """A marker is the record that ends a transaction in a partition.
 
-    Until the markers are written, the next step of TX stays pending. Otherwise a new transaction
-    could begin before the last one has ended.
+    Until the markers of a transaction are written, its last step (CompleteCommit) must be pending.
+    Otherwise the next transaction of TX could begin before this one has ended.
     """
     h = TransactionHarness()
     h.init()
@@ -88,13 +91,16 @@ def test_check_requires_an_id_to_be_pending_while_its_markers_are_written() -> N
     h.holds_markers = True
     h.end(0, is_commit=True)
     h.coordinator.check_invariants()
-    h.metadata().pending_state = None
+    h.metadata().pending_state = None  # the damage
     with pytest.raises(InvariantViolation, match="completion_is_pending"):
         h.coordinator.check_invariants()
 
 
 def test_check_refuses_a_waiting_append_of_an_answered_request() -> None:
-    """A request whose answer is complete must have no append in flight, or it is answered twice."""
+    """If a request has its answer, none of its appends may be in flight.
+
+    Otherwise it would be answered a second time when the append succeeds.
+    """
     h = TransactionHarness()
     h.init()
     h.holds_appends = True
@@ -104,7 +110,7 @@ def test_check_refuses_a_waiting_append_of_an_answered_request() -> None:
         )
     )
     (append,) = h.coordinator._shared.in_flight.appends.values()
-    # The damage: no part of the answer is missing any more, so the request counts as answered.
+    # The damage: the answer misses no part any more, so the request counts as answered.
     append.purpose.answer.missing = 0  # type: ignore[union-attr]
     with pytest.raises(InvariantViolation, match="answered_once"):
         h.coordinator.check_invariants()

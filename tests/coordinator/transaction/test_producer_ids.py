@@ -1,9 +1,13 @@
-"""Blocks of producer ids, requested before the last one is used up. After ProducerIdManagerTest.
+"""Blocks of producer ids, each requested before the one in use is used up.
 
-A block is a range of ids that the controller gives to a broker, here with `allocated(start,
-length)`. `take` returns the next id, or None. `wants_block` returns True if the broker should now
-request a block. `wants_block` returns True only once for each block: from then on the block counts
-as requested.
+A broker gives each new producer an id. The ids must be unique in the whole cluster, so the
+controller gives each broker its own ranges of ids, called blocks. Here a block arrives with
+`allocated(start, length)`, and `take` returns the next id, or None if there is none.
+
+The broker calls `wants_block` after each id, and requests a block if it returns True. From then on
+the block counts as requested. So a second call returns False, until the block or a refusal arrives.
+
+Modelled on Kafka's ProducerIdManagerTest.
 """
 
 from coordinator.transaction.producer_ids import ProducerIds
@@ -25,21 +29,22 @@ def test_block_is_assigned_whole_and_then_no_id_is_left() -> None:
 
 
 def test_next_block_is_requested_once_when_nine_tenths_are_assigned() -> None:
-    """The old block has ten ids. All of them are assigned before the first of the new block."""
+    """The first block has the ids 0 to 9, so the next one is requested after the ninth id."""
     ids = with_block()
     for _ in range(8):
         ids.take()
         assert not ids.wants_block()
     ids.take()
-    # The ninth id is assigned, which is nine tenths of the block. The second call returns False.
+    # At the second call the block counts as requested.
     assert [ids.wants_block(), ids.wants_block()] == [True, False]
     ids.allocated(50, 10)
     assert not ids.wants_block()
+    # The last id of the old block is assigned before the first ones of the new block.
     assert [ids.take() for _ in range(3)] == [9, 50, 51]
 
 
 def test_refused_block_is_requested_again() -> None:
-    """If a refused request counted as open, the broker would never get ids again."""
+    """If the block still counted as requested, the broker would never request one again."""
     ids = ProducerIds()
     assert [ids.wants_block(), ids.wants_block()] == [True, False]
     ids.refused()
@@ -52,11 +57,10 @@ def test_each_block_has_its_own_threshold_for_the_next_request() -> None:
     for _ in range(9):
         ids.take()
     assert ids.wants_block()
-    # Take the tenth id of the first block, and then 90 of the second.
     ids.allocated(1_000, 100)
-    ids.take()
+    ids.take()  # the tenth and last id of the first block
     for _ in range(89):
         ids.take()
         assert not ids.wants_block()
-    ids.take()
+    ids.take()  # the 90th id of the second block
     assert ids.wants_block()

@@ -1,22 +1,20 @@
-"""The transaction coordinator: ids, epochs, fencing, and ends of transactions with their markers.
+"""The transaction coordinator: ids, epochs, and ends of transactions with their markers.
 
-A producer with a transactional id gets a producer id and a producer epoch. A new epoch fences the
-holder of the old one: its requests are refused. A transaction ends in two steps. First the
-coordinator writes the decision to its log (Prepare...). Then it has a marker, the record that ends
-a transaction, written to each partition of the transaction (Complete...).
+A transaction ends in two steps. First the coordinator writes its decision to its log; the state is
+then PrepareCommit or PrepareAbort. Then it sends a marker to each partition of the transaction. A
+marker is a record that ends the transaction in that partition. When all markers are written, the
+state becomes CompleteCommit or CompleteAbort.
 
-`h` is a TransactionHarness: a transaction coordinator with a log, timers and producers' requests.
+In these tests `h` is a TransactionHarness: a transaction coordinator together with its log and its
+timers. The methods of `h` send the requests of producers. Most tests have one producer. Its
+transactional id is TX, and its producer id is 0.
 
-- `h.init()` sends InitProducerId for TX; `h.init(None)` is of a producer without transactions.
-- `h.add_offsets(0)` begins a transaction of producer 0, `h.end(0)` commits it.
-- `h.verify(0)` asks whether the transaction of producer 0 is open.
-- While `h.holds_appends` is True, appends wait for `h.complete`. While `h.holds_markers` is True,
-  markers wait for `h.answer_markers`.
+- `h.init()` sends InitProducerId for TX. `h.init(None)` sends it without a transactional id.
+- `h.add_offsets(0)` begins a transaction of producer 0 with the partition OFFSETS. `h.end(0)`
+  commits the transaction. `h.verify(0)` asks whether it is open.
+- If a test sets `h.holds_appends`, appends to the log wait until the test calls `h.complete`. With
+  `h.holds_markers` the markers wait until the test calls `h.answer_markers`.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
-
-TX is a transactional id, OFFSETS and DATA are partitions of its transactions. `coordinator_epoch`
-is the leader epoch of the coordinator's partition: it counts the leaders of the partition. Producer
-ids are assigned from blocks of ten, which the coordinator requests from the controller.
 
 Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
 TransactionMarkerChannelManagerTest.
@@ -43,12 +41,14 @@ from tests.support.harness.transaction_harness import OFFSETS, TX, TransactionHa
 
 NONE = ErrorCode.NONE
 DATA = TopicPartition("out", 1)
+"""A partition to which a producer writes records in its transaction."""
 
 
 def ongoing() -> TransactionHarness:
     """Return a coordinator with an open transaction: producer 0, epoch 0, partition OFFSETS."""
     h = TransactionHarness()
-    assert (h.init().producer_id, h.add_offsets(0)) == (0, NONE)
+    assert h.init().producer_id == 0
+    assert h.add_offsets(0) is NONE
     return h
 
 
@@ -56,7 +56,11 @@ def ongoing() -> TransactionHarness:
 
 
 def test_next_block_of_producer_ids_is_requested_before_the_last_id_is_assigned() -> None:
-    """The next block is requested when nine tenths of a block are used, so no producer waits."""
+    """The controller gives producer ids to the coordinator in blocks, here of ten ids.
+
+    The coordinator requests the next block when it has assigned nine ids of a block. So none of 25
+    producers has to wait for its id.
+    """
     h = TransactionHarness()
     producer_ids = [h.init(None).producer_id for _ in range(25)]
     assert producer_ids == list(range(25))
@@ -95,13 +99,13 @@ def test_id_without_its_epoch_is_invalid() -> None:
 
 
 def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
-    """An epoch has 16 bits. After the largest epoch the producer gets the next id, with epoch 0."""
+    """An epoch has 16 bits. A producer with the largest epoch gets a new id, with epoch 0."""
     h = TransactionHarness()
     h.init()
     h.metadata().producer_epoch = EPOCH_MAX  # reaching it by requests would take 32,766 of them
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert (rotated.producer_id, rotated.producer_epoch) == (1, 0)
-    # If the answer was lost, the producer repeats its request and gets the same answer.
+    # If this answer is lost, the producer repeats its request, and gets the same answer.
     retried = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert (retried.error_code, retried.producer_id, retried.producer_epoch) == (NONE, 1, 0)
 
@@ -109,15 +113,15 @@ def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
 # -- a transaction --
 
 
-def test_request_without_transactions_is_answered_empty() -> None:
-    """Since version 4 AddPartitionsToTxn has a list of transactions, which may be empty."""
+def test_request_without_transactions_gets_an_empty_answer() -> None:
+    """Since version 4 AddPartitionsToTxn has a list of transactions, and the list may be empty."""
     h = TransactionHarness()
     request_id = h.submit(AddPartitionsToTxnRequest(transactions=()))
     assert h.responses[request_id] == AddPartitionsToTxnResponse()
 
 
-def test_append_of_a_step_times_out_with_the_transaction() -> None:
-    """The timeout of the append is the transaction timeout of the producer, as in Kafka."""
+def test_append_of_a_step_has_the_timeout_of_the_transaction() -> None:
+    """Kafka uses the producer's transaction timeout also for the write to the transaction log."""
     h = TransactionHarness()
     h.holds_appends = True
     h.submit(InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=33_000))
@@ -130,11 +134,12 @@ def test_append_of_a_step_times_out_with_the_transaction() -> None:
 def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None:
     """The transaction stays in PrepareCommit until then. A retry goes to failed partitions only."""
     h = ongoing()
-    h.add_partitions(0, 0, DATA)  # of producer 0, epoch 0
+    h.add_partitions(0, 0, DATA)  # for producer 0 in epoch 0
     h.holds_markers = True
     h.end(0)
 
-    (markers,) = h.markers  # the markers of both partitions, for one request
+    # The coordinator sends the markers of both partitions together. DATA's marker fails.
+    (markers,) = h.markers
     h.markers.clear()
     h.execute(
         h.coordinator.markers_answered(
@@ -146,23 +151,28 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
     )
 
     (retried,) = h.markers
-    assert (retried.partitions, retried.is_retry, markers.is_retry) == ((DATA,), True, False)
+    assert retried.partitions == (DATA,)
+    assert retried.is_retry
+    assert not markers.is_retry
 
-    h.answer_markers(ErrorCode.NETWORK_EXCEPTION)
+    h.answer_markers(ErrorCode.NETWORK_EXCEPTION)  # the retry fails, too, and there is another one
     assert h.state() is TransactionState.PREPARE_COMMIT
     h.answer_markers()
     assert h.state() is TransactionState.COMPLETE_COMMIT
 
 
 def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
-    """A tenure is the time in one coordinator epoch. The answer is of epoch 7, `h` has another."""
+    """A tenure is the time in which a broker leads the coordinator's partition without a break.
+
+    Each tenure has its own coordinator epoch: the leader epoch of the partition. Here the epoch is
+    0, and an outcome arrives for markers that were sent in epoch 7.
+    """
     h = ongoing()
     h.holds_markers = True
     h.end(0)
-    # 7 is the epoch of the coordinator that sent the markers.
     h.execute(h.coordinator.markers_answered(TX, 7, {OFFSETS: NONE}, h.now_us))
     assert h.state() is TransactionState.PREPARE_COMMIT
-    # After an unload, the outcome of the coordinator's own markers is ignored, too.
+    # After an unload the tenure is over, so the outcome of its own markers is ignored, too.
     h.coordinator.unload(0)
     h.answer_markers()
     assert h.markers == []
@@ -172,13 +182,15 @@ def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
 
 
 def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> None:
-    """Both errors are retriable. NOT_COORDINATOR makes the producer find its coordinator again."""
-    h = TransactionHarness(epoch=None)
+    """Both errors are retriable. At NOT_COORDINATOR the producer also looks for its coordinator."""
+    h = TransactionHarness(epoch=None)  # this broker does not lead the partition
     assert h.init().error_code is ErrorCode.NOT_COORDINATOR
     h.coordinator.begin_load(0, coordinator_epoch=3)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert h.init().error_code is loading
-    assert [h.add_offsets(0), h.end(0), h.verify(0)] == [loading] * 3
+    assert h.add_offsets(0) is loading
+    assert h.end(0) is loading
+    assert h.verify(0) is loading
 
     h.execute(h.coordinator.finish_load(0, h.now_us))
     assert h.init().error_code is NONE
@@ -186,28 +198,35 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
     # The broker is elected again. The coordinator drops its state, which is of an earlier leader
     # epoch, and loads the log.
     h.coordinator.begin_load(0, coordinator_epoch=4)
-    assert (h.coordinator.is_owned(0), h.init().error_code) == (False, loading)
+    assert not h.coordinator.is_owned(0)
+    assert h.init().error_code is loading
 
 
 def test_next_coordinator_knows_open_transactions() -> None:
-    """The log has the time at which the transaction began, so the timeout survives a failover.
+    """The next coordinator can end the transaction, or abort it when it has timed out.
 
-    The timeout is 60 s. 50 s pass before the failover, 20 s after it.
+    The log has the time at which the transaction began, so the timeout of 60 s counts from then.
+    Here 50 s pass before the failover, and 20 s after it.
     """
     h = ongoing()
     h.advance(50_000)
-    other = h.failover()
-    assert (other.state(), other.verify(0)) == (TransactionState.ONGOING, NONE)
+    first_successor = h.failover()
+    assert first_successor.state() is TransactionState.ONGOING
+    assert first_successor.verify(0) is NONE
+    assert first_successor.end(0) is NONE
 
-    assert other.end(0) is NONE
-    # `other` has ended the transaction in its own copy of the log. In the log of `h` it is open.
-    another = h.failover()
-    another.advance(20_000)
-    assert another.state() is TransactionState.COMPLETE_ABORT
+    # The first successor had its own copy of the log. In the log of `h` the transaction is open.
+    second_successor = h.failover()
+    second_successor.advance(20_000)
+    assert second_successor.state() is TransactionState.COMPLETE_ABORT
 
 
 def test_next_coordinator_completes_a_decided_transaction_without_partitions_at_once() -> None:
-    """The transaction was decided before it had a partition, so no marker has to be written."""
+    """The log has a decision to abort a transaction that had no partitions yet.
+
+    So there are no markers to write, and the next coordinator completes the abort when it loads the
+    log.
+    """
     h = TransactionHarness()
     decided = TransactionLogValue(
         producer_id=3,
@@ -224,7 +243,10 @@ def test_next_coordinator_completes_a_decided_transaction_without_partitions_at_
 def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
     """The append of the step is still in flight when the partition moves away and back.
 
-    The log that was loaded in between does not have the step, so the transaction stays open.
+    1. The producer ends its transaction. The append of this step to the log is in flight.
+    2. The broker loses the partition, and gets it again. It loads the log, which does not have the
+       step.
+    3. The append succeeds. The request gets NOT_COORDINATOR, and the transaction stays open.
     """
     h = ongoing()
     h.holds_appends = True
@@ -254,9 +276,10 @@ def test_partition_that_has_moved_away_is_no_longer_served() -> None:
 
 
 def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
-    """Kafka's load of transactions stops at such a record, and serves what it has read so far."""
+    """Kafka's coordinator stops to load at such a record, and serves what it has read so far."""
     h = TransactionHarness()
     h.init()
+    # The value has version 9, which does not exist.
     h.write(Record(encode_transaction_key("other"), b"\x00\x09", 0))
     h.coordinator.begin_load(0, coordinator_epoch=1)
     h.coordinator.load_batches(0, tuple(h.log))
@@ -273,8 +296,8 @@ def test_load_ignores_records_of_an_unknown_kind() -> None:
     assert h.failover().coordinator.metadata(TX) is not None
 
 
-def test_timer_or_batch_that_was_not_requested_is_misuse() -> None:
-    """Only a bug of the broker can send the coordinator such an input."""
+def test_timer_or_batch_that_the_coordinator_did_not_ask_for_raises() -> None:
+    """Only a bug of the broker can give the coordinator such an input."""
     h = TransactionHarness()
     with pytest.raises(SimulationError, match="never set"):
         h.coordinator.timer_fired("other", 0)
@@ -293,7 +316,7 @@ def metadata(state: TransactionState) -> TransactionMetadata:
 
 
 def test_states_have_kafkas_numbers() -> None:
-    """The log stores a state as its number."""
+    """The log stores a state as its number, so the numbers must be those of Kafka, 0 to 7."""
     assert [STATE_IDS[state] for state in TransactionState] == list(range(8))
     assert STATE_IDS[TransactionState.PREPARE_EPOCH_FENCE] == 7
 
@@ -301,7 +324,10 @@ def test_states_have_kafkas_numbers() -> None:
 @pytest.mark.parametrize("state", list(TransactionState))
 @pytest.mark.parametrize("step", ["new epoch", "add", "commit", "fence", "dead"])
 def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, step: str) -> None:
-    """A legal step makes its target state pending. An illegal step raises and changes nothing."""
+    """A legal step makes its target state pending. An illegal step raises and changes nothing.
+
+    The table is VALID_PREVIOUS_STATES: the states from which each state can be reached.
+    """
     target = {
         "new epoch": TransactionState.EMPTY,
         "add": TransactionState.ONGOING,
@@ -325,7 +351,7 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
             case _:
                 stepping.prepare_dead()
 
-    # The state itself changes only when the step is in the log, which does not happen here.
+    # The state itself changes only when the step is in the log. This test writes no log.
     if state in VALID_PREVIOUS_STATES[target]:
         prepare_step()
         assert (stepping.state, stepping.pending_state) == (state, target)
@@ -335,8 +361,11 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
         assert (stepping.state, stepping.pending_state) == (state, None)
 
 
-def test_second_step_while_one_is_pending_is_misuse() -> None:
-    """The handlers answer such a request CONCURRENT_TRANSACTIONS, so only a bug gets here."""
+def test_second_step_while_one_is_pending_raises() -> None:
+    """The request handlers refuse such a step before, with the error CONCURRENT_TRANSACTIONS.
+
+    So only a bug can make the second step, or complete a step twice.
+    """
     stepping = metadata(TransactionState.EMPTY)
     step = stepping.prepare_add_partitions((OFFSETS,), now_ms=0)
     with pytest.raises(IllegalTransition, match="pending"):

@@ -1,9 +1,15 @@
 """Records of the topic `__consumer_offsets`: the version written, and the versions read.
 
-The topic has the committed offsets and the members of each consumer group. The key and the value of
-a record are each a version in two bytes, followed by the fields as an array in MessagePack, a
-compact binary form of JSON. Ids such as MM-62 are cases of Kafka's GroupMetadataManagerTest, listed
-in docs/kafka/BEHAVIOUR.md 10.3.
+There are two kinds of records: committed offsets, and the metadata of groups with their members.
+The key and the value of a record have the same form: two bytes with a version, then the fields as
+an array in MessagePack, a compact binary JSON. The version says which fields there are.
+
+A broker writes one version, and reads also those that older and newer brokers write. In these tests
+a function `encode_...` writes a key or value. `versioned(3, 9, 4, "m", 77)` builds the bytes of any
+version by hand: version 3, then the fields.
+
+Ids such as MM-62 are cases of Kafka's GroupMetadataManagerTest, listed in docs/kafka/BEHAVIOUR.md
+10.3.
 """
 
 import msgspec
@@ -49,7 +55,7 @@ GROUP = GroupMetadataValue(
 
 
 def versioned(version: int, *body: object) -> bytes:
-    """Return the bytes of a key or value. The version may be one that is only read."""
+    """Return the bytes of a key or value, also in a version that our own brokers never write."""
     return version.to_bytes(2, "big", signed=True) + msgspec.msgpack.encode(body)
 
 
@@ -80,7 +86,9 @@ def test_key_of_an_unknown_version_is_recognised_and_no_error(version: int) -> N
     [
         pytest.param(b"", id="nothing"),
         pytest.param(b"\x00", id="half a version"),
+        # In MessagePack no value begins with the byte C1.
         pytest.param(b"\x00\x01" + b"\xc1", id="version 1, a byte that MessagePack never has"),
+        # The byte 93 begins an array of three elements.
         pytest.param(b"\x00\x02" + b"\x93", id="version 2, an array of 3 without its elements"),
     ],
 )
@@ -90,7 +98,7 @@ def test_key_that_cannot_be_read_is_corrupt(data: bytes) -> None:
         decode_key(data)
 
 
-@pytest.mark.parametrize("partition", [1 << 31, -(1 << 31) - 1])
+@pytest.mark.parametrize("partition", [2**31, -(2**31) - 1])
 def test_key_of_a_partition_that_is_no_int32_is_corrupt(partition: int) -> None:
     """Partition numbers are 32-bit integers, so Kafka never writes such a key."""
     with pytest.raises(CorruptRecord, match="key of version 1"):
@@ -98,7 +106,7 @@ def test_key_of_a_partition_that_is_no_int32_is_corrupt(partition: int) -> None:
 
 
 def test_offset_value_without_expiry_is_written_as_version_3() -> None:
-    """Version 3 has a field for the leader epoch, which counts a partition's leaders."""
+    """Version 3 has a field for the leader epoch, so the epoch is read back."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value)
     assert record_version(data) == 3
@@ -113,16 +121,21 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     data = encode_offset_commit_value(value)
     assert record_version(data) == 1
     read = decode_offset_commit_value(data)
-    # Leader epoch -1: unknown.
-    assert (read.offset, read.leader_epoch, read.expire_timestamp_ms) == (9, -1, 99)
+    assert read.offset == 9
+    assert read.leader_epoch == -1  # unknown
+    assert read.expire_timestamp_ms == 99
 
 
 @pytest.mark.parametrize(
     ("data", "epoch", "expiry"),
     [
+        # Fields of versions 0 and 2: offset, metadata, commit time.
         (versioned(0, 9, "m", 77), -1, -1),
-        (versioned(1, 9, "m", 77, 99), -1, 99),
         (versioned(2, 9, "m", 77), -1, -1),
+        # Version 1 also has the time at which the offset expires.
+        (versioned(1, 9, "m", 77, 99), -1, 99),
+        # Versions 3 and 4 have the leader epoch after the offset. Version 4 also has tagged fields:
+        # a map from numbers to values.
         (versioned(3, 9, 4, "m", 77), 4, -1),
         (versioned(4, 9, 4, "m", 77), 4, -1),
         (versioned(4, 9, 4, "m", 77, {5: b"a tagged field"}), 4, -1),
@@ -130,7 +143,10 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     ],
 )
 def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: int) -> None:
-    """All have offset 9, metadata "m" and commit time 77. Unknown fields at the end are skipped.
+    """All have offset 9, metadata "m" and commit time 77.
+
+    The leader epoch and the expiry are -1 if the version has no such field. Unknown fields at the
+    end are skipped.
 
     MM-62: commit record of version 4 is read.
     MM-63: commit record with unknown tagged fields.
@@ -144,14 +160,14 @@ def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: 
     )
 
 
-@pytest.mark.parametrize(("version", "epoch"), [(1, -1), (2, -1), (3, 4)])
-def test_offset_value_is_written_in_the_given_version(version: int, epoch: int) -> None:
-    """Versions below 3 have no leader epoch."""
+@pytest.mark.parametrize(("version", "epoch_read"), [(1, -1), (2, -1), (3, 4)])
+def test_offset_value_is_written_in_the_given_version(version: int, epoch_read: int) -> None:
+    """Versions below 3 have no field for the leader epoch, so it is lost."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value, version)
     assert record_version(data) == version
     read = decode_offset_commit_value(data)
-    assert read == msgspec.structs.replace(value, leader_epoch=epoch)
+    assert read == msgspec.structs.replace(value, leader_epoch=epoch_read)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -163,49 +179,58 @@ def test_offset_value_with_expiry_is_version_1_whatever_version_is_given(version
     assert decode_offset_commit_value(data) == value
 
 
-INT32, INT64 = 1 << 31, 1 << 63
-"""The smallest numbers that are too large for the two types."""
-OFFSET_BODY = (7, "", 1_000, 2_000)
-"""The value of an offset in version 1: offset, metadata, commit timestamp, expire timestamp."""
-GROUP_BODY = ("consumer", 5, None, None, 1_234, ())
-"""The value of a group in version 2. The second field is the generation, the fifth the time."""
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+OFFSET_FIELDS = (7, "", 1_000, 2_000)
+"""Fields of an offset's value, version 1: offset, metadata, commit time, expiry time."""
+GROUP_FIELDS = ("consumer", 5, None, None, 1_234, ())
+"""Fields of a group's value, version 2.
+
+They are protocol type, generation, protocol, leader, time of the last change of state, and members.
+"""
 
 
-def with_integer(body: tuple[object, ...], index: int, value: int) -> tuple[object, ...]:
-    """Return the fields with another integer at one index."""
-    return (*body[:index], value, *body[index + 1 :])
+def with_integer(fields: tuple[object, ...], index: int, value: int) -> tuple[object, ...]:
+    """Return the fields with `value` at this index."""
+    return (*fields[:index], value, *fields[index + 1 :])
 
 
 @pytest.mark.parametrize("index", [0, 2, 3], ids=["offset", "commit timestamp", "expire timestamp"])
 def test_integer_of_an_offset_value_is_an_int64(index: int) -> None:
-    """The field is a 64-bit integer.
+    """Each of these fields is a 64-bit integer in Kafka.
 
-    The largest one is read, and the next larger one is corrupt.
+    The largest such integer is read. A value with a larger number in the field is corrupt.
     """
-    with_largest = with_integer(OFFSET_BODY, index, INT64 - 1)
-    read = decode_offset_commit_value(versioned(1, *with_largest))
+    largest = with_integer(OFFSET_FIELDS, index, INT64_MAX)
+    read = decode_offset_commit_value(versioned(1, *largest))
+    assert INT64_MAX in (read.offset, read.commit_timestamp_ms, read.expire_timestamp_ms)
 
-    assert INT64 - 1 in (read.offset, read.commit_timestamp_ms, read.expire_timestamp_ms)
+    too_large = with_integer(OFFSET_FIELDS, index, INT64_MAX + 1)
     with pytest.raises(CorruptRecord):
-        decode_offset_commit_value(versioned(1, *with_integer(OFFSET_BODY, index, INT64)))
+        decode_offset_commit_value(versioned(1, *too_large))
 
 
 @pytest.mark.parametrize(
-    ("index", "limit"), [(1, INT32), (4, INT64)], ids=["generation", "state timestamp"]
+    ("index", "maximum"), [(1, INT32_MAX), (4, INT64_MAX)], ids=["generation", "state timestamp"]
 )
-def test_integer_of_a_group_value_has_kafkas_width(index: int, limit: int) -> None:
-    """A generation has 32 bits, and the time of the state has 64 bits."""
-    with_largest = with_integer(GROUP_BODY, index, limit - 1)
-    read = decode_group_metadata_value(versioned(2, *with_largest))
+def test_integer_of_a_group_value_has_kafkas_width(index: int, maximum: int) -> None:
+    """A generation has 32 bits, and the time of the last change of state has 64 bits."""
+    largest = with_integer(GROUP_FIELDS, index, maximum)
+    read = decode_group_metadata_value(versioned(2, *largest))
+    assert maximum in (read.generation, read.current_state_timestamp_ms)
 
-    assert limit - 1 in (read.generation, read.current_state_timestamp_ms)
+    too_large = with_integer(GROUP_FIELDS, index, maximum + 1)
     with pytest.raises(CorruptRecord):
-        decode_group_metadata_value(versioned(2, *with_integer(GROUP_BODY, index, limit)))
+        decode_group_metadata_value(versioned(2, *too_large))
 
 
 @pytest.mark.parametrize("version", [-1, 0, 4])
 def test_offset_value_is_refused_in_any_other_version(version: int) -> None:
-    """Version 4 is read but not written: an older broker could not read it."""
+    """Only versions 1 to 3 can be written.
+
+    Version 0 is a format of old brokers, which is only read. Version 4 is only read, too, because
+    an older broker could not read it.
+    """
     with pytest.raises(SimulationError, match="version"):
         encode_offset_commit_value(OffsetCommitValue(offset=9, commit_timestamp_ms=7), version)
 
@@ -225,11 +250,11 @@ def test_group_value_is_written_in_the_given_version(
     """Fields that an old version lacks are read back with their default values."""
     data = encode_group_metadata_value(GROUP, version)
     assert record_version(data) == version
-    # Versions below 2 lack the time of the state.
+    # Versions below 2 lack the time of the last change of state.
     timestamp_ms = -1 if version < 2 else 1_234
-    member = msgspec.structs.replace(MEMBER, **defaults)
+    member_read = msgspec.structs.replace(MEMBER, **defaults)
     assert decode_group_metadata_value(data) == msgspec.structs.replace(
-        GROUP, members=(member,), current_state_timestamp_ms=timestamp_ms
+        GROUP, members=(member_read,), current_state_timestamp_ms=timestamp_ms
     )
 
 
@@ -241,7 +266,7 @@ def test_group_value_is_refused_in_any_other_version(version: int) -> None:
 
 
 def test_group_value_is_written_as_version_3_and_read_back() -> None:
-    """Version 3 has the instance ids of static members, and the time of the state."""
+    """Version 3 has all fields of GROUP, so nothing is lost."""
     data = encode_group_metadata_value(GROUP)
     assert record_version(data) == 3
     assert decode_group_metadata_value(data) == GROUP
@@ -256,12 +281,16 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
 @pytest.mark.parametrize(
     ("data", "rebalance_timeout_ms", "timestamp_ms", "instance_id"),
     [
+        # The fields of the group are protocol type, generation, protocol, leader and members. The
+        # fields of a member are member id, client id, host, session timeout, subscription and
+        # assignment.
         (
             versioned(0, "consumer", 5, "range", "m-1", [["m-1", "c", "/h", 45_000, b"s", b"a"]]),
             -1,
             -1,
             None,
         ),
+        # New in version 1: the member's rebalance timeout, 3 ms, before its session timeout.
         (
             versioned(
                 1, "consumer", 5, "range", "m-1", [["m-1", "c", "/h", 3, 45_000, b"s", b"a"]]
@@ -270,6 +299,7 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
             -1,
             None,
         ),
+        # New in version 2: the time of the group's last change of state, 8 ms, before the members.
         (
             versioned(
                 2, "consumer", 5, "range", "m-1", 8, [["m-1", "c", "/h", 3, 45_000, b"s", b"a"]]
@@ -278,6 +308,8 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
             8,
             None,
         ),
+        # New in version 3: the instance id of a static member, "i". New in version 4: the tagged
+        # fields of the member and of the group, each a map from numbers to values.
         (
             versioned(
                 4,
@@ -298,7 +330,7 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
 def test_group_value_of_every_version_is_read(
     data: bytes, rebalance_timeout_ms: int, timestamp_ms: int, instance_id: str | None
 ) -> None:
-    """Each version has other fields. Version 4 also has tagged fields, a map with numbers as keys.
+    """A field that a version lacks is read as -1 or None.
 
     Version 3 is missing here, because a test above writes and reads it.
     MM-61: group record of version 4 is read.
@@ -306,7 +338,8 @@ def test_group_value_of_every_version_is_read(
     """
     value = decode_group_metadata_value(data)
     member = value.members[0]
-    assert (value.generation, value.current_state_timestamp_ms) == (5, timestamp_ms)
+    assert value.generation == 5
+    assert value.current_state_timestamp_ms == timestamp_ms
     assert member.rebalance_timeout_ms == rebalance_timeout_ms
     assert member.session_timeout_ms == 45_000
     assert member.group_instance_id == instance_id
@@ -324,8 +357,8 @@ def test_offset_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
         decode_offset_commit_value(versioned(5, 1))
 
 
-def test_values_with_a_body_of_another_kind_are_corrupt() -> None:
-    """The version is valid, but the fields after it have wrong types."""
+def test_values_with_fields_of_wrong_types_are_corrupt() -> None:
+    """The version is known, but its first field must be a number here and a text below."""
     with pytest.raises(CorruptRecord, match="version 3"):
         decode_offset_commit_value(versioned(3, "no offset"))
     with pytest.raises(CorruptRecord, match="version 3"):

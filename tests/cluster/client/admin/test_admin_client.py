@@ -1,9 +1,11 @@
-"""An administrator of groups, on real brokers and consumers in virtual time.
+"""An administrator lists, describes, changes and deletes groups.
 
-- `lab` is a running cluster of one controller and the brokers 0, 1 and 2.
-- `lab.client` sends single requests; the first argument is the broker.
-- The group `tool` (SIMPLE) has committed offsets and no members.
-- The group `readers` (GROUP) has two members. Only tests that use `with_members` have this group.
+The brokers and consumers are the real ones, but they run in virtual time: a simulated clock. `lab`
+is a running cluster of one controller and the brokers 0, 1 and 2. `lab.client` sends single
+requests to the broker that is its first argument.
+
+Most tests use the group `tool` (SIMPLE), which has committed offsets and no members. Tests that use
+`with_members` also have the group `readers` (GROUP), which has two members.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,6 +17,7 @@ from cluster.client.admin.admin_client import AdminClient, OffsetSpec
 from cluster.client.admin.admin_driver import GaveUp
 from cluster.client.admin.outcomes import GroupDescription
 from cluster.client.net.errors import ClientError
+from cluster.runtime import ClusterStatus
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.partitioner import partition_for
@@ -24,7 +27,7 @@ from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
 T = TypeVar("T")
 
 SIMPLE = "tool"
-"""A group without members. A client that is no member has committed its offsets."""
+"""A group without members, in which a client commits offsets without joining the group."""
 COORDINATOR = partition_for(SIMPLE, 3)
 """The coordinator of `tool`: broker i leads partition i of the three offsets partitions."""
 P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
@@ -59,14 +62,14 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
     The group `tool` has committed offset 0 for orders-0.
     """
 
-    async def story(lab: BrokerLab) -> T:
-        await lab.until(
-            lambda status: any(
-                group.state == "Stable" and len(group.members) == 2
-                for group in status.groups.get(GROUP, [])
-            )
+    def both_members_are_in_the_group(status: ClusterStatus) -> bool:
+        return any(
+            group.state == "Stable" and len(group.members) == 2
+            for group in status.groups.get(GROUP, [])
         )
-        await lab.seconds(1)
+
+    async def story(lab: BrokerLab) -> T:
+        await lab.until(both_members_are_in_the_group)
         await lab.client.commit(COORDINATOR, SIMPLE, offset=0)
         with admin_of(lab) as admin:
             return await ask(admin, lab)
@@ -176,18 +179,21 @@ def test_missing_topic_or_group_is_answered_at_once() -> None:
         for error in (*ends.values(), *topics.values()):
             assert isinstance(error, ClientError)
             assert error.name == "UNKNOWN_TOPIC_OR_PARTITION"
-        # The time is shorter than the first backoff, so there was no retry.
+        # All answers took less time than the first backoff, so there was no retry.
         assert lab.runtime.now_us() - began_us < 100_000
 
     with_simple_group(ask)
 
 
-def test_group_with_members_is_not_deleted_and_an_empty_one_is_with_its_offsets() -> None:
-    """DeleteGroups has an outcome for each group: an error, or None if it is deleted."""
+def test_only_a_group_without_members_is_deleted_and_loses_its_offsets() -> None:
+    """DeleteGroups has an outcome for each group: an error, or None if the group is deleted."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         outcomes = await admin.delete_groups((GROUP, SIMPLE, "missing"))
-        assert {group: error and error.name for group, error in outcomes.items()} == {
+        error_names = {
+            group: None if error is None else error.name for group, error in outcomes.items()
+        }
+        assert error_names == {
             GROUP: "NON_EMPTY_GROUP",
             SIMPLE: None,
             "missing": "GROUP_ID_NOT_FOUND",
@@ -199,9 +205,9 @@ def test_group_with_members_is_not_deleted_and_an_empty_one_is_with_its_offsets(
 
 
 def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
-    """Each partition has an error of its own, also one that does not exist.
+    """Each partition of the request gets its own error.
 
-    The members of GROUP read the topic of P0.
+    P0 belongs to the topic that the members of GROUP read. The other partition does not exist.
     """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
@@ -277,8 +283,9 @@ def test_request_is_repeated_after_the_death_of_the_coordinator() -> None:
 def test_request_that_times_out_names_the_last_error() -> None:
     """An administrator that gives up reports the error of its last try.
 
-    All brokers name the dead coordinator until the controller fences it, after 9 s. The
-    administrator gives up earlier, after 2 s.
+    The administrator asks the brokers which of them coordinates the group. The coordinator is dead,
+    but the others still answer with it until the controller fences it, after 9 s. The administrator
+    gives up earlier, after 2 s. In its last try it was not able to connect to the dead broker.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -316,7 +323,7 @@ def test_request_to_a_given_broker_is_not_redirected() -> None:
             assert [group.group_id for group in (await admin.list_groups()).groups] == [SIMPLE]
             assert await admin.list_consumer_group_offsets((SIMPLE,)) == {SIMPLE: {P0: 5}}
 
-        # The time is shorter than the first backoff, so there was no retry.
+        # All answers took less time than the first backoff, so there was no retry.
         assert lab.runtime.now_us() - began_us < 100_000
 
     BrokerLab(broker_cluster()).run(story)
