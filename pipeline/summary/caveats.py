@@ -1,67 +1,72 @@
 """Caveats of a PASS: what users of a group noticed although the run kept all its promises.
 
-A promise is a property of Kafka that the checks of a run verify. PASS is the verdict of a run that
-kept all its promises. No promise forbids that a partition has two owners or none for a while, or
-that records are processed again. `caveats_of` reads only the summary of a run, so terminal, report,
-`list` and JSON show the same caveats.
+A run passes if its checks find that the cluster kept all of Kafka's promises, such as that no
+acknowledged commit is lost. But Kafka does not promise that a partition always has one owner, or
+that a record is processed only once. So a run can pass although its users had trouble, and then its
+verdict is shown with caveats: "PASS, and a partition of readers had no owner for 4.21 s: no promise
+forbids it here".
 
-A felt figure is about an effect that users of a group notice, such as the time in which a partition
-has no owner. A spread is the distribution of a felt figure over the partitions of a group. A
-machine is away by accident if it is lost or silent without a planned fault. MARK (" *") follows a
-figure if a machine was away by accident in the figure's time.
+`caveats_of` reads nothing but the summary of a run, so the terminal, the report, `coordlab list`
+and JSON all show the same caveats.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pipeline.summary.felt import FeltGroup
 from pipeline.summary.figures import MARK, RunSummary, duration_text
 from pipeline.summary.story import counted
 
 FELT_US = 1_000_000
-"""Shortest time with two owners, or without an owner, that is a caveat. Users do not notice shorter
-times.
+"""Shortest time with two owners, or without an owner, that is a caveat: 1 s. Users do not notice
+shorter times.
 """
 _UNOWNED = "without an owner"
 _REPEATED = "records processed again"
-"""Names of two felt figures, as in `felt.FELT_MEASURES`: keys of `FeltGroup.spreads`."""
+"""Names of two measures in `felt.FELT_MEASURES`, which are the keys of `FeltGroup.spreads`."""
 
 
 def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
-    """Return the caveats of a run; each is a clause.
+    """Return the caveats of a run, each as a clause of a sentence.
 
-    There is at most one caveat of each of these kinds. It names only the group in which the effect
-    was greatest:
+    There are up to three:
 
-    - partitions had two owners at the same time, for at least FELT_US;
-    - partitions had no owner, for at least FELT_US;
-    - records were processed again.
+    - "two members owned 6 partitions of readers at once, the longest for 8.02 s";
+    - "a partition of readers had no owner for 4.21 s";
+    - "readers processed 1,204 records again (and 2 more groups)".
+
+    Each names only the group in which the effect was greatest. The first two need a time of FELT_US
+    or more.
     """
     if summary is None:
         return ()
-    return (*_two_owners(summary), *_no_owner(summary), *_repeated(summary))
+    caveats = (_two_owners(summary), _no_owner(summary), _repeated(summary))
+    return tuple(caveat for caveat in caveats if caveat is not None)
 
 
-def pass_text(word: str, caveats: Sequence[str]) -> str:
-    """Return `word` (the caller's word for PASS) and the caveats, as one sentence."""
+def pass_text(pass_word: str, caveats: Sequence[str]) -> str:
+    """Return the caller's word for PASS and the caveats, as one sentence."""
     if not caveats:
-        return word
-    return f"{word}, and {'; '.join(caveats)}: no promise forbids it here"
+        return pass_word
+    return f"{pass_word}, and {'; '.join(caveats)}: no promise forbids it here"
 
 
-def _two_owners(summary: RunSummary) -> list[str]:
-    """Return the caveat about two owners, about the longest such time; empty if all were short."""
-    # A time below the error between clocks does not count, because the clocks alone can cause it.
+def _two_owners(summary: RunSummary) -> str | None:
+    """Return the caveat about two owners; None if no partition had two owners for long enough."""
+    # If the clocks of two machines differ, two owners can seem to overlap although they did not. So
+    # a time that is shorter than this difference does not count.
     least_us = max(FELT_US, summary.clock_error_us)
     overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
     if not overlaps:
-        return []
+        return None
     worst = max(overlaps, key=lambda owners: owners.longest_us)
     other_groups = len({owners.group for owners in overlaps}) - 1
-    # If the group has several overlaps, the number of partitions is that of the largest one. A sum
-    # would be wrong, because two overlaps can be about the same partitions.
+    # The group can have had two owners several times. Its largest number of partitions is named,
+    # and not the sum, because it may have been the same partitions each time.
     partitions = max(owners.partitions for owners in overlaps if owners.group == worst.group)
 
-    length = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"
+    mark = MARK if worst.disturbed else ""
+    length = f"for {duration_text(worst.longest_us)}{mark}"
     if partitions == 1:
         owned = f"two members owned a partition of {worst.group} at once {length}"
     else:
@@ -69,40 +74,43 @@ def _two_owners(summary: RunSummary) -> list[str]:
             f"two members owned {counted(partitions, 'partition')} of {worst.group} at once, "
             f"the longest {length}"
         )
-    return [f"{owned}{_elsewhere(other_groups)}"]
+    return f"{owned}{_other_groups_text(other_groups)}"
 
 
-def _no_owner(summary: RunSummary) -> list[str]:
-    """Return the caveat about the longest time without an owner; empty if all were short."""
+def _no_owner(summary: RunSummary) -> str | None:
+    """Return the caveat about the longest time without an owner; None if all were short."""
 
     def longest_us(group: FeltGroup) -> int:
-        # A group without partitions has no spread; a spread without any owner has no maximum.
         spread = group.spreads.get(_UNOWNED)
-        return 0 if spread is None else spread.maximum or 0
+        # There is no spread if the group has no partitions, and no maximum if none of them ever had
+        # an owner.
+        if spread is None or spread.maximum is None:
+            return 0
+        return spread.maximum
 
-    worst = _worst(summary, longest_us, least=FELT_US)
+    worst = _worst_group(summary, longest_us, least=FELT_US)
     if worst is None:
-        return []
-    group, unowned_us, other_groups = worst
-    return [
-        f"a partition of {group} had no owner for {duration_text(unowned_us)}"
-        f"{_felt_mark(summary)}{_elsewhere(other_groups)}"
-    ]
+        return None
+    return (
+        f"a partition of {worst.name} had no owner for {duration_text(worst.value)}"
+        f"{_felt_mark(summary)}{_other_groups_text(worst.other_groups)}"
+    )
 
 
-def _repeated(summary: RunSummary) -> list[str]:
-    """Return the caveat about the group that processed most records again; empty if none did."""
+def _repeated(summary: RunSummary) -> str | None:
+    """Return the caveat about the group that processed most records again; None if none did."""
 
-    def records(group: FeltGroup) -> int:
+    def repeated_records(group: FeltGroup) -> int:
         spread = group.spreads.get(_REPEATED)
-        return 0 if spread is None else spread.total or 0
+        if spread is None or spread.total is None:
+            return 0
+        return spread.total
 
-    worst = _worst(summary, records, least=1)
+    worst = _worst_group(summary, repeated_records, least=1)
     if worst is None:
-        return []
-    group, repeated, other_groups = worst
-    again = f"{group} processed {counted(repeated, 'record')} again"
-    return [f"{again}{_felt_mark(summary)}{_elsewhere(other_groups)}"]
+        return None
+    again = f"{worst.name} processed {counted(worst.value, 'record')} again"
+    return f"{again}{_felt_mark(summary)}{_other_groups_text(worst.other_groups)}"
 
 
 def _felt_mark(summary: RunSummary) -> str:
@@ -110,21 +118,27 @@ def _felt_mark(summary: RunSummary) -> str:
     return MARK if summary.felt is not None and summary.felt.disturbed else ""
 
 
-def _worst(
+class _WorstGroup(NamedTuple):
+    name: str
+    value: int
+    other_groups: int
+    """number of other groups whose value is large enough for a caveat, too"""
+
+
+def _worst_group(
     summary: RunSummary, value_of: Callable[[FeltGroup], int], *, least: int
-) -> tuple[str, int, int] | None:
-    """Return the group with the greatest value, this value, and the number of other groups.
-
-    Only groups with a value of `least` or more count. Returns None if there is no such group.
-    """
-    groups = {} if summary.felt is None else summary.felt.groups
-    values = {name: value for name, group in groups.items() if (value := value_of(group)) >= least}
-    if not values:
+) -> _WorstGroup | None:
+    """Return the group with the greatest value; None if no group has at least the value `least`."""
+    if summary.felt is None:
         return None
-    worst = max(values, key=lambda name: values[name])
-    return worst, values[worst], len(values) - 1
+    values = {name: value_of(group) for name, group in summary.felt.groups.items()}
+    large_values = {name: value for name, value in values.items() if value >= least}
+    if not large_values:
+        return None
+    worst = max(large_values, key=lambda name: large_values[name])
+    return _WorstGroup(worst, large_values[worst], other_groups=len(large_values) - 1)
 
 
-def _elsewhere(other_groups: int) -> str:
-    """Return the number of the groups that a caveat does not name; "" if it is 0."""
+def _other_groups_text(other_groups: int) -> str:
+    """Return " (and 2 more groups)", for groups that a caveat does not name; "" if all are named."""
     return f" (and {counted(other_groups, 'more group')})" if other_groups else ""

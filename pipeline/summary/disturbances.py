@@ -1,10 +1,10 @@
 """Disturbances: times in which a machine was away by accident, from a run's journal.
 
-A run can use several machines (a Ray cluster). In a disturbance, a machine was lost or did not
-answer for a while, and no planned fault was the cause. A figure that a disturbance can have changed
-says nothing about Kafka. So `summary` puts `figures.MARK` behind each figure whose time overlaps a
-disturbance. The driver is the process that conducts the run; its journal lists planned faults and
-accidents. This module imports no Spark.
+A run can use several machines (a Ray cluster). The driver, which is the process that conducts the
+run, injects the planned faults. It also notices if a machine is lost, or does not answer for a
+while, although no planned fault was the cause. It writes both into the run's journal. A figure that
+was measured while a machine was away says nothing about Kafka, so `summary` marks it as disturbed.
+This module imports no Spark.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,9 @@ JOURNAL_FILE = "journal.json"
 class Disturbance:
     """A time in which a machine did not answer the driver, by accident.
 
-    `from_us` and `until_us` are microseconds on the run's clock. `until_us` is None if the machine
-    did not come back.
+    - `from_us`, `until_us`: microseconds on the run's clock. `until_us` is None if the machine did
+      not come back.
+    - `sentence`: what happened, for the footnote, such as `machine 10.0.0.7 was away`.
     """
 
     from_us: int
@@ -32,26 +33,29 @@ class Disturbance:
     sentence: str
 
     def overlaps(self, from_us: int, until_us: int | None) -> bool:
-        """Return whether a time overlaps the disturbance. `until_us` is None if it has no end."""
-        begins_before_its_end = until_us is None or self.from_us <= until_us
-        ends_after_its_start = self.until_us is None or self.until_us >= from_us
-        return begins_before_its_end and ends_after_its_start
+        """Return whether the machine was away in some part of a time, which may have no end."""
+        went_away_before_end = until_us is None or self.from_us <= until_us
+        came_back_after_start = self.until_us is None or self.until_us >= from_us
+        return went_away_before_end and came_back_after_start
 
 
 def is_disturbed(
     disturbances: Sequence[Disturbance], from_us: int | None, until_us: int | None
 ) -> bool:
-    """Return whether a machine was away in a time; False if the time is not known (None)."""
-    return from_us is not None and any(
-        disturbance.overlaps(from_us, until_us) for disturbance in disturbances
-    )
+    """Return whether a machine was away in some part of a time.
+
+    `until_us` is None for a time without an end. `from_us` is None if the time is not known, which
+    returns False.
+    """
+    if from_us is None:
+        return False
+    return any(disturbance.overlaps(from_us, until_us) for disturbance in disturbances)
 
 
 def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     """Return the disturbances of the run in `directory`, in time order.
 
-    Returns an empty tuple if the journal cannot be read. The report has a remark about a missing
-    journal.
+    Returns none if the journal cannot be read. The report then says that it is missing.
     """
     try:
         entries = decode_journal((directory / JOURNAL_FILE).read_bytes())
@@ -60,7 +64,7 @@ def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     disturbances = [
         Disturbance(
             from_us=entry.injected_at_us,
-            # If an accident did not end, the run writes it into the journal as a momentary fault.
+            # The driver writes an accident that did not end into the journal as a momentary fault.
             until_us=None if entry.momentary else entry.healed_at_us,
             sentence=entry.note or f"machine {entry.target} was away",
         )

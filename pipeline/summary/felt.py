@@ -1,10 +1,10 @@
 """The felt figures of a run: the effects of faults that the users of a group notice.
 
-Such effects are times in which nobody processes a partition, a growing lag, and records that are
-processed twice. The tables `felt_partitions` and `felt_groups` have the felt figures of each
-partition and group. This module holds their distributions over the partitions of a group and of a
-run, as plain Python without Spark. The lag of a partition is the number of its records that are not
-processed yet. Its usual lag is the greatest lag before the first fault.
+Users do not see a rebalance or an election. They see that nobody processes a partition for a while,
+that more and more of its records wait, or that records are processed twice. The tables
+`felt_partitions` and `felt_groups` have these figures for each partition and group. `felt_by_run`
+sums them up: how long was half of a group's partitions without an owner, for example, and how long
+the worst one. This module needs no Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from pipeline.summary.outcome_summary import AggregateRow, Aggregates
 
 PERCENTS = (50, 90)
-"""The percentages of the percentiles of a Spread (`p50`, `p90`)."""
+"""The percentiles that a Spread has: `p50` and `p90`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeltMeasure:
-    """One figure of a partition: a column of `felt_partitions`.
+    """One felt figure of a partition. Its values are in one column of `felt_partitions`.
 
-    - `is_time`: True if the unit is microseconds, False if the figure is a count.
-    - `adds_up`: True if the sum over all partitions has a meaning, and is shown.
-    - `if_zero`: True if `coordlab compare` in full shows the figure even if it is 0 in all runs.
+    - `name`: the name that users read.
+    - `is_time`: True if the values are microseconds, False if they are counts.
+    - `adds_up`: True if the sum over all partitions says something, and is shown. Times without an
+      owner can be added; the times at which the lags of two partitions were back to normal cannot.
+    - `if_zero`: True if the comparison of `coordlab run --seeds` shows the figure even if it is 0
+      in all runs.
     """
 
     name: str
@@ -33,7 +36,8 @@ class FeltMeasure:
 
 
 LAG_OVER = "from the peak to the usual lag"
-"""Name of a felt figure: the time from the greatest lag until the lag was usual again."""
+"""Name of a felt figure. After a fault, records of a partition wait, and its lag grows. The figure
+is the time from the greatest lag until the lag was not greater than before the first fault."""
 FELT_MEASURES = (
     FeltMeasure(name="without an owner", column="unowned_us", is_time=True, adds_up=True),
     FeltMeasure(
@@ -60,13 +64,16 @@ FELT_MEASURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The distribution of a felt measure over partitions.
+    """The distribution of a felt measure over the partitions of a group or of a run.
 
-    - `p50`, `p90`: percentiles by nearest rank, in the unit of the measure. `p90` is None for fewer
-      than ten partitions.
-    - `samples`, `missing`: numbers of partitions with and without a value. A partition has no
-      value if no member ever owned it, or if its lag did not become usual again before the run
-      ended.
+    - `samples`, `missing`: how many partitions have a value, and how many have none. The measure
+      `without an owner` has no value for a partition that no member ever owned. The measure
+      LAG_OVER has none for a partition whose lag was still too great when the run ended.
+    - `p50`, `p90`, `maximum`: each is the value of one of the partitions (nearest rank). `p90` is
+      None for fewer than ten partitions.
+    - `total`: the sum over the partitions.
+
+    Without any value, the last four are None.
     """
 
     samples: int
@@ -84,16 +91,16 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeltGroup:
-    """The felt figures of a group, from the steady state to the end of the run.
+    """The felt figures of a group, or of all groups of a run together.
 
-    A run is in its steady state when its groups have all their members and partitions.
+    They cover the time from the steady state, in which the groups have all their members and
+    partitions, to the end of the run.
 
-    - `partitions`: number of partitions.
-    - `moved`: number of partitions that went from one owner to another.
-    - `came_back`: number of partitions that a former owner got again.
-    - `sent_away`: number of removals of members that the coordinator took to be gone, although
-      their process ran and could be reached.
-    - `spreads`: distributions over the group's partitions, by the names of FELT_MEASURES.
+    - `moved`: how many partitions went from one owner to another.
+    - `came_back`: how many of these a former owner got again.
+    - `sent_away`: how often the coordinator removed a member as gone, although the member's process
+      ran and could be reached.
+    - `spreads`: for each measure, by its name, the distribution over the partitions.
     """
 
     partitions: int
@@ -106,50 +113,57 @@ class FeltGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Felt:
-    """The felt figures of a run: `in_all` over all partitions of all groups, and by group."""
+    """The felt figures of a run: of all its groups together (`in_all`), and of each group."""
 
     in_all: FeltGroup
     groups: Mapping[str, FeltGroup]
     disturbed: bool = False
-    """True if a machine was lost or silent after the steady state without a planned fault."""
+    """True if a machine was away by accident, and not by a planned fault, in this time."""
 
 
 _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
-"""Columns of the aggregate `felt_counts`, and fields of FeltGroup."""
+"""Columns of the aggregate `felt_counts`. The fields of FeltGroup have the same names."""
 
 
 def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
     """Return the felt figures of each run that had groups.
 
-    An aggregate is a table of few rows over all runs. `felt_spreads` has a row for each group and
-    measure, and rows with the group None for all groups of a run together. `felt_counts` has a row
-    for each group.
+    They are made from two aggregates (small tables about all analysed runs). `felt_counts` has a
+    row for each group. `felt_spreads` has a row for each group and measure, and rows in which the
+    group is None: these are about the partitions of all groups of a run together.
     """
-    # For each run and group, the spread of each measure, by the measure's name.
-    spreads: dict[tuple[str, str | None], dict[str, Spread]] = {}
+    spreads_by_group: dict[tuple[str, str | None], dict[str, Spread]] = {}
     for row in aggregates["felt_spreads"]:
-        spreads.setdefault((row["run"], row["group"]), {})[row["measure"]] = _spread(row)
-    counts: dict[str, dict[str, AggregateRow]] = {}
+        spreads_of_group = spreads_by_group.setdefault((row["run"], row["group"]), {})
+        spreads_of_group[row["measure"]] = _spread(row)
+    counts_by_run: dict[str, dict[str, AggregateRow]] = {}
     for row in sorted(aggregates["felt_counts"], key=lambda row: (row["run"], row["group"])):
-        counts.setdefault(row["run"], {})[row["group"]] = row
+        counts_by_run.setdefault(row["run"], {})[row["group"]] = row
     return {
         run: Felt(
-            in_all=_group_figures(list(by_group.values()), spreads.get((run, None), {})),
+            in_all=_felt_group(
+                list(counts_by_group.values()), spreads_by_group.get((run, None), {})
+            ),
             groups={
-                group: _group_figures([row], spreads.get((run, group), {}))
-                for group, row in by_group.items()
+                group: _felt_group([counts], spreads_by_group.get((run, group), {}))
+                for group, counts in counts_by_group.items()
             },
         )
-        for run, by_group in counts.items()
+        for run, counts_by_group in counts_by_run.items()
     }
 
 
-def _group_figures(rows: Sequence[AggregateRow], spreads: Mapping[str, Spread]) -> FeltGroup:
-    """Return the figures of the groups in `rows`: one group, or all groups of a run."""
-    names = [measure.name for measure in FELT_MEASURES if measure.name in spreads]
-    in_order = {name: spreads[name] for name in names}
-    counts = {name: sum(row[name] for row in rows) for name in _COUNTS}
-    return FeltGroup(**counts, spreads=in_order)
+def _felt_group(counts: Sequence[AggregateRow], spreads: Mapping[str, Spread]) -> FeltGroup:
+    """Return the figures of one group, or of all groups of a run together.
+
+    `counts` has a row of `felt_counts` for each of these groups, and `spreads` is about all of
+    them.
+    """
+    sums = {column: sum(row[column] for row in counts) for column in _COUNTS}
+    spreads_in_order = {
+        measure.name: spreads[measure.name] for measure in FELT_MEASURES if measure.name in spreads
+    }
+    return FeltGroup(**sums, spreads=spreads_in_order)
 
 
 def _spread(row: AggregateRow) -> Spread:

@@ -1,18 +1,15 @@
 """The figures of a run as plain Python: the phases and gaps after each fault, and their text.
 
-The module `summary` fills these structs, and the command line prints them. This module imports no
-Spark.
+A run injects faults into a cluster, and measures what follows. If a broker crashes, for example,
+the partitions of `__consumer_offsets` that it led (offsets partitions) get another leader, and with
+them their groups get another coordinator. The figures tell how long each phase of this took for
+each partition and each member, and how long members could not commit meanwhile.
 
-A run injects faults into a cluster, and measures what follows. The broker that leads a partition of
-`__consumer_offsets` (an offsets partition) coordinates the groups of this partition. A fault can
-move the partition, and so the coordinator, to another broker.
-
-The error of the clocks is the difference between the clocks of the run's machines. On one machine
-it is 0. A figure is disturbed if, in the figure's time, a machine was away by accident: lost or
-silent without a planned fault. Felt figures (`felt`) are about effects that users of a group
-notice.
+The module `summary` fills these structs, and the command line and the report print them. This
+module imports no Spark.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,30 +26,36 @@ from pipeline.summary.outcomes import (
 )
 
 Chain = Literal["broker", "client", "gap"]
-"""The part of the summary to which a measure belongs. The times of different chains overlap, so a
-sum of times of two chains has no meaning.
+"""The three parts of the figures of a fault:
 
-- `broker`: the phases from a fault to the new active coordinator, for each offsets partition;
+- `broker`: the phases until the new coordinator was active, for each offsets partition;
 - `client`: the phases until the new coordinator accepted a member, for each member;
-- `gap`: times without service of members, data partitions and groups.
+- `gap`: the longest times without service, for each member, data partition and group.
+
+They look at the same time from three sides, so their times must not be added.
 """
 
 PERCENTS = (50, 90, 99)
-"""The percentages of the percentiles of each measure."""
+"""The percentiles of each measure that are computed: p50, p90 and p99."""
 MARK = " *"
-"""Text that follows a disturbed figure. `story` has the footnote that explains it."""
+"""Text that follows a disturbed figure: while it was measured, a machine was away by accident, and
+not by a planned fault. `story.disturbance_texts` is the footnote to it."""
 HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
-"""The names of the cells of `Distribution.cells`."""
+"""The headings of the cells that `Distribution.cells` returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One figure of a fault: the values of one column, in all rows of a table about this fault.
+    """What is measured after a fault, such as the commit gap, and where its values are.
 
-    - `subject_kind`: selects rows of the table `availability`; None for other tables.
-    - `is_time`: True if the unit is microseconds, False if the figure is a count.
+    The values are those of a column of a table, in the rows about the fault. Such a row is about
+    one subject: an offsets partition, a data partition, a member or a group.
+
+    - `subject_kind`: which rows of the table `availability` count, because this table has subjects
+      of three kinds; None for other tables.
+    - `is_time`: True if the values are microseconds, False if they are counts.
     - `across_nodes`: True if the time starts on one node's clock and ends on another's. Then the
-      error of the clocks matters.
+      difference between the clocks of the machines makes the time uncertain.
     """
 
     chain: Chain
@@ -73,7 +76,7 @@ def _measure(
     is_time: bool = True,
     across_nodes: bool = False,
 ) -> Measure:
-    """Return a measure. `chain_and_table` is one of the pairs below."""
+    """Return a measure. `chain_and_table` is _BROKER, _CLIENT or _GAP."""
     chain, table = chain_and_table
     return Measure(
         chain=chain,
@@ -89,7 +92,7 @@ def _measure(
 _BROKER: tuple[Chain, str] = ("broker", "broker_phases")
 _CLIENT: tuple[Chain, str] = ("client", "client_phases")
 _GAP: tuple[Chain, str] = ("gap", "availability")
-"""Each chain, with the table that holds the columns of the chain's measures."""
+"""Each chain, and the table from which all measures of this chain come."""
 
 MEASURES: tuple[Measure, ...] = (
     _measure(_BROKER, "detect", "detect_us", across_nodes=True),
@@ -113,22 +116,25 @@ MEASURES: tuple[Measure, ...] = (
     _measure(_GAP, "processing gap", "gap_us", subject_kind="partition", across_nodes=True),
     _measure(_GAP, "no coordinator", "gap_us", subject_kind="group", across_nodes=True),
 )
-"""All measures of a fault, in the order in which they are shown. `tables` defines the columns."""
+"""All measures of a fault, in the order in which they are shown. The docstrings of the functions
+`broker_phases`, `client_phases` and `availability` in `pipeline.tables` explain the columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """A measure over all its subjects (partitions, members, groups).
+    """The values of a measure after one fault, over all its subjects.
 
-    The values are microseconds or counts, depending on the measure.
+    Example: 12 members (the subjects) could not commit for 0.4 to 3.1 s after a crash.
 
     - `samples`: number of subjects with a value.
-    - `missing`: number of subjects without a value. A subject has no value if it did not need the
-      phase, or if the phase did not end before the run's end.
-    - `percentiles`: maps a percentage to the percentile, which is always one of the subjects'
-      values (nearest rank).
-    - `bound_us`: the error of the clocks; 0 if it does not matter for this measure.
-    - `disturbed`: a machine was away by accident in the time of the values.
+    - `missing`: number of subjects without a value. A subject has none if it did not need the
+      phase (a member that did not have to join again), or if the phase had not ended when the run
+      ended.
+    - `percentiles`: the values of p50, p90 and p99 by their number, such as `{50: 700_000}`. Each
+      is the value of one of the subjects (nearest rank).
+    - `bound_us`: the difference between the clocks of the run's machines, if the values are times
+      across nodes; otherwise 0. A shorter time is not certain.
+    - `disturbed`: True if a machine was away by accident while the values were measured.
     """
 
     samples: int
@@ -141,21 +147,20 @@ class Distribution:
     def percentile(self, percent: int) -> int | None:
         """Return a percentile, or None if there are too few samples for it.
 
-        There are enough samples if at least one sample can be expected above the percentile. The
-        90th percentile needs 10 samples, and the 99th needs 100 samples. The median needs only one
-        sample.
+        The 90th percentile needs 10 samples, the 99th needs 100, and the median needs one.
         """
         return self.percentiles.get(percent) if self.samples >= samples_needed(percent) else None
 
     def cells(self, *, is_time: bool) -> tuple[str, ...]:
-        """Return the cells of HEADER as text; a cell without a value is empty."""
+        """Return a cell for each heading of HEADER as text; a cell without a value is empty."""
         values = (*(self.percentile(percent) for percent in PERCENTS), self.maximum)
-        show = [self._shown(value, is_time=is_time) for value in values]
-        return (str(self.samples), str(self.missing) if self.missing else "", *show)
+        texts = [self._shown(value, is_time=is_time) for value in values]
+        missing = str(self.missing) if self.missing else ""
+        return (str(self.samples), missing, *texts)
 
     @property
     def longest_text(self) -> str:
-        """The maximum as the text of a time; `never` if no subject has a time that ended."""
+        """The longest time as text; `never` if the time of no subject ended."""
         if self.missing and not self.samples:
             return f"never{self.mark}"
         return f"{self._shown(self.maximum, is_time=True)}{self.mark}"
@@ -173,17 +178,21 @@ class Distribution:
 
 
 def samples_needed(percent: int) -> int:
-    """Return the least number of samples for which a percentile is shown."""
-    # For the 99th percentile, 1 % of the samples lie above it: 100 samples give one. -(-a // b) is
-    # a / b, rounded up.
-    return 1 if percent <= 50 else -(-100 // (100 - percent))
+    """Return the least number of samples for which a percentile is shown.
+
+    At least one sample should lie above the percentile. 1 % of the samples lie above the 99th
+    percentile, so it needs 100 samples.
+    """
+    if percent <= 50:
+        return 1
+    return math.ceil(100 / (100 - percent))
 
 
 def duration_text(value_us: int, *, bound_us: int = 0) -> str:
-    """Return a duration as text: three digits and a unit, or `< 5 ms` if the clocks' error is 5 ms.
+    """Return a duration as text, with three digits and a unit: `812 us`, `40.1 ms`, `2.03 s`.
 
-    `bound_us` is the error of the clocks: a duration below it is not certain. Two clocks can even
-    make a duration negative. The arguments are in microseconds.
+    `bound_us` is the difference between the clocks that measured the duration. A duration below it
+    is not certain: with 5,000, it becomes `< 5 ms`. Two clocks can even make a duration negative.
     """
     if abs(value_us) < bound_us:
         return f"< {duration_text(bound_us)}"
@@ -199,29 +208,33 @@ def duration_text(value_us: int, *, bound_us: int = 0) -> str:
 
 
 def length_text(value_us: int, *, bound_us: int = 0) -> str:
-    """Return a duration as `duration_text` does, but `0` if both arguments are 0."""
-    return duration_text(value_us, bound_us=bound_us) if value_us or bound_us else "0"
+    """Return a duration as `duration_text` does, but `0` instead of `0 us`."""
+    if value_us == 0 and bound_us == 0:
+        return "0"
+    return duration_text(value_us, bound_us=bound_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSummary:
     """The figures of one fault.
 
-    `injected_us` and `healed_us` are microseconds on the run's clock. `healed_us` is None if the
-    fault was never healed.
-
-    - `measures`: the measures that have rows, in the order of MEASURES.
+    - `fault`, `kind`: the fault's id, such as `crash-0`, and its kind, such as `crash`.
+    - `target`, `node`: the target in the words of the plan, such as `coordinator-of(readers)`, and
+      the node that this was.
+    - `injected_us`, `healed_us`: microseconds on the run's clock. `healed_us` is None if the fault
+      was never healed.
+    - `partitions_moved`: number of offsets partitions that got another leader.
     - `members`: number of members of the affected groups.
-    - `members_kept_id`: number of members that had the same member id after the fault.
-    - `members_kept`: number of members that had the same member id and the same generation (the
-      number of the group's rebalance) after the fault.
-    - `noticed_by`: pairs of a reason for which members gave their coordinator up, and the number of
-      these members.
-    - `left_after`: pairs (timeouts, members): this many members left the old coordinator after this
-      many of their commits, 1 or more, had timed out there.
-    - `told_by_old`: number of members to which the old coordinator still named itself as their
-      coordinator.
-    - `rebalances`: the rebalances that began between this fault and the next one, by kind.
+    - `members_kept_id`: how many of them had the same member id after the fault.
+    - `members_kept`: how many of them had the same member id and the same generation.
+    - `measures`: the measures that have values, in the order of MEASURES.
+    - `noticed_by`: why members gave their coordinator up, and how many for each reason:
+      `(("NOT_COORDINATOR", 4), ("REQUEST_TIMED_OUT", 2))`.
+    - `left_after`: after how many timed-out commits members left the old coordinator. `((1, 5),
+      (2, 3))` are 5 members that left after one timed-out commit, and 3 that left after two.
+    - `told_by_old`: number of members that asked the old coordinator for their coordinator, and
+      were still told that it was the old one itself.
+    - `rebalances`: the rebalances that began between this fault and the next one.
     """
 
     fault: str
@@ -246,17 +259,16 @@ class FaultSummary:
         return sum(rebalances.count for rebalances in self.rebalances)
 
     def distribution(self, name: str) -> Distribution | None:
-        """Return one of the measures, None if it has no rows."""
-        distributions = (figures for measure, figures in self.measures if measure.name == name)
-        return next(distributions, None)
+        """Return the values of one measure by its name; None if it has no values."""
+        for measure, distribution in self.measures:
+            if measure.name == name:
+                return distribution
+        return None
 
     def rows(self, chain: Chain) -> tuple[tuple[str, ...], ...]:
-        """Return the lines of a chain for printing: a measure's name, then the cells of HEADER.
+        """Return a line for each measure of a chain: its name, then the cells of HEADER.
 
-        Measures that say nothing about the fault are left out:
-        - the time of a step that no member needed, such as a join;
-        - a count or gap that is 0 for all subjects;
-        - every phase of a failover, if no coordinator moved.
+        Measures that say nothing about the fault are left out (`is_about`).
         """
         return tuple(
             (f"{measure.name}{distribution.mark}", *distribution.cells(is_time=measure.is_time))
@@ -265,21 +277,28 @@ class FaultSummary:
         )
 
     def is_about(self, measure: Measure, *, if_zero: bool = False) -> bool:
-        """Return whether a measure is printed; with `if_zero` even if it is 0 for all subjects."""
+        """Return whether a measure says something about this fault, so that it is printed.
+
+        A measure that is 0 for all subjects often says nothing. It counts with `if_zero`.
+        """
         distribution = self.distribution(measure.name)
         if distribution is None:
             return False
+        coordinator_moved = self.partitions_moved > 0
         if not distribution.samples:
-            # No subject has a value. If a coordinator moved, that is a result, so print it.
-            return bool(self.partitions_moved) and measure.name not in _ONLY_IF_NEEDED
-        if not distribution.maximum and measure.name in _ONLY_IF_ANY and not if_zero:
+            # No subject has a value. If a coordinator moved, this tells that a phase never ended,
+            # unless it is a phase that not every subject goes through.
+            return coordinator_moved and measure.name not in _ONLY_IF_NEEDED
+        is_zero = not distribution.maximum
+        if is_zero and measure.name in _ONLY_IF_NOT_ZERO and not if_zero:
             return False
-        return bool(self.partitions_moved or measure.name not in _ONLY_IF_MOVED)
+        return coordinator_moved or measure.name not in _ONLY_IF_MOVED
 
 
 _ONLY_IF_NEEDED = frozenset({"join", "sync", "longest wait", "heartbeats at old"})
-"""Measures that are not printed if no subject has a value, because no member needed the step."""
-_ONLY_IF_ANY = frozenset(
+"""Measures that are not printed if no subject has a value, because then no member needed the step.
+"""
+_ONLY_IF_NOT_ZERO = frozenset(
     {"load wait", "old named itself", "timeouts at old", "heartbeats at old", "no coordinator"}
 )
 """Measures that are not printed if they are 0 for all subjects."""
@@ -291,14 +310,13 @@ _ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
 class RunSummary:
     """The summary of one run.
 
-    `clock_error_us` is the error of the clocks in microseconds.
-
-    - `bad_rows`: pairs of a reason and the number of rows that were unusable for this reason.
-    - `unreadable`: unusable files, with the reason.
     - `completed`: False for a run that broke off or has no events.
-    - `coordinators`: pairs of coordinators that served a group at the same time, in time order.
-    - `owners`: pairs of sets of members that owned partitions at the same time, in time order.
-    - `processing`: records that each group processed.
+    - `clock_error_us`: how far the clocks of the run's machines were apart; 0 on one machine.
+    - `bad_rows`: reasons for which rows of the trace could not be used, with the number of rows.
+    - `unreadable`: files of the trace that could not be read, each as a text with the reason.
+    - `coordinators`: times in which a group had two coordinators, in time order.
+    - `owners`: times in which partitions had two owners, in time order.
+    - `processing`: how many records each group processed.
     - `commit_errors`: errors of commits after the first fault, the most frequent first.
     - `disturbances`: times in which a machine was away by accident.
     """
@@ -321,57 +339,65 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The fault after which a measure was longest; a time that never ended counts as longest."""
+    """The fault of a run after which a measure was worst, with the values of this measure."""
 
     fault: FaultSummary
     distribution: Distribution
 
     @property
     def longest_us(self) -> int:
-        """The longest time that ended; 0 if none did."""
-        return self.distribution.maximum or 0
+        """The longest of the times that ended; 0 if none did."""
+        return 0 if self.distribution.maximum is None else self.distribution.maximum
 
 
 def find_worst(summary: RunSummary, measure: str) -> Worst | None:
-    """Return the fault with the worst value of a measure; None if the measure has no subjects."""
-    candidates = [
-        Worst(fault, distribution)
-        for fault in summary.faults
-        if (distribution := fault.distribution(measure)) is not None
-        and (distribution.samples or distribution.missing)
-    ]
+    """Return the fault after which a measure was longest; None if no fault has the measure.
+
+    A time that had not ended when the run ended counts as longer than all others.
+    """
+    candidates = []
+    for fault in summary.faults:
+        distribution = fault.distribution(measure)
+        if distribution is not None and (distribution.samples or distribution.missing):
+            candidates.append(Worst(fault, distribution))
     return max(candidates, key=_badness, default=None)
 
 
-def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Return each fault whose longest gap is that of an earlier fault, with this earlier fault.
+def _badness(candidate: Worst) -> tuple[bool, int]:
+    """Return a sort key: a fault after which some time never ended is worse than all others."""
+    some_never_ended = candidate.distribution.missing > 0
+    return some_never_ended, candidate.longest_us
 
-    One long gap can count as the longest gap after two faults. Two gaps of the same length in
-    microseconds are taken to be the same gap.
+
+def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
+    """Find faults whose longest gap is the very gap that was the longest of an earlier fault.
+
+    A long gap can go on over a second fault. It then is the longest gap after both faults, and a
+    text should not count it twice. Returns the earlier fault by the later one:
+    `{"cut-1": "crash-0"}`. Two gaps of the same length in microseconds are taken to be the same.
     """
     first_fault_by_length: dict[int, str] = {}
     earlier_by_fault = {}
     for fault in faults:
         gap = fault.distribution(measure)
-        if gap is not None and gap.maximum:  # a gap of 0 is none
-            first = first_fault_by_length.setdefault(gap.maximum, fault.fault)
-            if first != fault.fault:
-                earlier_by_fault[fault.fault] = first
+        if gap is None or not gap.maximum:  # without a gap, or with one of 0
+            continue
+        first = first_fault_by_length.setdefault(gap.maximum, fault.fault)
+        if first != fault.fault:
+            earlier_by_fault[fault.fault] = first
     return earlier_by_fault
 
 
-def _badness(candidate: Worst) -> tuple[bool, int]:
-    """Return a sort key. A fault after which some subject's time never ended is the worst."""
-    return candidate.distribution.missing > 0, candidate.longest_us
-
-
 def longest_coordinators(summary: RunSummary) -> Coordinators | None:
-    """Return the longest time in which a group had two coordinators."""
+    """Return the longest time in which a group had two coordinators; None if there was none."""
     return max(summary.coordinators, key=lambda pair: pair.to_us - pair.from_us, default=None)
 
 
 def longest_owners(summary: RunSummary) -> Owners | None:
-    """Return the longest time in which partitions had two owners, beyond the clocks' error."""
+    """Return the longest time in which partitions had two owners; None if there was none.
+
+    A time that is shorter than the difference between the clocks is not certain, and not counted.
+    """
     certain = [owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us]
     return max(certain, key=lambda owners: owners.longest_us, default=None)
 

@@ -1,9 +1,10 @@
 """Makes the structs of the module `outcomes` from aggregates.
 
-An aggregate is a small table about all analysed runs, such as the rebalances of each kind after
-each fault. Spark computes it from the tables of many runs (`spark_aggregates`), or Python from the
-trace of one (`trace_aggregates`). Each function here takes all aggregates by name, and returns one
-kind of outcome, by run or by fault.
+An aggregate is a small table about all analysed runs. `owner_sets`, for example, has a row for each
+time in which members of one coordinator owned the same partitions as members of another. Spark
+computes the aggregates from the tables of many runs (`spark_aggregates`), or Python from the trace
+of one run (`trace_aggregates`). Each function here picks the aggregate that it needs, and returns a
+dict from each run or fault to its structs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,36 +20,38 @@ from pipeline.summary.outcomes import (
     in_number_order,
 )
 
-AggregateRow = Mapping[str, Any]  # Any: a cell's type is its column's
+AggregateRow = Mapping[str, Any]  # from a column to its value, whose type depends on the column
 Aggregates = Mapping[str, Sequence[AggregateRow]]
 """The rows of each aggregate, by its name."""
 LINEAGES = ("first_coordinator", "first_epoch", "second_coordinator", "second_epoch")
-"""Columns of the aggregate `owner_sets`. They tell by whom the first owners of partitions, and the
-second owners of the same partitions, were assigned them: the coordinator and its leader epoch.
+"""Columns of the aggregate `owner_sets`: which coordinator, in which leader epoch, assigned the
+partitions to their first owners, and which one assigned them to their second owners.
 """
 FaultKey = tuple[str, str]
-"""Run and fault."""
+"""The names of a run and of one of its faults."""
 ONE_BY_ONE_MAX = 3
-"""The aggregate `rebalances_by_kind` has a row for each rebalance, if a group had at most so many
-of one kind after a fault. More of a kind share one row.
+"""How many rebalances are told one by one. After a fault, a coordinator can begin several
+rebalances of a group for the same reason, such as three expired sessions. The aggregate
+`rebalances_by_kind` then has a row for each of them. If there are more, they share one row with
+their number, so that a text does not tell the same thing forty times.
 """
 
 
 def rebalances_after(aggregates: Aggregates) -> dict[FaultKey, tuple[Rebalances, ...]]:
     """Return the rebalances after each fault, in time order."""
-    injected = {
+    injected_us = {
         (row["run"], row["fault"]): row["injected_us"] for row in aggregates["known_faults"]
     }
     order = ("run", "fault", "first_us", "group", "broker", "leader_epoch", "reason")
-    after: dict[FaultKey, list[Rebalances]] = {}
-    for row in _in_order(aggregates["rebalances_by_kind"], *order):
-        key = (row["run"], row["fault"])
-        after.setdefault(key, []).append(_rebalances(row, injected[key]))
-    return {key: tuple(values) for key, values in after.items()}
+    rebalances_by_fault: dict[FaultKey, list[Rebalances]] = {}
+    for row in _sorted_by(aggregates["rebalances_by_kind"], *order):
+        fault = (row["run"], row["fault"])
+        rebalances_by_fault.setdefault(fault, []).append(_rebalances(row, injected_us[fault]))
+    return {fault: tuple(rebalances) for fault, rebalances in rebalances_by_fault.items()}
 
 
 def _rebalances(row: AggregateRow, injected_us: int) -> Rebalances:
-    """Return the rebalances of one row; `injected_us` is the moment of their fault."""
+    """Return the rebalances of one row; `injected_us` is when their fault was injected."""
     return Rebalances(
         group=row["group"],
         broker=row["broker"],
@@ -70,11 +73,11 @@ def _rebalances(row: AggregateRow, injected_us: int) -> Rebalances:
 
 
 def coordinators_at_once(aggregates: Aggregates) -> dict[str, tuple[Coordinators, ...]]:
-    """Return each run's pairs of coordinators that served a group together, in time order."""
+    """Return, for each run, the times in which a group had two coordinators, in time order."""
     order = ("run", "from_us", "partition", "older_epoch", "newer_epoch")
-    pairs: dict[str, list[Coordinators]] = {}
-    for row in _in_order(aggregates["coordinator_pairs"], *order):
-        pairs.setdefault(row["run"], []).append(
+    pairs_by_run: dict[str, list[Coordinators]] = {}
+    for row in _sorted_by(aggregates["coordinator_pairs"], *order):
+        pairs_by_run.setdefault(row["run"], []).append(
             Coordinators(
                 groups=tuple(row["groups"]),
                 partition=row["partition"],
@@ -89,11 +92,11 @@ def coordinators_at_once(aggregates: Aggregates) -> dict[str, tuple[Coordinators
                 newer_first_commit_us=row["newer_first_commit_us"],
             )
         )
-    return {run: tuple(values) for run, values in pairs.items()}
+    return {run: tuple(pairs) for run, pairs in pairs_by_run.items()}
 
 
 def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
-    """Return one of the two tenures of a row; `side` is "older" or "newer"."""
+    """Return one of the two coordinators of a row; `side` is "older" or "newer"."""
     return OverlappingTenure(
         broker=row[f"{side}_broker"],
         leader_epoch=row[f"{side}_epoch"],
@@ -104,10 +107,10 @@ def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
 
 
 def owners_at_once(aggregates: Aggregates) -> dict[str, tuple[Owners, ...]]:
-    """Return the partitions of each run that had two owners at the same time, in time order."""
-    owners: dict[str, list[Owners]] = {}
-    for row in _in_order(aggregates["owner_sets"], "run", "from_us", "group", *LINEAGES):
-        owners.setdefault(row["run"], []).append(
+    """Return, for each run, the times in which partitions had two owners, in time order."""
+    owners_by_run: dict[str, list[Owners]] = {}
+    for row in _sorted_by(aggregates["owner_sets"], "run", "from_us", "group", *LINEAGES):
+        owners_by_run.setdefault(row["run"], []).append(
             Owners(
                 group=row["group"],
                 partitions=row["partitions"],
@@ -122,35 +125,36 @@ def owners_at_once(aggregates: Aggregates) -> dict[str, tuple[Owners, ...]]:
                 healed_us=row["healed_us"],
             )
         )
-    return {run: tuple(values) for run, values in owners.items()}
+    return {run: tuple(owners) for run, owners in owners_by_run.items()}
 
 
 def processing_of_groups(aggregates: Aggregates) -> dict[str, tuple[GroupProcessing, ...]]:
-    """Return what each run's groups processed, by run; the groups are sorted by name."""
-    groups: dict[str, list[GroupProcessing]] = {}
-    for row in _in_order(aggregates["processed"], "run", "group"):
-        groups.setdefault(row["run"], []).append(
+    """Return, for each run, how many records its groups processed; groups are sorted by name."""
+    groups_by_run: dict[str, list[GroupProcessing]] = {}
+    for row in _sorted_by(aggregates["processed"], "run", "group"):
+        groups_by_run.setdefault(row["run"], []).append(
             GroupProcessing(group=row["group"], records=row["records"], repeated=row["repeated"])
         )
-    return {run: tuple(values) for run, values in groups.items()}
+    return {run: tuple(groups) for run, groups in groups_by_run.items()}
 
 
 def commit_errors_by_run(aggregates: Aggregates) -> dict[str, tuple[CommitErrors, ...]]:
-    """Return the errors of each run's commits after its first fault, the most frequent first."""
-    errors: dict[str, list[CommitErrors]] = {}
+    """Return, for each run, the errors of commits after its first fault, most frequent first."""
+    errors_by_run: dict[str, list[CommitErrors]] = {}
     for row in sorted(aggregates["commit_errors"], key=lambda row: (-row["commits"], row["error"])):
-        errors.setdefault(row["run"], []).append(
+        errors_by_run.setdefault(row["run"], []).append(
             CommitErrors(error=row["error"], commits=row["commits"], members=row["members"])
         )
-    return {run: tuple(values) for run, values in errors.items()}
+    return {run: tuple(errors) for run, errors in errors_by_run.items()}
 
 
-def _in_order(rows: Sequence[AggregateRow], *columns: str) -> list[AggregateRow]:
-    """Sort rows by columns as Spark does: nulls first."""
+def _sorted_by(rows: Sequence[AggregateRow], *columns: str) -> list[AggregateRow]:
+    """Sort rows by columns. A null comes before all values, as when Spark sorts."""
     return sorted(rows, key=lambda row: tuple(_nulls_first(row[column]) for column in columns))
 
 
 def _nulls_first(value: str | int | None) -> tuple[bool, str | int]:
-    """Return a sort key by which None comes first."""
-    # The 0 is never compared with a value, because the first elements differ already.
-    return (value is not None, 0 if value is None else value)
+    """Return a sort key: a pair that is lower for None than for any value."""
+    if value is None:
+        return False, 0  # a text is never compared with this 0, because False differs from True
+    return True, value

@@ -1,10 +1,11 @@
 """What a run's faults did to its groups: rebalances, two coordinators at once, two owners at once.
 
-`analyze` and `report` show these facts beside the phases of each failover. They are plain
-structs, so that a page or a table can be made without Spark. `outcome_summary` fills them.
+`coordlab analyze` and the report show these facts beside the phases of each failover. They are
+plain structs, so that a page or a table can be made without Spark. `outcome_summary` fills them.
 
-Times are microseconds on the run's clock. `disturbed` is True in a struct if a machine of the lab
-was lost or silent in this time without being told to. The figures then say little about Kafka.
+Moments are microseconds on the run's clock. `disturbed` is True in a struct if a machine of the lab
+was away by accident, and not by a planned fault, in the time that the struct is about. Its figures
+then say little about Kafka.
 """
 
 from collections.abc import Iterable
@@ -15,10 +16,14 @@ from protocol.causes import RebalanceCause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalances:
-    """Similar rebalances after a fault: of the same group, coordinator and reason.
+    """Rebalances after the same fault, of the same group, by the same coordinator, for one reason.
 
-    Example: after the crash of broker-0, broker-1 in epoch 3 began two rebalances of the group
-    `readers` because of a session expiry.
+    Example: broker-0 crashed, and consumer-readers-0 and 1 with it. The new coordinator broker-1
+    then removed one after the other, because their sessions expired. These are two rebalances of
+    the group `readers` by broker-1 because of a `session expiry`.
+
+    A few such rebalances are told one by one, each in a struct with a `count` of 1, because then a
+    reader can follow them. Many of them are told in one struct (`outcome_summary.ONE_BY_ONE_MAX`).
     """
 
     group: str
@@ -30,20 +35,21 @@ class Rebalances:
     """a RebalanceCause, such as `session expiry`"""
     count: int
     consumers: tuple[str, ...]
-    """the members that gave the reason, such as those whose sessions expired; may be empty"""
+    """the members because of which they began, such as those whose sessions expired; empty if no
+    member was the reason"""
     removed: tuple[str, ...]
     """members that the group lost in the rebalances"""
     removed_because: tuple[str, ...]
-    """the reasons for these losses, as RemovalCauses"""
+    """why these members were removed, as RemovalCauses"""
     added: tuple[str, ...]
     """members that the group gained"""
     generations: tuple[int | None, int | None]
-    """The group's generation before the first rebalance, and after the last one. None: it had no
-    generation before, or it did not come to one."""
+    """The group's generation before the first rebalance, and after the last one. The first is None
+    if it is not known, and the second is None if no rebalance came to a new generation."""
     not_stored: int
     """number of rebalances whose assignment the coordinator could not write to its log"""
     store_errors: tuple[str, ...]
-    """the errors of these writes"""
+    """the errors with which these writes failed"""
     first_us: int
     """when the first rebalance began"""
     last_us: int
@@ -56,15 +62,15 @@ class Rebalances:
     disturbed: bool = False
 
     @property
-    def words(self) -> str:
+    def headline(self) -> str:
         """Text such as `2 rebalances: session expiry of consumer-readers-0 and 1`."""
         number = "1 rebalance" if self.count == 1 else f"{self.count:,} rebalances"
-        if not self.consumers or self.reason in _NO_FAULT_OF_A_MEMBER:
+        if not self.consumers or self.reason in _NOT_CAUSED_BY_A_MEMBER:
             return f"{number}: {self.reason}"
         return f"{number}: {self.reason} of {listed(self.consumers)}"
 
 
-_NO_FAULT_OF_A_MEMBER = frozenset(
+_NOT_CAUSED_BY_A_MEMBER = frozenset(
     {RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE}
 )
 """Reasons for which a member's request was only the occasion. The trace names this member, but a
@@ -73,28 +79,30 @@ text that named it would sound as if the member had caused the rebalance."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlappingTenure:
-    """One of two coordinators that served the same groups at the same time (split brain).
+    """What one of two coordinators did that served the same groups at the same time (split brain).
 
-    A tenure is the time in which a broker serves the groups of one partition of
-    `__consumer_offsets` as the leader of one epoch.
+    A broker coordinates the groups of a partition of `__consumer_offsets` while it leads this
+    partition. A tenure is the time of one such leadership, with one leader epoch. Here two tenures
+    overlap, because the older coordinator does not know yet that another broker leads.
     """
 
     broker: str
     leader_epoch: int
     heartbeats: int
-    """Heartbeats that it answered with success while both served. Only answers that came to the
-    member count."""
+    """Heartbeats that it answered with success while both served. An answer counts only if it
+    reached the member."""
     commits: int
-    """commits that it answered so"""
+    """commits that it answered with success while both served, and whose answer reached the
+    member"""
     commits_in_all: int
-    """commits that its log acknowledged in the whole tenure, also before and after that time"""
+    """commits that its log acknowledged in the whole tenure, also while no other broker served"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinators:
     """Two coordinators that served the same groups at the same time, from `from_us` to `to_us`.
 
-    The older one has the lower leader epoch: it has not learnt yet that another broker leads.
+    The older one is the one with the lower leader epoch.
     """
 
     groups: tuple[str, ...]
@@ -109,7 +117,7 @@ class Coordinators:
     older_paused_us: int
     """how long the older broker was paused between `from_us` and `to_us`"""
     older_cut_us: int
-    """how long a cut of the network kept the older broker from other nodes in this time"""
+    """how long the network separated the older broker from other nodes in this time"""
     older_last_commit_us: int | None
     """when the log acknowledged the older tenure's last commit; None if it had no commit"""
     newer_first_commit_us: int | None
@@ -121,8 +129,9 @@ class Coordinators:
 class Owners:
     """Partitions of a group that had two owners at the same time.
 
-    Example: consumer-a-0 and consumer-a-1 owned 12 partitions. A second coordinator then assigned
-    these 12 partitions to consumer-a-2, which did not know of the first two.
+    Example: broker-0 had assigned 12 partitions to consumer-a-0 and consumer-a-1. Then broker-1
+    became the coordinator, did not hear of these two members, and assigned the 12 partitions to
+    consumer-a-2. Until the first two members learn of it, each partition has two owners.
     """
 
     group: str
@@ -130,24 +139,25 @@ class Owners:
     """number of partitions with two owners"""
     first_coordinator: tuple[str | None, int | None]
     """The broker that assigned the partitions to their first owners, and the leader epoch in which
-    it did so; None for what the trace does not show."""
+    it did so, as ("broker-0", 2). Each of them is None if the trace does not show it."""
     first_consumers: tuple[str, ...]
     """the first owners"""
     second_coordinator: tuple[str | None, int | None]
-    """broker and epoch of the assignment to the second owners"""
+    """the broker and the leader epoch that assigned the partitions to their second owners"""
     second_consumers: tuple[str, ...]
     """members that were assigned the partitions while the first owners still had them"""
     from_us: int
     """when the first of the partitions had two owners"""
     to_us: int | None
-    """when the last of them had one owner again; None if that was not before the run's end"""
+    """when the last of them had one owner again; None if the run ended before"""
     longest_us: int
-    """longest time in which one of the partitions had two owners"""
+    """the time of the partition that had two owners for longest"""
     records_both: int
-    """number of records that first and second owners processed both, while both owned"""
+    """number of records that both a first and a second owner processed while both owned them"""
     healed_us: int | None
-    """When the fault was healed that the time with two owners is compared with: the last one healed
-    before `to_us`, or else the first one healed after it. None if no fault was healed."""
+    """When a fault was healed, so that a text can tell how long after the healing there still were
+    two owners. It is the last fault that was healed before `to_us`. If none was healed before, it
+    is the first one that was healed after `to_us`. None if no fault was healed at all."""
     disturbed: bool = False
 
 
@@ -157,14 +167,14 @@ class GroupProcessing:
 
     group: str
     records: int
-    """all records; one that was processed twice counts twice"""
+    """number of records that members processed; a record that was processed twice counts twice"""
     repeated: int
-    """how many of `records` the group had processed before"""
+    """how many of `records` were a record that the group had already processed before"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitErrors:
-    """How many commits failed with the same error, and of how many members."""
+    """How many commits failed with one error, and how many members sent them."""
 
     error: str
     """Kafka's name of the error, such as `REBALANCE_IN_PROGRESS`"""
@@ -179,12 +189,14 @@ MAX_LISTED = 4
 def listed(names: Iterable[str]) -> str:
     """Return names as text, with consecutive numbers as a range: `consumer-0 to 5, consumer-9`.
 
-    If there are more than MAX_LISTED names and ranges, the text ends with the number of the others:
+    A long list ends with the number of the names and ranges that it leaves out:
     `consumer-0, consumer-2, consumer-4, consumer-6 and 3 more`.
     """
-    names_and_ranges: list[str] = []
-    for stem, numbers in _numbers_by_stem(names).items():
-        names_and_ranges += [_range_text(stem, first, last) for first, last in _ranges(numbers)]
+    names_and_ranges = [
+        _range_text(stem, first, last)
+        for stem, numbers in _numbers_by_stem(names).items()
+        for first, last in _ranges(numbers)
+    ]
     text = ", ".join(names_and_ranges[:MAX_LISTED])
     left_out = len(names_and_ranges) - MAX_LISTED
     return f"{text} and {left_out} more" if left_out > 0 else text
@@ -202,18 +214,19 @@ _NO_NUMBER = -1
 def _stem_and_number(name: str) -> tuple[str, int]:
     """Split a name at the number at its end: `consumer-10` into `consumer-` and 10.
 
-    A name without a number at its end is its own stem, with _NO_NUMBER. So is a name whose number
-    has leading zeros, such as `agent-007`: the text `agent-7` would be another name.
+    A name without such a number is returned whole, with _NO_NUMBER. So is a name whose number has
+    leading zeros, because `agent-007` split into `agent-` and 7 would be printed as `agent-7`.
     """
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
-    if not digits or str(int(digits)) != digits:
+    has_leading_zeros = bool(digits) and str(int(digits)) != digits
+    if not digits or has_leading_zeros:
         return name, _NO_NUMBER
     return stem, int(digits)
 
 
 def _numbers_by_stem(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the numbers of names, sorted, by stem.
+    """Group names by what stands before their number; the numbers of a group are sorted.
 
     Example: `broker-1`, `consumer-2` and `consumer-0` give `{"broker-": [1], "consumer-": [0, 2]}`.
     """
@@ -225,13 +238,18 @@ def _numbers_by_stem(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """Join consecutive ones of sorted numbers: 0, 1, 2, 5 gives (0, 2) and (5, 5)."""
+    """Return the first and last number of each range in sorted numbers.
+
+    Example: 0, 1, 2, 5 gives (0, 2) and (5, 5).
+    """
     ranges: list[tuple[int, int]] = []
     for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
+        if ranges:
+            first, last = ranges[-1]
+            if number == last + 1:
+                ranges[-1] = (first, number)
+                continue
+        ranges.append((number, number))
     return ranges
 
 
@@ -241,4 +259,5 @@ def _range_text(stem: str, first: int, last: int) -> str:
         return stem
     if first == last:
         return f"{stem}{first}"
-    return f"{stem}{first} {'and' if last == first + 1 else 'to'} {last}"
+    joint = "and" if last == first + 1 else "to"
+    return f"{stem}{first} {joint} {last}"

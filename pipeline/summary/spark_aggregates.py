@@ -1,11 +1,11 @@
 """The aggregates from which `summary` makes summaries, computed from tables with Spark.
 
-An aggregate is a table of few rows over all runs. The number of its rows grows with the faults and
-groups of a run, not with its events. Only the rows of aggregates reach the driver (the Python
-process of the analysis). `trace_aggregates` computes the same aggregates from a trace in memory.
+An aggregate is a small table about all analysed runs, such as the number of records that each group
+processed. It stays small even for a long run, because it has rows for faults and groups, and not
+for events. So the driver (the Python process of the analysis) can collect it, and needs no other
+data. `trace_aggregates` computes the same aggregates in plain Python, from the trace of one run.
 
-A member notices a fault when it gives its coordinator up. The lineage of an owner of a partition is
-the coordinator that assigned the partition, with its leader epoch (the number of its leadership).
+Each function here is one aggregate, and gets the table that it sums up. `SUMMED_UP` lists them.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -50,18 +50,22 @@ def _known_figures(figures: DataFrame) -> DataFrame:
 
 
 def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
-    """One row per run and fault that moved partitions."""
+    """One row per run and fault: the number of offsets partitions that the fault moved."""
     return broker_phases.groupBy("run", "fault").agg(F.count("*").alias("moved"))
 
 
 def _member_counts(client_phases: DataFrame) -> DataFrame:
-    """One row per run, fault, `noticed_by` and `timeouts`.
+    """One row per run, fault and way in which members noticed the fault: numbers of these members.
 
-    - `noticed_by`: the cause by which members noticed the fault; null if no cause is known.
-    - `timeouts`: how many commits of a member had timed out when it noticed the fault; null for
-      members that kept their coordinator.
+    A member notices a fault when it gives its coordinator up. The way is told by two columns:
+
+    - `noticed_by`: why the member gave it up, such as `NOT_COORDINATOR`.
+    - `timeouts`: how many commits of the member had timed out until then.
+
+    Both are null for members that kept their coordinator.
     """
-    # Unknown ids and generations are null. Then the comparison is null, and `count_if` skips it.
+    # If an id or generation is not known, it is null. The comparison then is null, too, and
+    # `count_if` does not count the member.
     kept_id = F.col("member_id") == F.col("member_id_after")
     kept_generation = F.col("generation") == F.col("generation_after")
     has_left_coordinator = F.col("unknown_us").isNotNull()
@@ -70,25 +74,27 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
         F.count("*").alias("members"),
         F.count_if(kept_id & kept_generation).alias("kept"),
         F.count_if(kept_id).alias("kept_id"),
-        # Count the members which the old coordinator told that it still was their coordinator.
+        # `told` counts members that asked the old coordinator for their coordinator, and were told
+        # that it was the old one itself.
         F.count_if(F.col("self_answers") > 0).alias("told"),
     )
 
 
 def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
-    """One row per kind of rebalances; if a kind has few rebalances, one row for each of them.
+    """One row for each rebalance, or one for all rebalances of a kind if these are many.
 
-    Rebalances of a kind have the same run, fault, group, coordinator and reason.
+    Rebalances of a kind came after the same fault, and the same coordinator began them for the same
+    reason.
     """
     kind = ("run", "fault", "group", "broker", "leader_epoch", "reason")
     count_of_kind = F.count("*").over(Window.partitionBy(*kind))
+    # Few rebalances are told apart by the moment at which they began, so each gets a row of its
+    # own. For many rebalances the column is null, so they share one row.
+    told_apart_by = F.when(count_of_kind <= ONE_BY_ONE_MAX, F.col("started_us"))
     return (
         rebalances.where(F.col("fault").isNotNull())
-        # `separate` is a column of the key. In a kind with few rebalances it is their start, so
-        # each start gets a row of its own. In a kind with many rebalances it is null, so all of
-        # them share one row.
-        .withColumn("separate", F.when(count_of_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
-        .groupBy(*kind, "separate")
+        .withColumn("told_apart_by", told_apart_by)
+        .groupBy(*kind, "told_apart_by")
         .agg(
             F.count("*").alias("count"),
             _set("consumer").alias("consumers"),
@@ -107,24 +113,27 @@ def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
 
 
 def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
-    """One row per time in which two coordinators served the same groups."""
-    # If an offsets partition has no groups, nobody asks its coordinators.
+    """One row per time in which groups had two coordinators.
+
+    Two brokers can also lead an offsets partition that stores no group. That does not count.
+    """
     return tenure_overlaps.where(F.size("groups") > 0)
 
 
 def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
-    """One row per run, group, fault and pair of lineages.
+    """One row per run, group and fault, for times in which two members owned the same partition.
 
-    A row sums up the times in which members of the two lineages owned the same partitions.
+    There are several rows if different coordinators had assigned the partitions: broker-0 to the
+    first owners and broker-1 to the second owners, for example, and later broker-1 and broker-2.
     """
-    # True if a partition still had two owners when the run ended. For booleans, `max` is "any".
-    is_open = F.max(F.col("to_us").isNull())
+    # True if some partition still had two owners when the run ended. `max` of booleans is "any".
+    still_lasts = F.max(F.col("to_us").isNull())
     return ownership_overlaps.groupBy("run", "group", "fault", *LINEAGES).agg(
         F.count_distinct("partition").alias("partitions"),
         _set("first_consumer").alias("first_consumers"),
         _set("second_consumer").alias("second_consumers"),
         F.min("from_us").alias("from_us"),
-        F.when(~is_open, F.max("to_us")).alias("to_us"),
+        F.when(~still_lasts, F.max("to_us")).alias("to_us"),
         F.max("length_us").alias("longest_us"),
         F.sum("records_both").alias("records_both"),
         F.max("healed_us").alias("healed_us"),
@@ -132,15 +141,17 @@ def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
 
 
 def _processed(processing: DataFrame) -> DataFrame:
-    """One row per run and group."""
+    """One row per run and group: how many records it processed, and how many of them again."""
     return processing.groupBy("run", "group").agg(
         F.sum("records").alias("records"), F.sum("repeated").alias("repeated")
     )
 
 
 def _errors(commits: DataFrame) -> DataFrame:
-    """One row per run and error with which a commit failed after the first fault."""
-    # Errors before the first fault belong to the start of the groups.
+    """One row per run and error with which commits failed after the first fault.
+
+    Before the first fault, commits fail only because the groups are still starting.
+    """
     return (
         commits.where(F.col("fault").isNotNull() & (F.col("error") != ACKNOWLEDGED))
         .groupBy("run", "error")
@@ -149,23 +160,25 @@ def _errors(commits: DataFrame) -> DataFrame:
 
 
 def _set(column: str) -> Column:
-    """Return the distinct values of a column, sorted, as an aggregate."""
+    """Return the distinct values of a column in a group of rows, as a sorted array."""
     return F.sort_array(F.collect_set(column))
 
 
 def _union(column: str) -> Column:
-    """Return the distinct elements of a column of lists, sorted, as an aggregate."""
+    """Return the distinct elements of a column of arrays in a group of rows, as a sorted array."""
     return F.sort_array(F.array_distinct(F.flatten(F.collect_list(column))))
 
 
 def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
-    """One row per run, group and felt measure, and one per run and measure with a null group.
+    """One row per run, group and felt measure: its distribution over the group's partitions.
 
-    A felt measure is an effect of faults that users of a group notice. The rows with a null group
-    are about the partitions of all groups together.
+    The felt measures are effects of faults that the users of a group notice, such as the time in
+    which a partition has no owner. Rows in which the group is null are about the partitions of all
+    groups of the run together.
     """
-    # An array with one struct for each measure, so that `explode` makes a row of each.
-    entries = F.array(
+    # A row of `felt_partitions` has a column for each measure. `explode` makes a row for each
+    # measure out of it, with the columns `measure` and `value`.
+    measures = F.array(
         *(
             F.struct(
                 F.lit(measure.name).alias("measure"),
@@ -174,19 +187,20 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
             for measure in FELT_MEASURES
         )
     )
-    of_groups = felt_partitions.select("run", "group", F.explode(entries).alias("entry"))
-    # Each row once more, with a null group, for the figures of all groups together.
+    of_groups = felt_partitions.select("run", "group", F.explode(measures).alias("measured"))
+    # The same rows again with a null group, so that they count for all groups together, too.
     of_all_groups = of_groups.withColumn("group", F.lit(None).cast("string"))
     fractions = F.array(*(F.lit(percent / 100) for percent in FELT_PERCENTS))
     return (
         of_groups.unionByName(of_all_groups)
-        .select("run", "group", "entry.*")
+        .select("run", "group", "measured.*")
         .groupBy("run", "group", "measure")
         .agg(
             F.count("value").alias("samples"),
             F.count_if(F.col("value").isNull()).alias("missing"),
-            # In contrast to `percentile`, this returns values that occurred (nearest rank).
-            F.percentile_approx("value", fractions).alias("ranks"),
+            # Spark's `percentile` would interpolate between values. This function returns values
+            # that occurred (nearest rank), in the order of FELT_PERCENTS.
+            F.percentile_approx("value", fractions).alias("percentiles"),
             F.max("value").alias("max"),
             F.sum("value").alias("total"),
         )
@@ -197,9 +211,9 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
             "samples",
             "missing",
             *(
-                F.when(F.col("samples") >= samples_needed(percent), F.col("ranks")[index]).alias(
-                    f"p{percent}"
-                )
+                F.when(
+                    F.col("samples") >= samples_needed(percent), F.col("percentiles")[index]
+                ).alias(f"p{percent}")
                 for index, percent in enumerate(FELT_PERCENTS)
             ),
             "max",
@@ -228,6 +242,6 @@ SUMMED_UP = (
     rows("felt_spreads", _felt_spreads, "felt_partitions"),
     rows("felt_counts", _felt_counts, "felt_groups"),
 )
-"""The steps that compute the aggregates. A step has a name, a function, and the table that the
+"""The steps that compute the aggregates: the name of each, its function, and the table that the
 function gets.
 """

@@ -175,7 +175,7 @@ def kept_text(fault: FaultSummary) -> str | None:
 def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Statement:
     """State rebalances of one kind after a fault: time, coordinator, length, changed members."""
     return Statement(
-        headline=f"{rebalances.words}{_mark(rebalances.disturbed)}",
+        headline=f"{rebalances.headline}{_mark(rebalances.disturbed)}",
         particulars=(_course_text(rebalances, fault), *_changed_members(rebalances)),
     )
 

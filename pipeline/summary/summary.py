@@ -1,12 +1,13 @@
 """Turns aggregates into one summary for each run.
 
-An aggregate is a table of few rows over all runs. Spark (`spark_aggregates`) or plain Python
-(`trace_aggregates`) computes it. The summary of a run has, for each fault, percentiles of phases
-and gaps, and counts of members.
+An aggregate is a small table about all analysed runs. `member_counts`, for example, tells for each
+run and fault how many members noticed the fault, and by what. Spark (`spark_aggregates`) or plain
+Python (`trace_aggregates`) computes the aggregates. `summarize_runs` makes a `RunSummary` of each
+run from them. The command line prints it, and the report shows it.
 
-A disturbance is a time in which a machine did not answer although no fault was injected into it. A
-run is in its steady state when its groups have all their members and partitions. Felt figures are
-about effects that users of a group notice, such as records that wait.
+A machine of the lab can fail by accident while a run goes on. The figures of this time then show
+the accident, and not Kafka. So each figure is marked as disturbed here if a machine was away while
+it was measured.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ from pipeline.summary.outcome_summary import (
 )
 from pipeline.summary.outcomes import Coordinators, Owners, Rebalances
 
-_Pair = TypeVar("_Pair", Coordinators, Owners)
+_TwoAtOnce = TypeVar("_TwoAtOnce", Coordinators, Owners)
 """Two coordinators of a group at the same time, or two owners of partitions at the same time."""
 
 
@@ -44,21 +45,21 @@ def summarize_runs(
 ) -> tuple[RunSummary, ...]:
     """Return the summary of each of `runs`, in their order, from the aggregates of all of them.
 
-    A figure is marked as disturbed if its time contains a part of a disturbance. The run's journal
-    has the disturbances.
+    The disturbances, with which the figures are marked, are read from the journal of each run.
     """
-    bad_by_run: dict[str, dict[str, int]] = {}
+    bad_rows_by_run: dict[str, dict[str, int]] = {}
     for row in aggregates["bad_row_counts"]:
-        bad_by_run.setdefault(row["run"], {})[row["reason"]] = row["count"]
-    # A run without events has no row here.
+        bad_rows_by_run.setdefault(row["run"], {})[row["reason"]] = row["count"]
+    # A run without events has no row in this aggregate.
     run_rows = {row["run"]: row for row in aggregates["known_runs"]}
     disturbances = {files.run: disturbances_of(files.directory) for files in runs}
 
-    faults = _faults(aggregates, clock_errors_us, disturbances)
+    # Each of these is a dict with the name of the run as its key.
+    faults = _faults_by_run(aggregates, clock_errors_us, disturbances)
     coordinators = coordinators_at_once(aggregates)
     owners = owners_at_once(aggregates)
-    processed = processing_of_groups(aggregates)
-    errors = commit_errors_by_run(aggregates)
+    processing = processing_of_groups(aggregates)
+    commit_errors = commit_errors_by_run(aggregates)
     felt = felt_by_run(aggregates)
 
     return tuple(
@@ -68,53 +69,64 @@ def summarize_runs(
             events=run_rows[files.run]["events"] if files.run in run_rows else 0,
             completed=files.run in run_rows and run_rows[files.run]["completed"],
             clock_error_us=clock_errors_us[files.run],
-            bad_rows=tuple(sorted(bad_by_run.get(files.run, {}).items())),
+            bad_rows=tuple(sorted(bad_rows_by_run.get(files.run, {}).items())),
             unreadable=files.unreadable,
             faults=tuple(faults.get(files.run, ())),
             coordinators=_marked(coordinators.get(files.run, ()), disturbances[files.run]),
             owners=_marked(owners.get(files.run, ()), disturbances[files.run]),
-            processing=processed.get(files.run, ()),
-            commit_errors=errors.get(files.run, ()),
-            felt=_felt(felt.get(files.run), disturbances[files.run], run_rows.get(files.run)),
+            processing=processing.get(files.run, ()),
+            commit_errors=commit_errors.get(files.run, ()),
+            felt=_marked_felt(
+                felt.get(files.run), disturbances[files.run], run_rows.get(files.run)
+            ),
             disturbances=disturbances[files.run],
         )
         for files in runs
     )
 
 
-def _marked(pairs: Sequence[_Pair], disturbances: Sequence[Disturbance]) -> tuple[_Pair, ...]:
-    """Return pairs of coordinators or of owners. A pair is marked if its time is disturbed."""
+def _marked(
+    pairs: Sequence[_TwoAtOnce], disturbances: Sequence[Disturbance]
+) -> tuple[_TwoAtOnce, ...]:
+    """Return the same pairs, each marked as disturbed if a machine was away in its time."""
     return tuple(
         replace(pair, disturbed=is_disturbed(disturbances, pair.from_us, pair.to_us))
         for pair in pairs
     )
 
 
-def _felt(
-    felt: Felt | None, disturbances: Sequence[Disturbance], run: AggregateRow | None
+def _marked_felt(
+    felt: Felt | None, disturbances: Sequence[Disturbance], run_row: AggregateRow | None
 ) -> Felt | None:
-    """Return the felt figures, marked if a disturbance came after the steady state had begun."""
-    if felt is None or run is None:
+    """Return the felt figures, marked as disturbed if a machine was away in their time.
+
+    They cover the time from the moment at which the groups had all their members and partitions
+    (`steady_us`) to the end of the run. In a run that never came so far, they cover the whole run.
+    """
+    if felt is None or run_row is None:
         return felt
-    # Felt figures cover the time from the steady state to the run's end. In a run that never became
-    # steady, they begin with the run (0).
-    return replace(felt, disturbed=is_disturbed(disturbances, run["steady_us"] or 0, None))
+    from_us = 0 if run_row["steady_us"] is None else run_row["steady_us"]
+    return replace(felt, disturbed=is_disturbed(disturbances, from_us, until_us=None))
 
 
-def _faults(
+def _faults_by_run(
     aggregates: Aggregates,
     clock_errors_us: Mapping[str, int],
     disturbances: Mapping[str, Sequence[Disturbance]],
 ) -> dict[str, list[FaultSummary]]:
     """Return each run's faults in time order."""
-    measures_by_fault = _distributions(aggregates["known_figures"], clock_errors_us, disturbances)
+    measures_by_fault = _measures_by_fault(
+        aggregates["known_figures"], clock_errors_us, disturbances
+    )
     rebalances_by_fault = rebalances_after(aggregates)
     moved_by_fault = {
         (row["run"], row["fault"]): row["moved"] for row in aggregates["moved_partitions"]
     }
-    counts_by_fault: dict[FaultKey, list[AggregateRow]] = {}
+    # A row of this aggregate counts the members that noticed a fault in the same way: 4 members by
+    # NOT_COORDINATOR, for example, and in the next row 2 members by REQUEST_TIMED_OUT.
+    member_counts_by_fault: dict[FaultKey, list[AggregateRow]] = {}
     for row in aggregates["member_counts"]:
-        counts_by_fault.setdefault((row["run"], row["fault"]), []).append(row)
+        member_counts_by_fault.setdefault((row["run"], row["fault"]), []).append(row)
 
     in_order = sorted(
         aggregates["known_faults"], key=lambda row: (row["run"], row["injected_us"], row["fault"])
@@ -123,7 +135,7 @@ def _faults(
     for row in in_order:
         key = (row["run"], row["fault"])
         measures = measures_by_fault.get(key, {})
-        counts = counts_by_fault.get(key, ())
+        member_counts = member_counts_by_fault.get(key, ())
         summary = FaultSummary(
             fault=row["fault"],
             kind=row["kind"],
@@ -132,24 +144,19 @@ def _faults(
             injected_us=row["injected_us"],
             healed_us=row["healed_us"],
             partitions_moved=moved_by_fault.get(key, 0),
-            members=_sum(counts, "members"),
-            members_kept=_sum(counts, "kept"),
-            members_kept_id=_sum(counts, "kept_id"),
+            members=_sum(member_counts, "members"),
+            members_kept=_sum(member_counts, "kept"),
+            members_kept_id=_sum(member_counts, "kept_id"),
             measures=tuple(
                 (measure, measures[measure.name])
                 for measure in MEASURES
                 if measure.name in measures
             ),
-            noticed_by=_noticed(counts),
-            left_after=_left_after(counts),
-            told_by_old=_sum(counts, "told"),
+            noticed_by=_members_by_cause(member_counts),
+            left_after=_members_by_timeouts(member_counts),
+            told_by_old=_sum(member_counts, "told"),
             rebalances=tuple(
-                replace(
-                    rebalances,
-                    disturbed=is_disturbed(
-                        disturbances[row["run"]], rebalances.first_us, _until_us(rebalances)
-                    ),
-                )
+                _marked_rebalances(rebalances, disturbances[row["run"]])
                 for rebalances in rebalances_by_fault.get(key, ())
             ),
         )
@@ -157,54 +164,72 @@ def _faults(
     return summaries
 
 
-def _sum(counts: Sequence[AggregateRow], column: str) -> int:
-    """Return the sum of a column over the member counts of a fault."""
-    return sum(row[column] for row in counts)
+def _sum(member_counts: Sequence[AggregateRow], column: str) -> int:
+    """Return the sum of a column over the rows of one fault."""
+    return sum(row[column] for row in member_counts)
 
 
-def _noticed(counts: Sequence[AggregateRow]) -> tuple[tuple[str, int], ...]:
-    """Return pairs of a cause by which members noticed a fault, and the number of these members.
+def _members_by_cause(member_counts: Sequence[AggregateRow]) -> tuple[tuple[str, int], ...]:
+    """Return how many members noticed a fault by each cause, the most frequent cause first.
 
-    The most frequent cause is first.
+    Example: `(("NOT_COORDINATOR", 4), ("REQUEST_TIMED_OUT", 2))`. Members that kept their
+    coordinator noticed nothing, and are not counted.
     """
     members_by_cause: dict[str, int] = {}
-    for row in counts:
+    for row in member_counts:
         cause = row["noticed_by"]
         if cause is not None:
             members_by_cause[cause] = members_by_cause.get(cause, 0) + row["members"]
-    return tuple(sorted(members_by_cause.items(), key=lambda entry: (-entry[1], entry[0])))
+    return tuple(sorted(members_by_cause.items(), key=_most_members_first))
 
 
-def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a number of timed-out commits, and the number of members that then left."""
+def _most_members_first(cause_and_members: tuple[str, int]) -> tuple[int, str]:
+    """Return a sort key. Causes with the same number of members are sorted by name."""
+    cause, members = cause_and_members
+    return -members, cause
+
+
+def _members_by_timeouts(member_counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
+    """Return after how many timed-out commits the members left their old coordinator.
+
+    Example: `((1, 5), (2, 3))`. 5 members left it after one commit that timed out there, and 3
+    members left it after two.
+    """
     members_by_timeouts: dict[int, int] = {}
-    for row in counts:
+    for row in member_counts:
         timeouts = row["timeouts"]
-        if timeouts:  # not None (the member kept its coordinator), not 0 (no commit timed out)
+        # The number is None for members that kept their coordinator, and 0 for members of which no
+        # commit timed out.
+        if timeouts:
             members_by_timeouts[timeouts] = members_by_timeouts.get(timeouts, 0) + row["members"]
     return tuple(sorted(members_by_timeouts.items()))
 
 
-def _until_us(rebalances: Rebalances) -> int | None:
-    """Return a moment at which all of these rebalances have ended.
+def _marked_rebalances(rebalances: Rebalances, disturbances: Sequence[Disturbance]) -> Rebalances:
+    """Return the rebalances, marked as disturbed if a machine was away while they went on."""
+    until_us = None  # `longest_us` is None if none of them came to an end: then they never ended
+    if rebalances.longest_us is not None:
+        # The last rebalance began at `last_us`. Its own length is not known here, but it is not
+        # more than that of the longest one.
+        until_us = rebalances.last_us + rebalances.longest_us
+    disturbed = is_disturbed(disturbances, rebalances.first_us, until_us)
+    return replace(rebalances, disturbed=disturbed)
 
-    The last rebalance began at `last_us`. Its own length is not known here, but it is at most
-    `longest_us`. Returns None if no rebalance ended with a stored assignment.
-    """
-    return None if rebalances.longest_us is None else rebalances.last_us + rebalances.longest_us
 
-
-def _distributions(
+def _measures_by_fault(
     figures: Sequence[AggregateRow],
     clock_errors_us: Mapping[str, int],
     disturbances: Mapping[str, Sequence[Disturbance]],
 ) -> dict[FaultKey, dict[str, Distribution]]:
-    """Return each fault's measures by name."""
-    across = {measure.name for measure in MEASURES if measure.across_nodes}
+    """Return the measures of each fault, by the measure's name such as `commit gap`."""
+    measured_by_two_clocks = {measure.name for measure in MEASURES if measure.across_nodes}
     by_fault: dict[FaultKey, dict[str, Distribution]] = {}
     for row in figures:
-        # The error of the clocks matters only for a time that two clocks measured.
-        bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
+        # The clocks of two nodes can differ. A time that begins and ends on the same clock has no
+        # such error.
+        bound_us = 0
+        if row["measure"] in measured_by_two_clocks:
+            bound_us = clock_errors_us[row["run"]]
         measures = by_fault.setdefault((row["run"], row["fault"]), {})
         disturbed = is_disturbed(disturbances[row["run"]], row["from_us"], row["to_us"])
         measures[row["measure"]] = _distribution(row, bound_us, disturbed=disturbed)
@@ -212,15 +237,16 @@ def _distributions(
 
 
 def _distribution(row: AggregateRow, bound_us: int, *, disturbed: bool) -> Distribution:
-    """Return a measure as a Distribution.
+    """Return the measure of one row.
 
-    `bound_us` is the error of the clocks. A percentile with too few samples is left out.
+    `bound_us` is the error of the clocks. A percentile for which there are too few samples is None
+    in the row, and is left out.
     """
-    values = {percent: row[f"p{percent}"] for percent in PERCENTS}
+    percentiles = {percent: row[f"p{percent}"] for percent in PERCENTS}
     return Distribution(
         samples=row["samples"],
         missing=row["missing"],
-        percentiles={percent: value for percent, value in values.items() if value is not None},
+        percentiles={percent: value for percent, value in percentiles.items() if value is not None},
         maximum=row["max"],
         bound_us=bound_us,
         disturbed=disturbed,

@@ -1,8 +1,9 @@
-"""The file with the summary of a run, beside its tables. With this file, a report needs no Spark.
+"""The file `tables/summary.json` of a run. With this file, commands show figures without Spark.
 
-The file also records the version of the tables, and the event files from which they were made. So
-`is_current` finds out whether the tables have an older version, and whether the events have changed
-since the tables were made.
+An analysis with Spark takes a while, so its tables and its summary are kept in the run's directory.
+They can become outdated: by a new version of coordlab that computes other tables, or by a run that
+has written more events since. The file therefore also says by which version the tables were made,
+and from which event files. `is_current` compares this with the present.
 """
 
 from dataclasses import dataclass, replace
@@ -15,15 +16,16 @@ from pipeline.summary.figures import RunSummary
 
 SUMMARY_FILE = "summary.json"
 TABLES_VERSION = 7
-"""Version of tables and figures. Whoever changes columns, or what they mean, must increase it."""
+"""Version of the tables and figures. If you change columns, or what they mean, increase it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MadeFrom:
-    """Version and sources of the tables.
+    """How the tables of a run were made.
 
-    - `event_files`: number of rows of each file in the folder `events`; None for an unreadable
-      file. The times of the files are not recorded, because a copy of the run has other times.
+    - `event_files`: the files in the folder `events`, each with its number of rows, which is None
+      for an unreadable file. The number tells whether a file has changed. The file's modification
+      time would not, because a copy of the run's directory has other times.
     - `tables`: names of the tables.
     """
 
@@ -33,8 +35,8 @@ class _MadeFrom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stamped:
-    """The part of the file that is about its tables. All other keys are fields of RunSummary."""
+class _WithMadeFrom:
+    """The key `made_from` of the file. All its other keys are fields of RunSummary."""
 
     made_from: _MadeFrom
 
@@ -45,10 +47,10 @@ def summary_path(directory: Path) -> Path:
 
 
 def write_summary(summary: RunSummary) -> None:
-    """Write a summary into its run's directory, in one step.
+    """Write a summary into its run's directory.
 
-    The tables must be complete, because other code takes the existence of the file as the sign that
-    they are.
+    The tables must have been written before, because `is_current` takes the file as the proof that
+    they are complete.
     """
     path = summary_path(summary.directory)
     path.parent.mkdir(exist_ok=True)
@@ -57,22 +59,21 @@ def write_summary(summary: RunSummary) -> None:
         event_files=_event_files(summary.directory),
         tables=tuple(sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())),
     )
-    # The hook writes a Path as text. msgspec itself writes all other types.
+    # msgspec calls the hook for types that it cannot write itself. Here this is only Path.
     document = msgspec.to_builtins(summary, enc_hook=str)
     document["made_from"] = msgspec.to_builtins(made_from)
-    # A reader sees the whole file or none, because `replace` is one step.
+    # Another process may read the file at any time. `replace` happens in one step, so that this
+    # process sees the whole file or none.
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
     temporary.replace(path)
 
 
 def read_summary(directory: Path) -> RunSummary | None:
-    """Return the summary of the run in `directory`.
+    """Return the summary of the run in `directory`; None if there is none of TABLES_VERSION.
 
-    Returns None without a summary, or if the summary has another version than TABLES_VERSION.
-
-    The `directory` of the summary is the argument, because the run can have been moved since it was
-    stored.
+    The run may have been moved since its summary was written. So the field `directory` of the
+    returned summary is the argument, and not what the file says.
     """
     if _made_from(directory) is None:
         return None
@@ -84,23 +85,23 @@ def read_summary(directory: Path) -> RunSummary | None:
 
 
 def encode_summary(summary: RunSummary) -> bytes:
-    """Return a summary as JSON, for another process."""
+    """Return a summary as JSON, so that it can be sent to another process."""
     return msgspec.json.encode(summary, enc_hook=str)
 
 
 def decode_summary(content: bytes) -> RunSummary:
-    """Return the summary that `encode_summary` or `write_summary` wrote.
+    """Return the summary that `encode_summary` or `write_summary` made.
 
-    Raises: msgspec.MsgspecError.
+    Raises: msgspec.MsgspecError if the content is not a summary.
     """
     return msgspec.json.decode(content, type=RunSummary, dec_hook=_decode)
 
 
 def is_current(directory: Path) -> bool:
-    """Return whether the tables of a run can be used as they are.
+    """Return whether the tables of a run can be used as they are, so that it needs no new analysis.
 
-    All of them must exist, have TABLES_VERSION, and be made from the event files that the run has
-    now.
+    They can if all of them exist, if they have TABLES_VERSION, and if they were made from the same
+    event files that the run has now.
     """
     made_from = _made_from(directory)
     return (
@@ -111,29 +112,32 @@ def is_current(directory: Path) -> bool:
 
 
 def drop_summary(directory: Path) -> None:
-    """Remove the summary of a run whose tables are about to be replaced."""
+    """Remove the summary of a run whose tables are about to be replaced.
+
+    So nobody takes the tables to be complete while only some of them are new.
+    """
     summary_path(directory).unlink(missing_ok=True)
 
 
 def _made_from(directory: Path) -> _MadeFrom | None:
-    """Return version and sources of the tables; None if they do not have TABLES_VERSION."""
+    """Return how the tables were made; None if this is not known, or was by another version."""
     try:
         content = summary_path(directory).read_bytes()
-        made_from = msgspec.json.decode(content, type=_Stamped).made_from
+        made_from = msgspec.json.decode(content, type=_WithMadeFrom).made_from
     except (OSError, msgspec.MsgspecError):
         return None
     return made_from if made_from.tables_version == TABLES_VERSION else None
 
 
 def _event_files(directory: Path) -> dict[str, int | None]:
-    """Return the number of rows of each event file of a run; None for an unreadable file."""
-    return {path.name: _rows(path) for path in sorted((directory / "events").glob("*"))}
+    """Return the number of rows of each event file of a run, by the file's name."""
+    return {path.name: _row_count(path) for path in sorted((directory / "events").glob("*"))}
 
 
-def _rows(path: Path) -> int | None:
+def _row_count(path: Path) -> int | None:
     """Return the number of rows in a Parquet file; None if it cannot be read."""
-    # pyarrow is imported here, and not at the top, because its import takes long, and commands such
-    # as `coordlab list` read summaries without it.
+    # pyarrow is imported here, and not at the top, because its import takes long. Commands that
+    # only read summaries, such as `coordlab list`, do without it.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -144,7 +148,7 @@ def _rows(path: Path) -> int | None:
 
 
 def _decode(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's own signature
-    """Return a Path from its text; msgspec decodes all other types without this function."""
+    """Return a Path from its text. msgspec calls this for types that it cannot decode itself."""
     if kind is Path:
         return Path(value)
     raise NotImplementedError(f"{kind} stands in no summary")

@@ -1,8 +1,9 @@
-"""The aggregates of one run's tables, computed in plain Python.
+"""The aggregates of one run, computed in plain Python from its trace in memory.
 
-An aggregate is a table of few rows, from which a summary is made. `summary.spark_aggregates`
-computes the same aggregates with Spark. `summary.summary` reads the aggregates of both modules. A
-leader epoch is the number of the leadership by which a broker is the coordinator of groups.
+An aggregate is a small table from which the summary of a run is made, such as the number of records
+that each group processed. `spark_aggregates` computes the same aggregates with Spark, for many runs
+at once. `summary` makes summaries from either. Each function here takes the trace of a run, and
+returns the rows of one aggregate.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,11 +26,11 @@ from pipeline.summary.figures import samples_needed
 from pipeline.summary.outcome_summary import LINEAGES, ONE_BY_ONE_MAX
 
 _KIND = ("fault", "group", "broker", "leader_epoch", "reason")
-"""Columns that are equal for all rebalances of a kind."""
+"""Rebalances are of the same kind if they have the same values in these columns."""
 
 
 def bad_row_counts_of(bad_rows: Iterable[TableRow]) -> list[TableRow]:
-    """Return one row per reason for which rows were unusable, with their number."""
+    """Count the rows of the trace that could not be used, by reason."""
     return [
         {"reason": reason, "count": len(rows)}
         for (reason,), rows in _grouped(bad_rows, "reason").items()
@@ -37,59 +38,63 @@ def bad_row_counts_of(bad_rows: Iterable[TableRow]) -> list[TableRow]:
 
 
 def _moved_partitions(trace: Trace) -> list[TableRow]:
-    """Count the partitions that each fault moved to another broker."""
+    """Count the offsets partitions that each fault moved to another broker."""
     by_fault = _grouped(broker_phases_of(trace), "fault")
     return [{"fault": fault, "moved": len(rows)} for (fault,), rows in by_fault.items()]
 
 
 def _member_counts(trace: Trace) -> list[TableRow]:
-    """Count the members of each fault by the way in which they noticed the fault.
+    """Count the members that noticed a fault in the same way.
 
-    A member notices the fault when it gives its coordinator up, possibly after commits that timed
-    out. For each way, the aggregate also counts the members that kept their member id, and those
-    that kept it and their generation (the number of the group's rebalance), too.
+    A member notices a fault when it gives its coordinator up. Two members did this in the same way
+    if they had the same reason, and the same number of their commits had timed out before. For
+    example, 4 members gave the coordinator up by NOT_COORDINATOR after 0 timed-out commits, and
+    `kept_id` says that 3 of these 4 kept their member id.
     """
-    counts_by_kind: dict[tuple[object, ...], TableRow] = {}
+    counts_by_way: dict[tuple[object, ...], TableRow] = {}
     for row in client_phases_of(trace):
         has_left_coordinator = row["unknown_us"] is not None
-        kind = {
+        way = {
             "fault": row["fault"],
             "noticed_by": row["noticed_by"],
             "timeouts": row["commit_timeouts"] if has_left_coordinator else None,
         }
         zeros = {"members": 0, "kept": 0, "kept_id": 0, "told": 0}
-        counts = counts_by_kind.setdefault(tuple(kind.values()), kind | zeros)
+        counts = counts_by_way.setdefault(tuple(way.values()), way | zeros)
 
-        # An id or generation that is unknown (None) is not kept, as in Spark, where a comparison
-        # with null is not true.
-        kept_id = _is_equal_and_known(row["member_id"], row["member_id_after"])
-        kept_generation = _is_equal_and_known(row["generation"], row["generation_after"])
+        kept_id = _is_kept(row["member_id"], row["member_id_after"])
+        kept_generation = _is_kept(row["generation"], row["generation_after"])
+        # The member asked the old coordinator for its coordinator, and the old one named itself.
+        # `self_answers` is None for a member that did not give its coordinator up.
+        told_by_old = row["self_answers"] is not None and row["self_answers"] > 0
 
         counts["members"] += 1
         counts["kept_id"] += kept_id
         counts["kept"] += kept_id and kept_generation
-        # Count the member if the old coordinator told it that it still was the coordinator.
-        counts["told"] += (row["self_answers"] or 0) > 0
-    return list(counts_by_kind.values())
+        counts["told"] += told_by_old
+    return list(counts_by_way.values())
 
 
-def _is_equal_and_known(before: object, after: object) -> bool:
-    # If both are equal and `before` is known, so is `after`.
+def _is_kept(before: object, after: object) -> bool:
+    """Return whether a member id or generation is the same after a fault.
+
+    Two unknown values (None) are not the same, as in Spark, where null does not equal null.
+    """
     return before is not None and before == after
 
 
 def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
-    """Return a row for each kind of rebalances, or for each rebalance if a kind has few."""
+    """Return a row for each rebalance, or one for all rebalances of a kind if these are many."""
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
     aggregates = []
     for kind, same_kind in _grouped(after_faults, *_KIND).items():
-        # If the kind has few rebalances, each gets a row of its own. Only rebalances that began at
-        # the same moment share a row.
+        # Few rebalances get a row each. They are told apart by the moment at which they began, so
+        # two that began at the same moment share a row.
         are_few = len(same_kind) <= ONE_BY_ONE_MAX
-        parts = _grouped(same_kind, "started_us").values() if are_few else [same_kind]
-        for rows in parts:
-            errors = _known(rows, "store_error")
-            started = [row["started_us"] for row in rows]
+        rows_together = _grouped(same_kind, "started_us").values() if are_few else [same_kind]
+        for rows in rows_together:
+            store_errors = _known(rows, "store_error")
+            started_us = [row["started_us"] for row in rows]
             aggregates.append(
                 dict(zip(_KIND, kind, strict=True))
                 | {
@@ -100,10 +105,10 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
                     "added": _union(rows, "added"),
                     "first_generation": min(_known(rows, "generation"), default=None),
                     "last_generation": max(_known(rows, "new_generation"), default=None),
-                    "not_stored": len(errors),
-                    "store_errors": sorted(set(errors)),
-                    "first_us": min(started),
-                    "last_us": max(started),
+                    "not_stored": len(store_errors),
+                    "store_errors": sorted(set(store_errors)),
+                    "first_us": min(started_us),
+                    "last_us": max(started_us),
                     "longest_us": max(_known(rows, "length_us"), default=None),
                 }
             )
@@ -111,28 +116,32 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
 
 
 def _coordinator_pairs(trace: Trace) -> list[TableRow]:
-    """Return a row for each time in which two coordinators served the same groups."""
+    """Return a row for each time in which groups had two coordinators.
+
+    Two brokers can also lead an offsets partition that stores no group. That does not count.
+    """
     return [row for row in tenure_overlaps_of(trace) if row["groups"]]
 
 
 def _owner_sets(trace: Trace) -> list[TableRow]:
-    """Sum up the times in which two members owned a partition, by group, fault and lineages.
+    """Sum up the times in which two members owned the same partition.
 
-    The lineage of an owner is the coordinator that assigned the partition, with its leader epoch.
+    Times of the same group after the same fault share a row if the same coordinators had assigned
+    the partitions: broker-0 to the first owners, for example, and broker-1 to the second owners.
     """
     aggregates = []
-    columns = ("group", "fault", *LINEAGES)
-    for key, rows in _grouped(ownership_overlaps_of(trace), *columns).items():
-        ends = [row["to_us"] for row in rows]
+    same_in_a_row = ("group", "fault", *LINEAGES)
+    for key, rows in _grouped(ownership_overlaps_of(trace), *same_in_a_row).items():
+        ends_us = [row["to_us"] for row in rows]
         aggregates.append(
-            dict(zip(columns, key, strict=True))
+            dict(zip(same_in_a_row, key, strict=True))
             | {
                 "partitions": len({row["partition"] for row in rows}),
                 "first_consumers": sorted({row["first_consumer"] for row in rows}),
                 "second_consumers": sorted({row["second_consumer"] for row in rows}),
                 "from_us": min(row["from_us"] for row in rows),
                 # If a partition still had two owners when the run ended, `to_us` is None.
-                "to_us": None if None in ends else max(ends),
+                "to_us": None if None in ends_us else max(ends_us),
                 "longest_us": max(row["length_us"] for row in rows),
                 "records_both": sum(row["records_both"] for row in rows),
                 "healed_us": max(_known(rows, "healed_us"), default=None),
@@ -142,7 +151,7 @@ def _owner_sets(trace: Trace) -> list[TableRow]:
 
 
 def _processed(trace: Trace) -> list[TableRow]:
-    """Count the records that each group processed, and how many of them it had processed before."""
+    """Count the records that each group processed, and those that it had processed before."""
     return [
         {
             "group": group,
@@ -154,7 +163,7 @@ def _processed(trace: Trace) -> list[TableRow]:
 
 
 def _commit_errors(trace: Trace) -> list[TableRow]:
-    """Count, for each error of commits after a fault, these commits and their members."""
+    """Count the commits that failed with each error after the first fault, and their members."""
     failed = [
         row for row in commits_of(trace) if row["fault"] is not None and row["error"] != "NONE"
     ]
@@ -171,17 +180,18 @@ def _commit_errors(trace: Trace) -> list[TableRow]:
 def _felt_spreads(trace: Trace) -> list[TableRow]:
     """Compute the distribution of each felt measure over the partitions of each group.
 
-    A felt measure is an effect of faults that users of a group notice. Rows with the group None are
-    about the partitions of all groups together.
+    The felt measures are effects of faults that the users of a group notice, such as the time in
+    which a partition has no owner. Rows in which the group is None are about the partitions of all
+    groups together.
     """
     aggregates = []
-    partitions = felt_partitions_of(trace)
-    of_groups: list[tuple[str | None, list[TableRow]]] = [
-        (group, rows) for (group,), rows in _grouped(partitions, "group").items()
-    ]
-    if partitions:  # without partitions there is no row, as in Spark's aggregate
-        of_groups.append((None, partitions))
-    for group, rows in of_groups:
+    all_partitions = felt_partitions_of(trace)
+    partitions_by_group: dict[str | None, list[TableRow]] = {
+        group: rows for (group,), rows in _grouped(all_partitions, "group").items()
+    }
+    if all_partitions:  # Spark's aggregate has no row either if there are no partitions
+        partitions_by_group[None] = all_partitions
+    for group, rows in partitions_by_group.items():
         for measure in FELT_MEASURES:
             values = sorted(_known(rows, measure.column))
             aggregates.append(
@@ -199,9 +209,15 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
 
 
 def _nearest_rank(values: Sequence[int], percent: int) -> int | None:
-    """Return a percentile of sorted values by nearest rank, None if there are too few values."""
-    rank = -(-len(values) * percent // 100)  # -(-a // b) rounds up
-    return values[rank - 1] if len(values) >= samples_needed(percent) else None
+    """Return a percentile of sorted values; None if there are too few values for it.
+
+    It is always one of the values. Of 12 values, for example, the 90th percentile is the 11th one,
+    because 90 % of 12 are 10.8, which is rounded up.
+    """
+    if len(values) < samples_needed(percent):
+        return None
+    rank = -(-len(values) * percent // 100)  # -(-a // b) is a / b, rounded up
+    return values[rank - 1]
 
 
 AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
@@ -218,17 +234,16 @@ AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
     "felt_spreads": _felt_spreads,
     "felt_counts": felt_groups_of,
 }
-"""The function that computes each aggregate. The names are those of the steps that compute the same
-aggregates with Spark.
+"""The function that computes each aggregate. The aggregates of Spark have the same names.
 """
 
 
-_Key = tuple[Any, ...]  # Any: each column has its own type
+_Values = tuple[Any, ...]  # a value of each column; its type depends on the column
 
 
-def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[_Key, list[TableRow]]:
-    """Group rows by their values of `columns`, in the order of first occurrence."""
-    groups: dict[_Key, list[TableRow]] = {}
+def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[_Values, list[TableRow]]:
+    """Group rows by their values of `columns`; each group stands where its first row stood."""
+    groups: dict[_Values, list[TableRow]] = {}
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)
     return groups

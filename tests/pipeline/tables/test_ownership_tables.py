@@ -352,7 +352,7 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
     assert errors == [("REQUEST_TIMED_OUT", 2, 1), ("COORDINATOR_NOT_AVAILABLE", 1, 1)]
 
     fault = analysed.fault("split", "cut-0")
-    assert [rebalance.words for rebalance in fault.rebalances] == [
+    assert [rebalance.headline for rebalance in fault.rebalances] == [
         "1 rebalance: join of c-2",
         "1 rebalance: join of c-1",
     ]

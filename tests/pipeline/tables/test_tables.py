@@ -374,7 +374,7 @@ def test_summary_of_a_crash_has_lines_for_its_phases_and_gaps(analysed: Analysed
         ("processing gap", "2", "1", "150 ms", "", "", "8.00 s"),
         ("no coordinator", "1", "", "7.78 s", "", "", "7.78 s"),
     )
-    assert [rebalance.words for rebalance in fault.rebalances] == [
+    assert [rebalance.headline for rebalance in fault.rebalances] == [
         "1 rebalance: join of m1-new",
         "1 rebalance: leave of consumer-0",
     ]
