@@ -140,5 +140,5 @@ def _worst_group(
 
 
 def _other_groups_text(other_groups: int) -> str:
-    """Return " (and 2 more groups)", for groups that a caveat does not name; "" if all are named."""
+    """Return " (and 2 more groups)" for groups that a caveat does not name; "" if it names all."""
     return f" (and {counted(other_groups, 'more group')})" if other_groups else ""
