@@ -1,32 +1,34 @@
 """Answers: while nothing is broken, a server answers a request before its timeout.
 
-This checker judges requests of group members and of brokers that end with TIMED_OUT. Their
-timeouts are:
+This checker looks at every request of a group member or a broker that ends with TIMED_OUT. Such a
+request is a violation if faults cannot explain it. Faults explain it for some time after the last
+of them has ended, namely for twice the request's timeout. Take a timeout of 30 s, and a fault that
+ends at 100 s:
+
+1. The fault may have broken connections without the clients' knowledge. The requests on them time
+   out, and their connections are closed. At 130 s the last of these connections is gone.
+2. A request that is sent after 130 s goes over an intact connection, and must be answered by 160 s.
+   So a request that times out after 160 s is a violation.
+
+Some answers wait until an append is replicated (APPENDING). After a fault, replicas need
+`isr_recovery_us` to rejoin the ISR, so this time is added for such requests.
+
+The timeouts are:
 - JoinGroup of a member: its `max.poll.interval.ms` plus JOIN_GROUP_EXTRA_MS;
 - any other request of a member: `request.timeout.ms`;
 - Fetch of metadata, from a broker to the controller: `controller.quorum.fetch.timeout.ms`;
 - Fetch of records, from a follower to its leader: `replica.socket.timeout.ms`;
 - any other request of a broker: REQUEST_TIMEOUT_US.
 
-Servers are brokers and controllers. In a row of a request, `node` is the client, `peer` the server,
-and `cause` the purpose of the connection. A request that timed out is a violation if no fault has
-been in force for more than twice its timeout. The reason:
-1. During the first timeout, every request that a fault has hit times out, and its connection is
-   closed.
-2. A request that times out at the end of the second timeout was therefore sent while nothing was
-   broken, over an intact connection.
-If the answer waits for an append (APPENDING), the replicas also need time to rejoin the ISR, the
-set of in-sync replicas (`isr_recovery_us`).
-
-A server holds a Fetch back while it has no new records. If the timeout of a broker's Fetch is less
-than twice the longest time for which a server holds it back, the Fetch is not judged: it may time
-out for this reason alone.
+A server holds a broker's Fetch back while it has nothing new to return. If the settings give such a
+Fetch a timeout of less than twice that wait, it may time out in a healthy cluster, so it is not
+judged.
 
 Timeouts are judged only in virtual time (the run's own simulated clock). In real time a busy
 machine can delay any process beyond a timeout, which proves nothing about Kafka.
 
-A server must never answer UNKNOWN_SERVER_ERROR: this error only says that a handler failed. (A run
-may leave rows of messages out of its trace, the record of its events, but never these answers.)
+The checker also reports every answer UNKNOWN_SERVER_ERROR, because it means that the handler of the
+request failed with an unexpected exception.
 """
 
 from chaos.checkers.base import Checker
@@ -80,10 +82,12 @@ class Answers(Checker):
             for group_id, expected in context.groups.items()
             for consumer in expected.consumers
         }
-        # (server, API) of each reported UNKNOWN_SERVER_ERROR
+        # (server, API) of each UNKNOWN_SERVER_ERROR that was reported
         self._failed: dict[tuple[str, str], None] = {}
         self._timed_out = 0
-        self._stages = 0  # rows of the run's stages: without them nothing was judged
+        # Number of rows about the run's stages. Every whole trace of a run has some. If this one
+        # has none, it is only a part of a trace, from which nothing can be concluded.
+        self._stages = 0
 
     def judge(self, row: TraceRow) -> None:
         """Judge a request that timed out, and an answer UNKNOWN_SERVER_ERROR."""
@@ -96,11 +100,11 @@ class Answers(Checker):
             return
         if row.kind != TraceKind.REQUEST_FAILED or row.error != TIMED_OUT:
             return
+        # In this row, `node` is the client, `peer` the server, `cause` the connection's purpose.
         group_id = self._group_of.get(row.node)
         if group_id is not None:
             timeout_us = _timeout_us(self.context.groups[group_id], row.api)
         elif row.node.startswith("broker-"):
-            # `row.cause` is the purpose of the connection.
             timeout_us = self.context.broker_timeouts_us.get(row.cause or "", REQUEST_TIMEOUT_US)
             # The server may hold the request back for so long that it times out without a fault.
             if timeout_us < 2 * self.context.broker_waits_us.get(row.cause or "", 0):
@@ -129,7 +133,7 @@ class Answers(Checker):
         )
 
     def _report_unknown_error(self, row: TraceRow) -> None:
-        """Report an UNKNOWN_SERVER_ERROR, once per server and API."""
+        """Report an UNKNOWN_SERVER_ERROR, once per server and API; later ones are only counted."""
         if (case := (row.node, row.api or "")) in self._failed:
             self.findings_total += 1  # the same violation again
             return
@@ -137,7 +141,7 @@ class Answers(Checker):
         self.report_finding(f"{row.node} answers {row.api} with {UNKNOWN_SERVER_ERROR}", [row])
 
     def finish(self) -> CheckReport:
-        """Report; a run without stages in its trace proves nothing."""
+        """Report the findings and the number of requests that timed out."""
         return self.report(judged=self._stages, seen={"requests_timed_out": self._timed_out})
 
 

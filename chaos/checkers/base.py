@@ -4,12 +4,14 @@ A checker keeps its own model of the cluster, far simpler than the code that it 
 nothing but the trace (the run's recorded events, one row each). Each violation that it sees becomes
 a finding, with the rows that prove it.
 
-Rows come in the order of their times. The clocks of two machines may differ by `clock_error_us`. So
-a checker compares rows of two nodes by epochs and offsets. It compares the times of two rows only
-if they differ by more than the clock error.
+A checker gets the rows in the order of their times, but these times come from the clocks of several
+machines, which may differ by `clock_error_us`. So the order of two rows from different nodes proves
+nothing by itself. Wherever it can, a checker compares such rows by their epochs or offsets instead.
+Where it must compare times, it allows for the clock error.
 
-Checkers keep sets of names as dicts whose values are None: the iteration over a dict has the same
-order in every process, the iteration over a set does not.
+The same trace must give the same findings in the same order every time. A Python set of strings has
+another order in every process. Where a checker needs a set of names, it therefore uses a dict whose
+values are all None, because a dict keeps the order in which its keys were added.
 """
 
 from abc import ABC, abstractmethod
@@ -35,9 +37,13 @@ FindingSink = Callable[[Finding], None]
 class Checker(ABC):
     """Checks one promise in the trace of one run.
 
-    A CheckSuite (all checkers of a run) shares one `evidence`, the facts of the run, among its
-    checkers. For each row, the suite feeds the evidence, and then calls `judge` of the checkers. A
-    checker made without `evidence` makes its own; its caller calls `observe` for each row.
+    Checkers need many of the same facts, such as which broker coordinates a group. An Evidence
+    object computes these facts from the rows. The checkers of a run are in a CheckSuite, which
+    makes one Evidence for all of them. The suite feeds each row first to the Evidence, and then to
+    `judge` of the checkers.
+
+    A test may use a checker without a suite. It then gives no `evidence`, so the checker makes its
+    own, and it calls `observe` for each row.
     """
 
     name: ClassVar[str]
@@ -56,8 +62,8 @@ class Checker(ABC):
         self.context = context
         self.evidence = Evidence(context) if evidence is None else evidence
         # Evidence begins to collect a fact when the fact's attribute is read for the first time.
-        # The two facts below are needed from the first row of the trace on, so they are read here
-        # and not with the first finding.
+        # A finding shows which events and faults came before it, back to the start of the run. So
+        # both attributes are read here, before the first row, although only findings use them.
         self._turning_points = self.evidence.turning_points
         self._faults = self.evidence.faults
         self.findings: list[Finding] = []
@@ -87,8 +93,9 @@ class Checker(ABC):
     def unsettled(self, now_us: int) -> tuple[str, ...]:
         """Return a sentence for each condition that must still come true to keep the promise.
 
-        A condition whose time limit has passed is no longer returned, because it is a finding. A
-        run with a `recovery_timeout` continues while any checker returns a condition.
+        An example is `orders-0 is not whole`. A run with a `recovery_timeout` continues while any
+        checker returns such a sentence. A condition whose time limit has passed is not returned:
+        waiting for it would be useless, because it is already a finding.
         """
         return ()
 
@@ -127,8 +134,9 @@ class Checker(ABC):
     ) -> None:
         """Pass a finding to `on_finding` without recording it.
 
-        The full extent of such a violation is known only at the end of the trace. The run can react
-        now, and `finish` records the finding.
+        A checker calls this when it sees a violation, but can only say at the end of the trace how
+        far the violation goes. The run can then react at once, for example by writing a row
+        VIOLATION. The checker itself records the complete finding in `finish`.
         """
         if self.on_finding is not None:
             self.on_finding(
@@ -162,9 +170,10 @@ class Checker(ABC):
     def _led_to(
         self, rows: list[TraceRow], *, group: str | None, partition: str | None
     ) -> tuple[TraceRow, ...]:
-        """Return the events before `rows` that concern the partition or the group.
+        """Return the events before `rows` that are about the partition or the group.
 
-        The group's offsets partition counts too, because its leader is the group's coordinator.
+        Events of the partition of `__consumer_offsets` that stores the group are among them,
+        because the leader of that partition is the group's coordinator.
         """
         if not rows:
             return ()
@@ -188,11 +197,12 @@ class Checker(ABC):
     ) -> CheckReport:
         """Return the report.
 
-        - `judged`: number of cases that could have been violations. With 0 cases the outcome is
-          NOTHING_SEEN, not PASS.
-        - `seen`: by name, numbers of the things that were judged.
-        - `excused`: number of exceptions that the promise permits, by name.
-        - `inconclusive`: True if the evidence does not suffice for a pass.
+        - `judged`: how many cases could have been violations. If there was no such case, the
+          outcome is NOTHING_SEEN and not PASS.
+        - `seen`: what the report says about these cases, such as `{"commits": 120}`.
+        - `excused`: how often each exception occurred that the promise permits, such as
+          `{"revoked without a commit after a loss of the partition's data": 2}`.
+        - `inconclusive`: True if too much evidence is missing to say that the promise was kept.
         """
         # A finding is proved by its own rows, so it counts also if other evidence is missing.
         if self.findings_total:
@@ -217,5 +227,7 @@ class Checker(ABC):
 
 def in_time_order(rows: list[TraceRow]) -> list[TraceRow]:
     """Return the rows in time order, each once, since two parts of a finding may share a row."""
+    # A node numbers the rows that it writes, and begins anew when it restarts. So node, incarnation
+    # (the number of restarts) and `seq` identify a row.
     unique = {(row.time_us, row.node, row.incarnation, row.seq): row for row in rows}
     return [unique[key] for key in sorted(unique)]

@@ -1,8 +1,9 @@
 """CheckContext: facts about an experiment that checkers need and the trace does not have.
 
-The trace is the run's record of events, one row each. It shows what the nodes did. It does not show
-the members, timeouts and limits in the experiment file. ISR means the in-sync replicas of a
-partition.
+The trace is the run's record of events, one row each. It shows what the nodes did, but not what
+their settings allowed them to do. For example, the trace shows that a group was without a
+coordinator for 40 s. Whether this is too long depends on timeouts that stand in the experiment
+file. The function `context_of` (in `registry`) computes a CheckContext from that file.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,58 +18,76 @@ from protocol.ids import TRANSACTION_STATE
 from protocol.trace import TraceRow
 
 COPY_US = 5_000_000
-"""Time in which a follower copies what a small cluster wrote in a few minutes, with a margin."""
+"""Time that a follower needs to copy the records that it missed, with a wide margin.
+
+Clusters in experiments are small, and a follower misses a few minutes of records at most.
+"""
 HEALED_STAGE = "liveness"
-"""The run's stage in which all faults are healed; it begins once every broker is reachable."""
+"""Name of the stage of a run that begins when all faults have ended and every broker is reachable.
+
+In this stage the run waits until all groups are live again: stable, and with a new commit.
+"""
 REQUEST_TIMEOUT_US = 30_000_000
 """Time after which a broker gives up a request to the controller: Kafka's request.timeout.ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupExpectation:
-    """Members, partitions and timeouts of one group. The default times are Kafka's.
+    """Members, partitions and timeouts of one group.
 
-    - `consumers`: node names of the members.
-    - `late`: names of the late members among them. The run starts a late member at a time of its
-      plan. A late member counts as a member only after its row NODE_STARTED.
-    - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
-    - `commits`: True if the members commit offsets.
-    - `transaction_partitions`: the partitions of `__transaction_state` that store the members'
-      transactional ids; empty if the group does not commit in transactions.
-    - `partitions`: the partitions of the group's topics.
-    - `max_poll_interval_us`: the shortest `max.poll.interval.ms` of any member.
-    - `rebalance_timeout_us`: the longest `max.poll.interval.ms` of any member.
-    - `eviction_us`: the shortest time after which a coordinator may remove a silent member; the
-      minimum of `session.timeout.ms` and `max.poll.interval.ms` over all members.
-    - `has_long_metadata`: True if some commits carry more than `offset.metadata.max.bytes`.
-    - `same_assignors`: True if each member supports the same assignors, in whatever order.
-    - `application_us`: the longest time between two polls of a member, if the first poll returns a
-      full batch (`max.poll.records` records) to process.
-    - `commit_patience_us`: before a member gives up partitions in a rebalance, it waits for its
-      commit. This is the shortest such wait of any member: the minimum of `default.api.timeout.ms`
-      and `max.poll.interval.ms`.
-    - Every other time is the maximum over all members.
-
-    Partitions are named as in the trace.
+    Members of a group may have different settings. Where a field does not say otherwise, it has the
+    largest value of any member. The default times are Kafka's. Partitions are named as in the
+    trace, such as `orders-0`.
     """
 
     consumers: tuple[str, ...]
+    """Node names of the members."""
     offsets_partition: str
+    """The partition of `__consumer_offsets` that stores the group."""
     commits: bool
+    """True if the members commit offsets."""
     late: tuple[str, ...] = ()
+    """Members in `consumers` that the run starts later than the cluster.
+
+    Such a consumer counts as a member only from its row NODE_STARTED on.
+    """
     session_timeout_us: int = 45_000_000
     heartbeat_interval_us: int = 3_000_000
     eviction_us: int = 45_000_000
+    """Shortest time after which a coordinator may remove a silent member.
+
+    It is the minimum of `session.timeout.ms` and `max.poll.interval.ms` over all members.
+    """
     max_poll_interval_us: int = 300_000_000
+    """The shortest `max.poll.interval.ms` of any member."""
     request_timeout_us: int = 30_000_000
     retry_backoff_max_us: int = 1_000_000
     application_us: int = 50_000
+    """Longest time that a member spends between two polls.
+
+    It is the time in which the application processes a full batch of `max.poll.records` records.
+    """
     transaction_partitions: tuple[str, ...] = ()
+    """The partitions of `__transaction_state` that store the members' transactional ids.
+
+    Empty if the group does not commit in transactions.
+    """
     partitions: tuple[str, ...] = ()
+    """The partitions of the group's topics."""
     rebalance_timeout_us: int = 300_000_000
+    """The longest `max.poll.interval.ms` of any member.
+
+    Kafka's clients send this setting as their rebalance timeout.
+    """
     commit_patience_us: int = 60_000_000
+    """Shortest time for which a member waits for its last commit before it revokes partitions.
+
+    It is the minimum of `default.api.timeout.ms` and `max.poll.interval.ms` over all members.
+    """
     same_assignors: bool = True
+    """True if all members support the same assignors; their order of preference may differ."""
     has_long_metadata: bool = False
+    """True if some commits carry more metadata than `offset.metadata.max.bytes` allows."""
 
     @property
     def coordinator_partitions(self) -> tuple[str, ...]:
@@ -77,7 +96,7 @@ class GroupExpectation:
 
     @property
     def join_us(self) -> int:
-        """Timeout of a member's JoinGroup, unless `request.timeout.ms` is longer."""
+        """Timeout of a member's JoinGroup. If `request.timeout.ms` is longer, it counts instead."""
         return self.rebalance_timeout_us + JOIN_GROUP_EXTRA_MS * 1_000
 
 
@@ -91,93 +110,97 @@ class ZooKeeperGroupExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerExpectation:
-    """Topic, timing and `acks` of one producer.
-
-    `period_us` is the longest time between two of its requests in a healthy cluster: the time
-    between two records, plus linger.ms. `acks_all`: True if its records count as acknowledged only
-    when every in-sync replica has them.
-    """
+    """Topic, timing and `acks` of one producer."""
 
     name: str
     topic: str
     period_us: int
+    """Longest time between two of its requests in a healthy cluster.
+
+    The producer makes records at a fixed rate, and may hold each of them back for `linger.ms`. So
+    this is the time between two records plus `linger.ms`.
+    """
     request_timeout_us: int = 30_000_000
     acks_all: bool = False
+    """True for `acks=all`: a record is acknowledged only when every in-sync replica has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
-    """Settings and bounds of an experiment, for its checkers.
-
-    Groups:
-    - `groups`: groups with a coordinator. A group that clients from outside have joined is left
-      out, because such members write no trace rows.
-    - `zookeeper_groups`: groups on ZooKeeper, which have no coordinator.
-    - `seen_groups`: names of the groups whose members all write trace rows; None: all groups.
-    - `must_hold`: by group, the names of the checks that this group demands although neither
-      Kafka's coordinator nor ZooKeeper promises them (module `unpromised`).
-
-    Cluster:
-    - `group_max_size`: `group.max.size`, the largest number of members of a group.
-    - `min_insync_replicas`: `min.insync.replicas` of the topic `__consumer_offsets`, the number of
-      in-sync replicas without which an append fails.
-    - `transaction_min_isr`: `min.insync.replicas` of the topic `__transaction_state`.
-    - `unclean_elections`: True if a replica that is not in sync may be elected. Acknowledged
-      records may then be lost.
-
-    Times:
-    - `in_virtual_time`: True if the trace has every row of every node, in the order of the run.
-    - `clock_error_us`: largest difference between the clocks of two nodes.
-    - `start_bound_us`: longest time from the start to the steady state; None in real time, where a
-      machine may be slow.
-    - `settling_us`: longest time from the end of a fault to its last consequence.
-    - `isr_recovery_us`: longest time that a living replica stays out of its ISR (see the function
-      `isr_recovery_us`).
-    - `replica_lag_us`: `replica.lag.time.max.ms`.
-    - `offsets_retention_us`: `offsets.retention.minutes`.
-    - `leader_balance_us`: interval in which preferred leaders are elected; None: never.
-    - `liveness_timeout_us`: longest time from the healing of all faults until a group is live.
-    - `recovery_timeout_us`: longest time that the run waits, after its groups have recovered, for
-      the conditions of `Checker.unsettled`.
-    - `transaction_timeout_us`: longest transaction timeout of any member.
-    - `transaction_cleanup_us`: interval at which a coordinator aborts transactions beyond their
-      timeout.
-    - `broker_timeouts_us`: timeouts of a broker's requests, by the purpose of the connection.
-      Requests for other purposes have REQUEST_TIMEOUT_US.
-    - `broker_waits_us`: by purpose, the longest time that a server holds a broker's request back
-      before it answers.
-    """
+    """Settings of an experiment, and the time limits that follow from them, for its checkers."""
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
+    """Groups with a coordinator, by name.
+
+    A group that clients from outside have joined is left out, because such members write no rows
+    into the trace.
+    """
     zookeeper_groups: dict[str, ZooKeeperGroupExpectation] = field(default_factory=dict)
+    """Groups on ZooKeeper, by name. They have no coordinator."""
     must_hold: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each group, the checks of module `unpromised` that its experiment demands of it."""
     seen_groups: tuple[str, ...] | None = None
+    """Groups whose members all write rows into the trace; None if this is so for every group."""
     min_insync_replicas: int = 1
+    """`min.insync.replicas` of the topic `__consumer_offsets`."""
     transaction_min_isr: int = 1
+    """`min.insync.replicas` of the topic `__transaction_state`."""
     unclean_elections: bool = False
+    """True if a replica that is not in sync may be elected, which may lose acknowledged records."""
     liveness_timeout_us: int = 60_000_000
+    """Longest time that a group needs to make progress again when all faults have ended."""
     clock_error_us: int = 0
+    """Largest difference between the clocks of two nodes."""
     isr_recovery_us: int = 120_000_000
+    """Longest time that a living replica stays out of its ISR (see function `isr_recovery_us`)."""
     group_max_size: int = 2_147_483_647
     leader_balance_us: int | None = None
+    """Interval at which the controller elects preferred leaders; None if it never does."""
     start_bound_us: int | None = None
+    """Longest time from the start to the steady state; None in real time: a machine may be slow."""
     in_virtual_time: bool = False
+    """True if one process simulates all nodes with a clock of its own.
+
+    The trace then has every row of every node, in the order in which they really happened.
+    """
     broker_timeouts_us: dict[str, int] = field(default_factory=dict)
+    """Timeouts of the requests that a broker sends, by the purpose of its connection.
+
+    The keys are METADATA (Fetch of metadata from the controller) and REPLICA_FETCHER (Fetch of
+    records from a leader). A broker's requests for other purposes have REQUEST_TIMEOUT_US.
+    """
     broker_waits_us: dict[str, int] = field(default_factory=dict)
+    """Longest time for which a server holds such a Fetch back while it has nothing new to return.
+
+    The keys are the same purposes.
+    """
     producers: tuple[ProducerExpectation, ...] = ()
     recovery_timeout_us: int = 0
+    """Longest time that the run continues for the sake of conditions of `Checker.unsettled`.
+
+    It begins when all groups have recovered.
+    """
     transaction_timeout_us: int = 60_000_000
+    """Longest `transaction.timeout.ms` of any member."""
     transaction_cleanup_us: int = 10_000_000
+    """Interval at which a coordinator looks for transactions that have exceeded their timeout."""
     settling_us: int = 120_000_000
+    """Longest time from the end of a fault to its last consequence."""
     replica_lag_us: int = 30_000_000
+    """`replica.lag.time.max.ms`."""
     offsets_retention_us: int = 10_080 * 60_000_000
+    """`offsets.retention.minutes`."""
 
     def without_guests(self, mixed: Collection[str], all_groups: Iterable[str]) -> "CheckContext":
-        """Return this context without the groups that clients from outside have joined.
+        """Return this context without the groups that guests have joined.
 
-        `all_groups`: the experiment's groups. `mixed`: the groups that such clients have joined.
+        Guests are clients from outside the experiment, which write no rows into the trace.
+
+        - `mixed`: the groups that have both guests and consumers of the experiment.
+        - `all_groups`: all groups of the experiment.
         """
-        # `all_groups` is needed because `groups` lacks the groups on ZooKeeper.
+        # `self.groups` would not do in place of `all_groups`, because it lacks the groups on
+        # ZooKeeper. They are seen, too.
         return replace(
             self,
             groups={name: group for name, group in self.groups.items() if name not in mixed},
@@ -189,7 +212,10 @@ class CheckContext:
         return self.seen_groups is None or group in self.seen_groups
 
     def least_in_sync(self, partition: str) -> int:
-        """Return min.insync.replicas of a partition that a coordinator writes to."""
+        """Return `min.insync.replicas` of a partition of one of the two topics of coordinators.
+
+        They are `__transaction_state` and `__consumer_offsets`.
+        """
         is_of_transactions = partition.startswith(f"{TRANSACTION_STATE}-")
         return self.transaction_min_isr if is_of_transactions else self.min_insync_replicas
 
@@ -218,11 +244,10 @@ def isr_recovery_us(config: BrokerConfig) -> int:
        follower's next fetch that it has caught up: `replica.fetch.wait.max.ms`.
     4. The leader's AlterPartition gets no answer: REQUEST_TIMEOUT_US. Meanwhile the controller may
        be replaced: twice `controller.quorum.fetch.timeout.ms`.
-    5. A follower rejoins the ISR only when it has all records below the high watermark (the offset
-       below which every in-sync replica has the records). The high watermark may wait for another
-       replica, which is dead. That replica must leave the ISR first: 1.5 times
-       `replica.lag.time.max.ms`, because the leader checks for such replicas at an interval of half
-       of that setting.
+    5. The leader's high watermark may be held back by another replica of the ISR, which has died.
+       That replica must leave the ISR first. The leader removes it when it has lagged for
+       `replica.lag.time.max.ms`. It looks for such replicas at an interval of half of that setting,
+       so together they take up to 1.5 times the setting.
     """
     return (
         (

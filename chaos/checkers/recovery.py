@@ -1,36 +1,38 @@
 """Recovery: after healing, the cluster is in order again within the time that the settings allow.
 
-Five conditions are judged from the healing (the end of all faults) on. A wait is the time in which
-a condition does not hold. Each wait begins with the last row that restarts it, and has a bound:
+When all faults of a run have ended (the healing), this checker expects five conditions to become
+true, each within a time limit, its bound:
 
-1. A partition has a leader, and its ISR (the in-sync replicas) has every replica whose broker is
-   unfenced (the controller counts it as alive). The bound is `isr_recovery_us` of the context. It
-   counts from the latest of three moments: the healing, the election of another leader, and the
-   unfencing of a replica's broker.
-2. The preferred leader (the first replica of the partition's list) leads again, if it is in the ISR
-   and `auto.leader.rebalance.enable` is set. The bound is ANSWER_US plus twice
-   `leader.imbalance.check.interval.seconds`, because a new controller restarts the interval. The
-   condition is judged only if a run may wait that long.
-3. A transaction that its producer does not end is aborted. The bound is the longest
-   `transaction.timeout.ms`, plus twice
-   `transaction.abort.timed.out.transaction.cleanup.interval.ms`, because a new coordinator restarts
-   that interval. Once the outcome is decided, all markers (the records that end the transaction in
-   its partitions) are written. The bound for them is twice ANSWER_US, because one marker may be
-   lost on a connection that died unnoticed.
-4. An offset of a transaction becomes stable (its transaction has ended), or is discarded. The bound
-   is that of the markers.
-5. A producer has a record acknowledged, if every partition of its topic has all replicas in sync.
-   The bound is its time between two records, two of its request timeouts, and SLACK_US.
+1. A partition has a leader, and all replicas on unfenced brokers are in its ISR. Such a partition
+   is called whole. The bound is `isr_recovery_us` of the context. It begins with the healing, and
+   again when another broker is elected or a replica's broker is unfenced.
+2. The preferred leader leads, if it is in the ISR and `auto.leader.rebalance.enable` is set. The
+   bound is twice `leader.imbalance.check.interval.seconds`, because a new controller restarts this
+   interval, plus ANSWER_US. The condition is judged only if the run's `recovery_timeout` is longer
+   than that.
+3. A transaction ends. If its producer does not end it, the coordinator aborts it after
+   `transaction.timeout.ms`, when it next looks for such transactions. It looks at an interval
+   (`transaction.abort.timed.out.transaction.cleanup.interval.ms`), which counts twice, because a
+   new coordinator restarts it. Then a marker is written to each partition of the transaction. This
+   may take twice ANSWER_US, because one request may be lost on a connection that died unnoticed.
+4. Offsets that were committed in a transaction become valid or are discarded when the transaction
+   has ended. They need its marker, so the bound is again twice ANSWER_US.
+5. A producer has at least one record acknowledged. The bound is the time between two of its
+   records, two request timeouts, and SLACK_US. This is judged if all replicas of its topic are in
+   sync.
 
-A partition is whole if condition 1 holds for it. There are three exceptions:
+Transactions and producers depend on partitions, so there are exceptions:
 - Conditions 3, 4 and 5 are judged only while every partition is whole.
+- A partition is whole, too, if brokers that stay away have all the missing replicas. It may then
+  have no leader, or too few replicas for an append. Conditions 3 and 4 are not judged while this is
+  so for one of the two partitions that they need: the one that stores the transaction, and the one
+  that gets its marker.
 - Conditions 3 and 4 are not judged for a partition that lost data with its last replica
-  (`lost_data`), because the end of a transaction may be lost, too.
-- Conditions 3 and 4 need a record in two partitions: the partition that stores the transaction, and
-  the one that gets its markers. The conditions are not judged while one of the two has no leader,
-  or too few replicas in sync, because brokers stay away.
-A wait that the end of the run cuts short is not judged. A run with a `recovery_timeout` continues
-until no wait is left.
+  (`lost_data`), because the end of a transaction may be among the lost records.
+
+The code calls the time in which a condition does not hold a wait. If the run ends during a wait,
+and the bound has not passed yet, the wait is not judged. To avoid this, a run with a
+`recovery_timeout` continues until no wait is left.
 """
 
 from collections.abc import Iterator
@@ -59,28 +61,27 @@ SLACK_US = 10_000_000
 
 @dataclass(slots=True)
 class _Wait:
-    """A wait of a partition: the row that began or restarted the wait, and the leader then."""
+    """A wait of a partition for condition 1 or 2."""
 
-    row: TraceRow
-    leader: str
+    row: TraceRow  # the row with which the bound begins
+    leader: str  # the partition's leader at that row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """An unfinished wait.
-
-    - `until_us`: the time at which the wait must have ended.
-    - `name`: a sentence for the progress display.
-    - `what`: a sentence for the finding that reports the wait if it lasts longer.
-    """
+    """A wait for any of the five conditions that has not ended."""
 
     until_us: int
+    """Time at which its bound has passed."""
     name: str
+    """Sentence for the display of the running run, such as `orders-0 is not whole`."""
     what: str
+    """Longer sentence for the finding, in case that the bound passes."""
     evidence: tuple[TraceRow, ...]
     group: str | None = None
     partition: str | None = None
-    is_new: bool = False  # True if the wait began after healing: the run does not wait for its end
+    is_new: bool = False
+    """True for a transaction that began after healing: the run does not continue for its sake."""
 
 
 class Recovery(Checker):
@@ -114,14 +115,16 @@ class Recovery(Checker):
         }
         self._healed: TraceRow | None = None
         self._over = False
-        self._whole_since_us = 0  # time at which the last incomplete partition became whole
-        self._lacking: dict[str, _Wait] = {}  # partitions that are not whole
-        self._elsewhere: dict[str, _Wait] = {}  # partitions that the preferred leader does not lead
-        # producers without an acknowledged record since healing
+        self._whole_since_us = 0  # time at which the last partition became whole
+        # Unfinished waits for condition 1, by partition: the partitions that are not whole
+        self._lacking: dict[str, _Wait] = {}
+        # Unfinished waits for condition 2: partitions that another broker leads
+        self._elsewhere: dict[str, _Wait] = {}
+        # Unfinished waits for condition 5: producers without an acknowledged record since healing
         self._silent = {producer.name: producer for producer in context.producers}
         self._judged = 0
-        self._not_watched = 0  # waits that the end of the run cut short, within their bound
-        self._slowest_us = 0
+        self._not_watched = 0  # waits that the run's end cut short before their bound had passed
+        self._slowest_us = 0  # longest time from healing until a partition was whole
         self._last_us = 0
 
     def judge(self, row: TraceRow) -> None:
@@ -157,8 +160,8 @@ class Recovery(Checker):
         known = self._replicas.of(partition)
         if known is None or self._healed is None:
             return
-        # For condition 1: replicas need the whole time to join the ISR when another broker leads,
-        # or when a replica's broker is back. So the wait begins anew.
+        # Condition 1. A replica needs the whole time to join the ISR of another leader, and so does
+        # a replica that has just come back. In both cases the bound begins anew.
         begins_anew = row.kind == TraceKind.BROKER_UNFENCED or (
             partition in self._lacking and self._lacking[partition].leader != known.leader
         )
@@ -166,8 +169,9 @@ class Recovery(Checker):
         self._update_wait(
             self._lacking, partition, row, known, waits=is_incomplete, begins_anew=begins_anew
         )
-        # For condition 2: the preferred leader could lead, but another broker leads. After a
-        # leadership move one of several brokers may be the preferred leader; each of them counts.
+        # Condition 2. The wait is on while another broker leads although the preferred leader
+        # could. After a leadership move the trace may not show which of several brokers is the
+        # preferred leader. Then each of them is accepted as leader.
         is_elsewhere = (
             self.context.leader_balance_us is not None
             and known.leader != ""
@@ -190,10 +194,10 @@ class Recovery(Checker):
         waits: bool,
         begins_anew: bool,
     ) -> None:
-        """Begin, restart or end one wait.
+        """Begin, restart or end the wait of a partition in `open_waits`.
 
         - `waits`: True if the condition does not hold after the row.
-        - `begins_anew`: True if the row restarts a wait that has begun already.
+        - `begins_anew`: True if the row restarts the bound of a wait that has begun already.
         """
         wait = open_waits.get(partition)
         if waits and (wait is None or begins_anew):
@@ -205,7 +209,7 @@ class Recovery(Checker):
     def _judge_wait(
         self, partition: str, wait: _Wait, row: TraceRow, known: SeenPartition, *, is_isr: bool
     ) -> None:
-        """Judge a wait that ended: of condition 1 if `is_isr`, otherwise of condition 2."""
+        """Judge a wait that ended: for condition 1 if `is_isr`, otherwise for condition 2."""
         if is_isr and not self._lacking:  # this was the last partition that was not whole
             self._whole_since_us = row.time_us
         bound_us = self.context.isr_recovery_us if is_isr else self._balance_bound_us()
@@ -224,9 +228,13 @@ class Recovery(Checker):
             )
 
     def _missing(self, known: SeenPartition) -> tuple[str, ...]:
-        """Return the unfenced brokers that should lead the partition or be in its ISR.
+        """Return the brokers that keep a partition from being whole.
 
-        The tuple is empty if the partition is whole, or if only fenced brokers are missing.
+        - Without a leader: the brokers in the ISR that may lead, and do not.
+        - With a leader: the brokers of replicas that are not in the ISR, and could be.
+
+        Brokers that are fenced or stopping are left out. If nothing else is missing, the result is
+        empty.
         """
         if not known.leader:
             return tuple(broker for broker in known.in_sync if broker in self._replicas.may_lead)
@@ -291,20 +299,20 @@ class Recovery(Checker):
             yield from self._silent_producers()
 
     def _earliest_us(self, *rows: TraceRow | None) -> int:
-        """Return the time from which on nothing prevents the end of a wait.
+        """Return the time with which the bound of a wait for condition 3, 4 or 5 begins.
 
-        It is the latest of three moments: the healing, the last of `rows`, and the moment at which
-        all partitions were whole.
+        It is the latest of three moments: the healing, the moment at which all partitions were
+        whole, and the last of `rows`.
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         return max(healed_us, self._whole_since_us, *(row.time_us for row in rows if row))
 
     def _unfinished_transactions(self) -> Iterator[_Open]:
-        """Yield the waits of condition 3: transactions without an end."""
+        """Yield the waits for condition 3: transactions without an end."""
         for transaction in self._transactions.open.values():
             if self._cannot_end_transactions(transaction.partition):
                 continue
-            # Once the outcome is decided, the end waits for the marker in the group's partition.
+            # When the outcome is decided, the next step is the marker in the group's partition.
             if transaction.state != ONGOING and self._takes_no_records(
                 self._marker_partitions.get(transaction.transactional_id, "")
             ):
@@ -326,11 +334,10 @@ class Recovery(Checker):
         return bool(self._lost_data.of(partition)) or self._takes_no_records(partition)
 
     def _takes_no_records(self, partition: str) -> bool:
-        """Return True if no leader can acknowledge a record, because replicas stay away.
+        """Return True if no record can be appended to a partition, because brokers stay away.
 
-        The partition has no leader, or too few replicas in sync. If a living replica could lead or
-        complete the partition, the partition is in `_lacking`, and its wait for condition 1 is a
-        finding of its own.
+        The caller has made sure that every partition is whole. So if this one has no leader or too
+        few replicas in sync, living brokers are not to blame.
         """
         known = self._replicas.partitions.get(partition)
         if known is None:
@@ -338,7 +345,7 @@ class Recovery(Checker):
         return not known.leader or len(known.in_sync) < self.context.least_in_sync(partition)
 
     def _transaction_bound_us(self, transaction: OpenTransaction) -> int:
-        """Return the bound of condition 3; if the outcome is decided, only markers are missing."""
+        """Return the bound of condition 3. If the outcome is decided, only markers are missing."""
         if transaction.state != ONGOING:
             return 2 * ANSWER_US
         return (
@@ -348,13 +355,13 @@ class Recovery(Checker):
         )
 
     def _unstable_offsets(self) -> Iterator[_Open]:
-        """Yield the waits of condition 4: offsets of ended transactions that have no marker yet."""
+        """Yield the waits for condition 4: offsets of transactions that have no marker yet."""
         for (group_id, producer_id), row in self._transactions.unstable.items():
             expected = self.context.groups.get(group_id)
             state = self._transactions.last_state(producer_id)
             if expected is None or state is None:
                 continue
-            # Offsets of an open transaction cannot be stable yet. Condition 3 judges its end.
+            # While the transaction is open, condition 3 is about it. Its offsets must wait.
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
             partitions = expected.coordinator_partitions
@@ -371,7 +378,7 @@ class Recovery(Checker):
             )
 
     def _silent_producers(self) -> Iterator[_Open]:
-        """Yield the waits of condition 5: producers with no record acknowledged since healing."""
+        """Yield the waits for condition 5: producers with no record acknowledged since healing."""
         if self._healed is None:
             return
         for producer in self._silent.values():
@@ -395,7 +402,7 @@ class Recovery(Checker):
     # -- the end ------------------------------------------------------------------------------
 
     def _report_overdue(self, now_us: int) -> None:
-        """Report all waits beyond their bound, before the driver stops all nodes."""
+        """Report every wait whose bound has passed. Called before the driver stops all nodes."""
         self._over = True
         if self._healed is None:
             return
@@ -412,7 +419,7 @@ class Recovery(Checker):
             )
 
     def finish(self) -> CheckReport:
-        """Report the waits that ended, the slowest one, and those that the run's end cut short."""
+        """Report the findings, and figures of all waits."""
         if not self._over:
             self._report_overdue(self._last_us)
         note = ""

@@ -1,14 +1,12 @@
 """All checkers by name; CheckSuite, which feeds them one trace; and their CheckContext.
 
-A checker reads the trace (the rows that record a run's events) and reports broken promises. A new
-checker is one module and one line in `CHECKERS`. Most checkers check a promise of Kafka's. Those of
-`unpromised` check a property that neither Kafka nor ZooKeeper promises, in groups that demand it
-(`must_hold`). Coverage marks, which note rare situations, read the same Evidence (facts computed
-from the rows) as the checkers.
+A checker reads the trace (the rows that record a run's events) and reports broken promises. To add
+a checker, write a module and add one line to `CHECKERS`. Most checkers check a promise of Kafka's.
+Those of `unpromised` check a property that neither Kafka nor ZooKeeper promises, and only in groups
+that demand it (`must_hold`).
 
-The lower half of this module computes the CheckContext of an experiment: the facts that the trace
-lacks, above all the longest times that the checkers allow. The cluster is in the steady state when
-every group is Stable and every partition has a leader and all its replicas in sync.
+The lower half of this module, from `context_of` on, computes the CheckContext of an experiment. It
+has the facts that the trace does not show, above all the longest times that the checkers allow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,14 +57,15 @@ MS = 1_000
 START_US = 20_000_000
 """Longest time from the start to the steady state, if messages and loads took no time.
 
-At most 8 s were measured; the rest is a margin.
+In the steady state every group is Stable, and every partition has a leader and all its replicas in
+sync. The longest measured time is 8 s; the rest is a margin.
 """
 SETTLING_US = 10_000_000
 """Time for elections, lookups, retries and new connections in a cluster without faults."""
 ROUND_TRIPS = 50
-"""Upper bound of the number of successive round trips until the steady state is reached."""
+"""From the start to the steady state, at most so many requests wait for one another in a row."""
 RECORD_BYTES = 64
-"""Size of a commit record in the log, rounded up."""
+"""Upper bound of the size of a commit record in the log."""
 
 CHECKERS: dict[str, type[Checker]] = {
     checker.name: checker
@@ -95,9 +94,10 @@ class CheckSuite:
     """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
 
     `observe` is a RowObserver. In virtual time (the run's own simulated clock) the run calls it for
-    each new row. In real time it gets the merged trace after the run. `on_finding` receives each
-    finding at the row that proves it. The receiver may add a row VIOLATION to the trace. This has
-    no effect on verdicts, because no checker reads this kind of row.
+    each new row. In real time it gets the merged trace after the run.
+
+    `on_finding` is called for each finding when the row that proves it is observed. It may write a
+    row VIOLATION into the same trace: no checker reads such rows.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class CheckSuite:
         self.evidence = Evidence(context)
         """Facts that the checkers share.
 
-        Coverage marks read these facts, too. They do so before `observe` gets a row, because they
-        need the facts as they were before the row.
+        Coverage marks, which note that a rare situation occurred in a run, read these facts, too.
+        They do so before `observe` gets a row, because they need the facts as they were before it.
         """
         self.checkers = tuple(CHECKERS[name](context, self.evidence) for name in self._chosen)
         self._by_kind: dict[str, list[Checker]] = {}
@@ -152,8 +152,8 @@ class CheckSuite:
                 f"{self.rows_seen} rows were judged with a clock error of "
                 f"{self._context.clock_error_us} us; it cannot become {clock_error_us} us now"
             )
-        # Evidence and checkers may keep values that they computed from the clock error. So they are
-        # made anew.
+        # Evidence and checkers may have computed values from the former clock error. New ones have
+        # not, and nothing is lost, because no row has been seen.
         self._make_checkers(replace(self._context, clock_error_us=clock_error_us), self._on_finding)
 
     def observe(self, row: TraceRow) -> None:
@@ -171,8 +171,10 @@ class CheckSuite:
     def kinds_read(self) -> dict[str, frozenset[TraceKind]]:
         """Return, by checker name, the kinds of rows that the checker's verdict depends on.
 
-        The suite's own evidence has the facts of all checkers together. So this method makes a
-        second checker of each class. Its Evidence has only the facts that this one checker reads.
+        These are the rows that the checker judges, and the rows from which Evidence computes the
+        facts that it reads. The suite's own Evidence cannot tell the facts of one checker from
+        those of another. So this method makes, for each checker, a second one of the same class
+        with an Evidence of its own.
         """
         return {
             checker.name: checker.kinds
@@ -204,7 +206,7 @@ def context_of(
 ) -> CheckContext:
     """Return the CheckContext of `experiment`.
 
-    Bounds that only virtual time guarantees are None in real time.
+    Some time limits can be kept only in virtual time. In real time they are None.
     """
     config = experiment.cluster.config
     consumers: dict[str, list[ConsumerSpec]] = {group_id: [] for group_id in experiment.groups}
@@ -306,17 +308,17 @@ def _zookeeper_expectations(
 def start_bound_us(experiment: Experiment) -> int | None:
     """Return the longest time in virtual time from the start to the steady state.
 
-    Returns None if a partition of `__consumer_offsets` cannot be loaded: then the steady state may
-    never come. Otherwise returns the sum of:
+    An experiment may contain a partition of `__consumer_offsets` that cannot be loaded. Then the
+    steady state may never come, and the result is None. Otherwise it is the sum of:
 
-    1. registration, elections, lookups and appends, whose first attempts may fail: START_US, plus
-       ROUND_TRIPS times the longest latency of a message (its fixed part, its drawn part, and the
-       extra part of a rare slow message);
-    2. the loads (the reading of `__consumer_offsets` and `__transaction_state` into the memory of
-       coordinators) of all partitions and all their records, as if one broker loaded them all;
-    3. `group.initial.rebalance.delay.ms`, and three rebalances, because members that start at
-       different times each cause one. A member learns of a rebalance by a heartbeat, and joins at
-       its next poll.
+    1. START_US for registration, elections, lookups and appends, including failed first attempts,
+       and their messages: ROUND_TRIPS times the longest latency. The latency of a message is
+       `base_us`, plus up to `jitter_us` at random, plus up to `tail_us` if it is a slow message.
+    2. The time in which coordinators load `__consumer_offsets` and `__transaction_state`, as if one
+       broker loaded all partitions, one after the other.
+    3. `group.initial.rebalance.delay.ms`, and three rebalances, because members start at different
+       times. A rebalance takes until each member has sent a heartbeat, by which it learns of the
+       rebalance, and then polls, which makes it join.
     """
     if any(log.unreadable for log in experiment.offsets_log):
         return None
@@ -337,22 +339,25 @@ def start_bound_us(experiment: Experiment) -> int | None:
 
 
 def settling_us(spec: ClusterSpec) -> int:
-    """Return the longest time from the end of a fault to its last consequence, in two parts.
+    """Return the longest time from the end of a fault to its last consequence.
 
-    1. A first node notices the consequence within the longest of these times:
-       - the session of a broker, and twice `controller.quorum.fetch.timeout.ms`, because the
+    A fault may have consequences when it is already over. For example, a broker that could not send
+    heartbeats is fenced when its session ends, or a client learns only by a timeout that its
+    connection is gone. The time is a sum of two parts:
+
+    1. Somebody notices that something is missing. This takes the longest of these times:
+       - the session of a broker, plus twice `controller.quorum.fetch.timeout.ms`, because the
          controller may have changed;
-       - 1.5 times `replica.lag.time.max.ms`, after which a replica leaves the ISR;
-       - the timeout of a request of a follower, a member or a producer, because its connection may
-         have died unnoticed.
-    2. The other nodes learn of it: metadata is published, partitions are loaded, a member sends its
-       next heartbeat. SETTLING_US allows for elections, lookups and retries.
+       - 1.5 times `replica.lag.time.max.ms`, after which a leader removes a replica from the ISR;
+       - the timeout of a request of a follower, a member or a producer.
+    2. The others learn of it. Metadata is published, partitions are loaded, members learn of a
+       rebalance by a heartbeat. SETTLING_US allows for elections, lookups and retries.
     """
     config, costs = spec.broker_config, spec.costs
     consumer_timeouts = [consumer.config.request_timeout_ms for consumer in spec.consumers]
     producer_timeouts = [producer.config.request_timeout_ms for producer in spec.producers]
     partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
-    # Part 1 of the sum; the returned sum adds part 2.
+    # Part 1; the sum at the end adds part 2.
     noticed_ms = max(
         config.broker_session_timeout_ms + 2 * config.controller_quorum_fetch_timeout_ms,
         config.replica_lag_time_max_ms * 3 // 2,
@@ -413,10 +418,10 @@ def _expectation(
     if not consumers:
         return expected
     configs = tuple(consumer.config for consumer in consumers)
-    # Members may differ in a setting. Then a checker needs the value that allows most, so that it
-    # reports no false violation. If something must happen within a time, the longest time of any
-    # member allows most. If something may happen only after a time (a coordinator removes a member,
-    # a member gives up a commit), the shortest time does.
+    # Members may differ in a setting. A checker must then use the value with which it is least
+    # strict, or it would report false violations. If something must happen within a time, that is
+    # the longest time of any member. If something may happen only after a time (a coordinator
+    # removes a member, a member gives up a commit), it is the shortest time.
     return replace(
         expected,
         session_timeout_us=max(config.session_timeout_ms for config in configs) * MS,

@@ -1,26 +1,32 @@
 """Stability: while nothing is broken, no leader, replica, coordinator or connection is lost.
 
-Stability is judged only in virtual time (the run's own simulated clock), because in real time a
-busy machine can cause such a loss. Two periods are judged. The first is the time from the start to
-the first fault. The second begins when `settling_us` of the context has passed since both the end
-of the last fault and the last change of a leader. In these periods
+"While nothing is broken" means two periods of a run:
+- the time from the start to the first fault;
+- the time after the faults, once their consequences are over. They are over `settling_us` (of the
+  context) after the last fault has ended, and also `settling_us` after the last change of a leader.
 
-1. no broker is fenced (the controller counts it as dead), and no partition gets another leader,
-   except its preferred one (the first replica of its list);
-2. no replica leaves an ISR (the in-sync replicas of a partition), and no log is truncated;
-3. after the steady state (every group is Stable and every partition whole) has begun, no client
-   loses its coordinator or fails to find it, no request ends with DISCONNECTED, and no record or
-   commit fails. Two kinds of commits may fail: one that the coordinator refuses because of a
-   rebalance, and one with more metadata than `offset.metadata.max.bytes`. Clients are members,
-   producers and brokers. Members that have left their group and consumers that ZooKeeper
-   coordinates are not judged, because they end their connections by themselves. This rule is not
-   judged while a partition has no leader and no broker that could lead it, because the broker with
-   its last in-sync replica stays away.
+In these periods three rules are judged:
 
-One rule is judged even while something is broken: a replica that was in the ISR at its leader's
-election must stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or
-stops. With exact clocks it would stay for the whole of that time. The rule asks for half of it only
-because clocks drift.
+1. No broker is fenced, and no partition gets another leader, except its preferred one.
+2. No replica leaves an ISR, and no log is truncated.
+3. No member, producer or broker loses its coordinator or a connection, and no record and no commit
+   fails. This rule begins only with the steady state, in which every group is Stable and all
+   replicas are in sync.
+
+Rule 3 has exceptions:
+- A commit may fail if a rebalance causes it, or if its metadata is longer than
+  `offset.metadata.max.bytes`.
+- Members that have left their group, and consumers on ZooKeeper, close connections on purpose.
+- Nothing is judged while a partition has no leader and cannot get one, because the broker with its
+  last in-sync replica stays away.
+
+One more rule is judged all the time, even during faults: a replica that was in the ISR when its
+leader was elected stays there for half of `replica.lag.time.max.ms`, unless its broker is fenced or
+stops. A leader must not remove a replica before it has waited for the whole of that time. The rule
+asks for only half of it, because clocks may run at different speeds.
+
+Stability is judged only in virtual time (the run's own simulated clock). In real time a busy
+machine can delay a process so long that it loses a connection or its place in an ISR.
 """
 
 from chaos.checkers.base import Checker
@@ -57,7 +63,10 @@ _LOSSES = {
     TraceKind.PRODUCE_FAILED: "cannot produce",
     TraceKind.COMMIT_FAILED: "cannot commit",
 }
-"""Kinds of rows in which a client reports a loss, each with the end of the finding's sentence."""
+"""Kinds of rows in which a client reports a loss.
+
+The text follows the client's name in the finding, as in `consumer-a-1 loses its coordinator`.
+"""
 
 
 class Stability(Checker):
@@ -85,7 +94,8 @@ class Stability(Checker):
         self._leaders: dict[str, str] = {}  # partition -> leader, "" for none
         self._in_sync: dict[str, tuple[int, ...]] = {}
         self._elected_us: dict[str, int] = {}  # partition -> when its present leader was elected
-        # partition -> replicas that were in the ISR at the election and have not left since
+        # partition -> replicas that were in the ISR at that election and have not left it since.
+        # The rule about a new leader's ISR protects them.
         self._elected_with: dict[str, tuple[int, ...]] = {}
         self._unfenced: dict[str, None] = {}  # brokers
         self._replicas = self.evidence.replicas
@@ -105,9 +115,10 @@ class Stability(Checker):
         self._judged = 0  # rows of the run's stages: without them nothing was judged
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a loss; remember faults, elections and the ISR.
+        """Judge a row that shows a loss, and follow stages, elections and ISRs.
 
-        In rows of the controller, the broker is `row.peer`.
+        The controller writes the rows about fencing and elections. In these the broker concerned is
+        `row.peer`.
         """
         if row.kind == TraceKind.RUN_STAGE:
             self._observe_stage(row)
@@ -145,8 +156,8 @@ class Stability(Checker):
                     self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
             case _:
                 pass
-        # `quiet_since_us` is 0 if there was no fault so far, None while there is one, and otherwise
-        # the time at which the last one ended.
+        # Before the first fault, `quiet_since_us` is 0. During a fault it is None, and after it, it
+        # is the time at which the fault ended.
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
 
     def _is_client(self, node: str) -> bool:
@@ -161,10 +172,11 @@ class Stability(Checker):
             self._over = True
 
     def _stable_since_us(self, row: TraceRow) -> int | None:
-        """Return the time since which no loss is allowed; None while losses are allowed."""
+        """Return the beginning of the judged period that contains `row`; None if none does."""
         if not self._was_broken:
             return 0
-        # A row of FAULT_KINDS may itself end the quiet time, so the value before the row counts.
+        # If this row is itself a fault, the fault has already ended the quiet time. What counts is
+        # whether it was quiet just before the row.
         is_fault = row.kind in FAULT_KINDS
         quiet_us = self._faults.was_quiet_since_us if is_fault else self._faults.quiet_since_us
         if quiet_us is None:
@@ -210,8 +222,9 @@ class Stability(Checker):
             left_early = []
         # `may_lead` has the unfenced brokers that are not stopping.
         is_unfenced = any(_broker(broker) in self._replicas.may_lead for broker in left_early)
-        # Outside the judged periods only the rule about a new leader's ISR is judged. Any time but
-        # None gets the loss reported; the last argument replaces the text about this time.
+        # Outside the judged periods (`since_us` is None) only the rule about a new leader's ISR is
+        # judged. `_report_loss` reports nothing without a time, so it gets the row's own time. The
+        # finding does not mention this time, because the last argument says when it was instead.
         if since_us is None and is_unfenced:
             self._report_loss(
                 row, row.time_us, what, f"{seconds(since_election_us)} after its leader was elected"
@@ -220,7 +233,13 @@ class Stability(Checker):
             self._report_loss(row, since_us, what)
 
     def _report_loss(self, row: TraceRow, since_us: int | None, what: str, when: str = "") -> None:
-        """Report a loss, once per kind and node. Nothing is reported if `since_us` is None."""
+        """Report a loss, once for each kind of loss and each node; later ones are only counted.
+
+        - `since_us`: the beginning of the judged period. None: the loss is allowed, and not
+          reported.
+        - `what`: the loss, such as `broker-1 is fenced`.
+        - `when`: text to use in the finding instead of the time since `since_us`.
+        """
         if since_us is None:
             return
         if (case := (row.kind, row.node)) in self._reported:
@@ -238,7 +257,7 @@ class Stability(Checker):
         )
 
     def finish(self) -> CheckReport:
-        """Report; a run in real time, or a trace without stages of the run, proves nothing."""
+        """Report. In real time nothing was judged, nor in a part of a trace without run stages."""
         is_judged = self.context.in_virtual_time
         return self.report(
             judged=self._judged if is_judged else 0,

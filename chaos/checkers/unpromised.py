@@ -1,21 +1,22 @@
 """Two properties that no design of a consumer group promises, but that an application may need.
 
-A design is a way to distribute the partitions among the members of a group. There are two: a
-coordinator (a broker) does it, or each member computes its own share from data in ZooKeeper. The
-owner of a partition is the member to which the partition is assigned. A breach is a case in which a
-property does not hold.
+There are two designs of consumer groups. In the newer one a broker, the coordinator, assigns
+partitions to the members. In the older one each member computes its own share from data in
+ZooKeeper. Each checker of this module is about one property, which is also the checker's name:
 
-- `one_owner_processes`: no two members process records of one partition while both believe that
-  they own it. A coordinator refuses the commits of a former owner, but cannot stop its processing
-  (ZK-67). On ZooKeeper a member goes on processing after its session has ended (ZK-58).
-- `positions_never_go_back`: the committed offset of a partition never falls. A coordinator refuses
-  commits of former members. On ZooKeeper the last writer wins (ZK-60, ZK-63, ZK-66). A group may
-  store offsets both in Kafka and in ZooKeeper; an offset is compared with the last one in the same
-  store. Commits of an administrator to a coordinator are not judged.
+- `one_owner_processes`: no two members process records of a partition while both believe that it is
+  assigned to them. Neither design can promise this. A coordinator refuses the commits of a member
+  that has lost a partition, but cannot stop its processing (ZK-67). On ZooKeeper a member goes on
+  processing after its session has ended (ZK-58).
+- `positions_never_go_back`: the committed offset of a partition never falls. On ZooKeeper it may,
+  because a slow former owner can overwrite the offset of the new one: the last writer wins (ZK-60,
+  ZK-63, ZK-66).
 
-A group demands a property with `groups.<name>.must_hold` in its experiment. Only then a breach is a
-finding. For other groups on ZooKeeper the checkers only measure how often and how long the property
-did not hold. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+If an application needs such a property, its experiment says so, for example with
+`groups.payments.must_hold: [one_owner_processes]`. Then the checker reports a finding whenever
+the property does not hold. For all other groups on ZooKeeper the checkers only measure how often
+and for how long it did not hold, which shows what that design costs. Rule ids (ZK-...) are those of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import re
@@ -34,7 +35,10 @@ _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 
 
 class _Unpromised(Checker):
-    """Judges the groups whose `must_hold` names the check, and measures all groups on ZooKeeper."""
+    """What the two checkers share: they judge some groups, and measure all groups on ZooKeeper.
+
+    They judge a group if its `must_hold` has the name of the checker.
+    """
 
     @classmethod
     def concerns(cls, context: CheckContext) -> bool:
@@ -53,15 +57,16 @@ class _Unpromised(Checker):
         self._over = False
 
     def _end_with_the_run(self, row: TraceRow) -> None:
-        """Stop judging when the stage "stopping" begins. `row` has the stage that begins."""
-        # In that stage the driver (the process that conducts the run) stops every node. Rows from
-        # then on show the effects of this, and not of the group's design.
+        """Stop judging if `row` says that the run has entered its last stage, "stopping"."""
+        # In that stage the driver (the process that conducts the run) stops every node. From then
+        # on, rows show the effects of the stops, and not of the group's design.
         self._over = self._over or detail_of(row).get("stage") == "stopping"
 
     def _report(self, *, judged: int, seen: dict[str, int], cost: str) -> CheckReport:
-        """Return the report. `cost` is the sentence about the measured breaches.
+        """Return the report. If no group demands the property, it is that of a check without cases.
 
-        If no group demands the property, nothing was judged, so the check cannot pass.
+        `cost` is a sentence about what was measured, such as `positions went back 3 times, by 40
+        records`.
         """
         if not self._judged_groups:
             return self.report(judged=0, seen=seen, note=f"{cost}; no group asks for it")
@@ -70,13 +75,17 @@ class _Unpromised(Checker):
 
 @dataclass(slots=True)
 class _Overlap:
-    """Two owners of a partition at one time."""
+    """A time in which a partition is assigned to two members at once.
+
+    This alone does no harm. Only if both of them process records in this time, the property
+    `one_owner_processes` does not hold.
+    """
 
     older: TraceRow  # PARTITIONS_ASSIGNED of the first owner
-    newer: TraceRow  # PARTITIONS_ASSIGNED of the second one
+    newer: TraceRow  # PARTITIONS_ASSIGNED of the second owner
     first_of: dict[Owner, TraceRow]  # each owner's first RECORDS_CONSUMED during the overlap
-    records: int = 0  # number of records that the owners processed during the overlap
-    both_us: int | None = None  # time at which the second of the owners first processed a record
+    records: int = 0  # number of records that both owners together processed during the overlap
+    both_us: int | None = None  # time from which on both owners have processed records
 
 
 class OneOwnerProcesses(_Unpromised):
@@ -92,15 +101,16 @@ class OneOwnerProcesses(_Unpromised):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._owners = self.evidence.owners
-        # (group, partition) -> (older owner, newer owner) -> overlap. An Owner is a member's
-        # process: the name of its node, and its incarnation (the number of the node's restarts).
+        # (group, partition) -> (older owner, newer owner) -> overlap. An Owner is a process of a
+        # member: its node's name and its incarnation, as in ("consumer-a-1", 2) after 2 restarts.
         self._open: dict[tuple[str, str], dict[tuple[Owner, Owner], _Overlap]] = {}
         self._assignments = 0
         self._overlaps = 0
+        # Figures of the overlaps that have ended and in which both owners processed records
         self._records = 0
         self._both_us = 0
         self._longest_us = 0
-        self._reported: dict[tuple[str, str, str], None] = {}
+        self._reported: dict[tuple[str, str, str], None] = {}  # (group, older node, newer node)
 
     def judge(self, row: TraceRow) -> None:
         """Follow the overlaps of owners, and judge the records processed during an overlap."""
@@ -152,13 +162,13 @@ class OneOwnerProcesses(_Unpromised):
                 self._judge(overlap, row)
 
     def _judge(self, overlap: _Overlap, row: TraceRow) -> None:
-        """Report an overlap in which both owners have processed records now."""
+        """Report an overlap, if the group demands the property: both owners processed records."""
         group, partition = row.group or "", row.partition or ""
         key = (group, overlap.older.node, overlap.newer.node)
         if group not in self._judged_groups:
             return
-        # Two members often overlap in many partitions. Only the first one has a finding with
-        # evidence; the others are counted.
+        # Two members often overlap in many partitions, for the same reason. Only the first of these
+        # overlaps gets a finding with evidence; the others are counted.
         if key in self._reported:
             self.findings_total += 1
             return
@@ -196,7 +206,10 @@ class OneOwnerProcesses(_Unpromised):
         self._longest_us = max(self._longest_us, length_us)
 
     def measured(self) -> dict[str, int]:
-        """Return the time and the records of double processing in the overlaps that have ended."""
+        """Return how long, and for how many records, two members processed the same partition.
+
+        The first figure is a sum over partitions: two partitions for 3 s each give 6,000 ms.
+        """
         return {
             "partition_time_with_two_processing_ms": self._both_us // 1_000,
             "longest_with_two_processing_ms": self._longest_us // 1_000,
@@ -252,15 +265,15 @@ class PositionsNeverGoBack(_Unpromised):
                 self._judge_commit(
                     store, row.offset, row, row.member or "", may_go_back=by_administrator
                 )
-            # After the removal of an offset, the next commit has no offset to be compared with.
             case TraceKind.OFFSET_REMOVED:
+                # The next commit begins anew: no stored offset precedes it any more.
                 self._last.pop((row.group or "", row.partition or "", "Kafka"), None)
             case _:
                 pass
 
     def _judge_transaction(self, row: TraceRow) -> None:
         """Judge a transaction of ZooKeeper that writes a committed offset."""
-        # Each server applies each transaction. Only the first row of a transaction is news.
+        # Each server writes a row when it applies the transaction. Only the first of them is news.
         if not self._tree.is_news:
             return
         detail = detail_of(row)
@@ -280,11 +293,12 @@ class PositionsNeverGoBack(_Unpromised):
         *,
         may_go_back: bool,
     ) -> None:
-        """Compare an offset with the last one of the same store; report it if it is lower.
+        """Compare an offset with the one that was committed before it; report it if it is lower.
 
-        - `key`: group, partition and store.
+        - `key`: group, partition and store. A group may store its offsets both in Kafka and in
+          ZooKeeper, so an offset is compared only with the last one in the same store.
         - `writer`: the member that committed; "" if it is unknown.
-        - `may_go_back`: the commit is an administrator's, who may set an offset back.
+        - `may_go_back`: True if an administrator committed, who may set an offset back on purpose.
         """
         group, partition, store = key
         self._commits += 1

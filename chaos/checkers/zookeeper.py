@@ -1,25 +1,28 @@
 """Promises of a ZooKeeper ensemble to its clients, which also hold during faults.
 
-ZooKeeper's data is a tree of znodes. An ephemeral znode belongs to the session of a client. A
-consumer owns a partition by an ephemeral znode, the owner node. A zxid is the number of a
-transaction; zxids grow.
+In groups of the old design, consumers coordinate through ZooKeeper. Its data is a tree of znodes.
+To own a partition, a consumer creates a znode for it, the owner node. An owner node is ephemeral:
+it is removed when the consumer's session ends. Every change of the tree is a transaction, and has a
+number, its zxid. Later transactions have higher zxids. Four rules are judged:
 
-1. All servers apply one sequence of transactions, without a gap (ZK-02). No transaction creates a
-   znode that exists, so a partition has at most one owner node (ZK-45). Only an open session
-   writes, and its ephemeral znodes end with it (ZK-12).
-2. A client never reads an older state than before: a server accepts a client's session only after
-   it has applied every transaction that the client has seen (ZK-05).
-3. A client sets a watch to learn of a change. It receives the event of the watch before any answer
-   that shows the change (ZK-19).
-4. A read returns the tree as of the answer's zxid. If a consumer that wants to own a partition
-   reads the owner node of another consumer, it writes the row ZOOKEEPER_CLAIM_CONFLICT. That owner
-   node exists at the answer's zxid, so its session has not ended by then.
+1. All servers apply the same transactions in the same order, without a gap (ZK-02). Each of them
+   must be legal: it does not create a znode that exists, so a partition has at most one owner node
+   (ZK-45), and it comes from a session that is open (ZK-12).
+2. A client never reads an older state than before. So when a client changes its server, the new
+   server accepts the session only after it has applied every transaction that the client has seen
+   (ZK-05).
+3. A client that wants to learn of a change sets a watch. It receives the event of the watch before
+   any answer that shows the change (ZK-19).
+4. A read returns the tree as it was at the zxid of the answer. This is judged in one case: a
+   consumer tries to own a partition, reads that another one owns it, and writes the row
+   ZOOKEEPER_CLAIM_CONFLICT. The other consumer's owner node must have existed at that zxid.
 
-The rows of different nodes are ordered by the nodes' own clocks. A rule about two nodes therefore
-allows for the clock error. In real time rule 2 is not judged for a server that died: its last rows
-may be lost, so its applied transactions are not all known. Rule ids (ZK-...) are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md. The `offset` of each row here is a zxid: of the applied
-transaction, or of the newest one that a client had seen.
+Rows of different nodes have times of different clocks. So a rule about two nodes allows for the
+clock error. Rule 2 is not judged in real time for a server that died, because its last rows may be
+lost, and with them transactions that it applied.
+
+The `offset` of a row is a zxid here: of the applied transaction, or of the newest transaction that
+the client has seen. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections import deque
@@ -37,12 +40,13 @@ from results_schema.results import CheckReport
 class _Server:
     """Transactions that one incarnation of a server has applied."""
 
-    applied: int = 0  # newest zxid
-    place: int = 0  # number of applied transactions: an index into the ensemble's sequence
+    applied: int = 0  # zxid of the newest one
+    place: int = 0  # how many there are: the next one has this index in the ensemble's sequence
     died: bool = False
-    # Accepted sessions whose clients had seen a newer zxid than `applied`. Each is judged only with
-    # the server's next transaction: the client's clock may be wrong, so the row of the acceptance
-    # may come before the row of a transaction that the server had applied earlier.
+    # Rows of clients whose sessions this server accepted although, by its rows so far, it lacked a
+    # transaction that the client had seen. This may be an illusion. The client's clock may be
+    # behind, so that its row precedes the row of that transaction. So each of these rows is judged
+    # only when the server applies its next transaction.
     awaited: list[TraceRow] = field(default_factory=list)
 
 
@@ -76,9 +80,11 @@ class ZooKeeper(Checker):
         super().__init__(context, evidence)
         self._tree = self.evidence.zookeeper_tree
         self._servers: dict[str, _Server] = {}
-        self._sequence: list[tuple[int, str | None]] = []  # zxid, detail
-        self._fired: dict[tuple[str, str], deque[TraceRow]] = {}  # (server, client)
-        self._conflicts: list[TraceRow] = []
+        # Transactions of the ensemble: zxid and content (`detail` of the row)
+        self._sequence: list[tuple[int, str | None]] = []
+        # (server, client) -> watches that fired, and whose events the client has not yet received
+        self._fired: dict[tuple[str, str], deque[TraceRow]] = {}
+        self._conflicts: list[TraceRow] = []  # in real time: ZOOKEEPER_CLAIM_CONFLICT, for the end
         self._seen = {
             "transactions": 0,
             "transactions_applied": 0,
@@ -117,19 +123,19 @@ class ZooKeeper(Checker):
     # -- one sequence -------------------------------------------------------------------------
 
     def _judge_transaction(self, row: TraceRow) -> None:
-        """Judge a transaction that a server applied, by the ensemble's sequence and the tree."""
+        """Judge a transaction that a server applied (rule 1)."""
         self._seen["transactions_applied"] += 1
         zxid = row.offset or 0
         server = self._servers.setdefault(row.node, _Server())
         txn = (zxid, row.detail)
-        # The first server that applies a transaction extends the sequence; the others must agree.
+        # The first server that applies a transaction adds it to the sequence. Others must agree.
         if server.place == len(self._sequence) and (
             not self._sequence or zxid > self._sequence[-1][0]
         ):
             self._sequence.append(txn)
             self._seen["transactions"] += 1
-        # If the zxid is not newer than the sequence's last one, the sequence was not extended, and
-        # `place` is beyond its end.
+        # `place` is beyond the end of the sequence if this server was the first, but the zxid was
+        # not higher than the last one. Then the transaction was not added above.
         if server.place >= len(self._sequence) or self._sequence[server.place] != txn:
             self.report_finding(f"{row.node} applied {zxid:#x} out of the ensemble's order", [row])
         elif self._tree.is_news and self._tree.problem is not None:
@@ -141,7 +147,7 @@ class ZooKeeper(Checker):
     # -- accepted sessions --------------------------------------------------------------------
 
     def _observe_client_state(self, row: TraceRow) -> None:
-        """Judge a server that a client connected to: it must have applied what the client saw."""
+        """Judge that a client has connected to a server (rule 2)."""
         detail = detail_of(row)
         for pair in [pair for pair in self._fired if pair[1] == row.node]:
             del self._fired[pair]  # events of the previous connection never arrive
@@ -153,10 +159,11 @@ class ZooKeeper(Checker):
             server.awaited.append(row)
 
     def _judge_awaited(self, name: str, server: _Server, row: TraceRow | None) -> None:
-        """Judge the accepted sessions whose clients had seen more than the server had applied.
+        """Judge the sessions in `server.awaited`, whose clients had seen more than the server.
 
-        `row` is the server's next applied transaction, or None at the end of the run. If its time
-        is within the clock error of the acceptance, it may really have come before the acceptance.
+        `row` is a transaction that the server `name` has now applied; None at the end of the run.
+        If its time is at most the clock error later than the acceptance of a session, the server
+        may really have applied the transaction first. Then the server may be right.
         """
         if not server.awaited or (server.died and not self.context.in_virtual_time):
             return
@@ -175,14 +182,15 @@ class ZooKeeper(Checker):
     # -- events -------------------------------------------------------------------------------
 
     def _judge_event(self, row: TraceRow) -> None:
-        """Judge an event that a client received, by the row of the watch that the server fired."""
+        """Judge an event that a client received (rule 3)."""
         self._seen["events"] += 1
         fired = self._fired.get((row.peer or "", row.node))
         if not fired:
             return  # the server's clock is behind: the row of the fired watch comes later
         cause = fired.popleft()  # events come in the order in which their watches fired
-        # The event's row has the newest zxid that the client had seen. The row of the fired watch
-        # has the zxid of the change. If the first is not smaller, the client saw the change before.
+        # `row.offset` is the newest zxid that the client had seen when the event came.
+        # `cause.offset` is the zxid of the change. If the client had already seen this zxid, an
+        # answer has shown the change too early.
         if (row.offset or 0) >= (cause.offset or 0):
             self.report_finding(
                 f"{row.node} had an answer that shows the change before the event on "
@@ -191,13 +199,18 @@ class ZooKeeper(Checker):
             )
 
     def _forget_events(self, node: str) -> None:
+        # A process that has ended sends and receives no more events, be it a server or a client.
         for pair in [pair for pair in self._fired if node in pair]:
             del self._fired[pair]
 
     # -- reads of owner nodes -----------------------------------------------------------------
 
     def _judge_conflict(self, row: TraceRow) -> None:
-        """Report an owner node that a claim met, but that did not exist at the answer's zxid."""
+        """Judge a consumer that read the owner node of another consumer (rule 4).
+
+        The owner in the row must be the one in the tree at the zxid of the row. If the consumer
+        found no owner (None in the row), there must be none in the tree.
+        """
         path = owner_path(row.group or "", row.partition or "")
         znode = self._tree.at(path, row.offset or 0)
         owner = detail_of(row)["owner"]
@@ -214,8 +227,8 @@ class ZooKeeper(Checker):
     def finish(self) -> CheckReport:
         """Judge the sessions and owner nodes that wait for rows of other nodes, and report.
 
-        In real time an owner node is judged only here: until the end, the row of the transaction
-        that created it may still be missing.
+        In real time, owner nodes are judged only now. The row of a claim may come before the row of
+        the transaction that created the owner node, because the clocks of their nodes differ.
         """
         for name, server in self._servers.items():
             self._judge_awaited(name, server, None)

@@ -1,20 +1,22 @@
-"""Coordinators of groups by leader epoch, and the state that each has of its groups.
+"""Which broker coordinates each group, and what each broker has of the groups in its memory.
 
-An offsets partition is a partition of `__consumer_offsets`, which stores groups. The broker that
-leads it coordinates its groups. It loads them (reads the partition into memory) when it becomes
-leader, and unloads them (drops them) when another broker becomes leader. The leader epoch is the
-number of a partition's leadership; each election increases it.
+A group is stored in one partition of `__consumer_offsets`, its offsets partition. The leader of
+this partition is the group's coordinator. When a broker becomes leader, it loads the partition's
+groups into memory. When it learns that another broker leads, it unloads them.
 
-In a failover two brokers write rows about states of one group. The new coordinator loads the group.
-The old one unloads the group later. Until then it is a zombie: it does not know yet that it was
-replaced. The group's coordinator is the one with the newest leader epoch. A broker that is elected
-again before it learned of its replacement becomes coordinator without a load (BEHAVIOUR 5.4, in
-docs/kafka), and writes LOAD_IGNORED. A tenure is the time in which a broker serves an offsets
-partition, from a load to the next unload or to the broker's death.
+A failover takes a while, and in this time two brokers may act as coordinator of a group:
 
-This module also answers questions about one broker. Does it serve a partition of
-`__consumer_offsets` or `__transaction_state`? Which groups does it have in memory? Since when is a
-group Empty (without members) there (`Expiry`)?
+1. broker-0 leads in epoch 3, and has loaded the group.
+2. broker-1 is elected in epoch 4, and loads the group. From then on it is the group's coordinator,
+   because it has the newest leader epoch.
+3. broker-0 has not heard of this. It still serves the group, and we call it a zombie.
+4. broker-0 hears of the election, and unloads the group.
+
+Both write rows about the group's state, so `CoordinatorView` keeps states and members separately
+for each broker. It also keeps each broker's last tenure: the time from the load of a partition to
+its unload or to the broker's death.
+
+`Expiry` follows since when a group has had no members, because its offsets expire some time later.
 """
 
 from collections.abc import Mapping
@@ -65,10 +67,10 @@ class SeenState:
 
 @dataclass(slots=True)
 class _Tenure:
-    """A broker's time as coordinator of one offsets partition. `ended_us` is None until its end."""
+    """The time in which a broker serves one partition of coordinators."""
 
-    load: TraceRow
-    ended_us: int | None = None
+    load: TraceRow  # LOAD_COMPLETED, with which it begins
+    ended_us: int | None = None  # None: the broker still serves the partition
 
 
 class CoordinatorView:
@@ -78,17 +80,21 @@ class CoordinatorView:
         self._groups_in: dict[str, list[str]] = {}
         for group_id, expected in context.groups.items():
             self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
-        self._newest: dict[str, tuple[int, str]] = {}  # group -> epoch, node that has loaded it
-        self._coordinator_since_us: dict[str, int] = {}  # group -> time of that node's takeover
+        # group -> the newest leader epoch in which a broker took the group over, and that broker
+        self._newest: dict[str, tuple[int, str]] = {}
+        self._coordinator_since_us: dict[str, int] = {}  # group -> time of that takeover
         self._states: dict[tuple[str, str], SeenState] = {}  # (node, group)
-        self._members: dict[tuple[str, str], dict[str, None]] = {}  # (node, group) -> member ids
-        # A dict without values is an ordered set.
-        self._held: dict[str, dict[str, None]] = {}  # group -> brokers with its members in memory
-        self._known: dict[str, dict[str, None]] = {}  # group -> brokers with its state in memory
-        self._loaded: dict[tuple[str, str], TraceRow] = {}  # (node, group) -> its last GROUP_LOADED
-        # group -> the node that last traced its state: its coordinator if the trace has no load
+        # (node, group) -> member ids. Dicts whose values are None serve as ordered sets.
+        self._members: dict[tuple[str, str], dict[str, None]] = {}
+        # group -> brokers that loaded it or added a member to it, and have not unloaded it since
+        self._held: dict[str, dict[str, None]] = {}
+        # group -> brokers that wrote a row about its state, and have not unloaded it since
+        self._known: dict[str, dict[str, None]] = {}
+        self._loaded: dict[tuple[str, str], TraceRow] = {}  # (node, group) -> last GROUP_LOADED
+        # group -> the broker that last wrote a row about its state. A group that is created after
+        # the broker became leader is never loaded. Then this broker counts as its coordinator.
         self._last_writer: dict[str, str] = {}
-        self._tenures: dict[str, dict[str, _Tenure]] = {}  # partition -> node -> its last tenure
+        self._tenures: dict[str, dict[str, _Tenure]] = {}  # partition -> node -> last tenure
         # (node, partition) -> the newest leader epoch in which the node unloaded the partition
         self._unloaded: dict[tuple[str, str], int] = {}
         self._partition_of = {
@@ -99,11 +105,14 @@ class CoordinatorView:
         """Take a row of COORDINATOR_KINDS."""
         match row.kind:
             case TraceKind.LOAD_STARTED:
-                # Memory is empty until the rows GROUP_LOADED, which come before LOAD_COMPLETED.
+                # The broker forgets what it had of these groups. During the load it writes one row
+                # GROUP_LOADED for each group that it finds, and at the end LOAD_COMPLETED.
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._states.pop((row.node, group_id), None)
                     self._members.pop((row.node, group_id), None)
             case TraceKind.LOAD_IGNORED if row.cause == IgnoredCause.ALREADY_LOADED:
+                # The broker was replaced and elected again before it heard of its replacement. It
+                # still has the groups, so it takes them over without a load (BEHAVIOUR 5.4).
                 self._note_takeover(row)
             case TraceKind.LOAD_COMPLETED:
                 self._note_takeover(row)
@@ -118,9 +127,11 @@ class CoordinatorView:
                     self._held.get(group_id, {}).pop(row.node, None)
                     self._known.get(group_id, {}).pop(row.node, None)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
-                died = row.peer or row.node  # a kill is a row of the driver, with the node as peer
+                # A dying node cannot write a row: the driver writes NODE_KILLED, with the node as
+                # its peer. A node that stops in good order writes NODE_STOPPED itself.
+                died = row.peer or row.node
                 for partition, tenures in self._tenures.items():
-                    tenures.pop(died, None)  # no member is attached to a dead broker
+                    tenures.pop(died, None)
                     self._unloaded.pop((died, partition), None)
                 for brokers in (*self._held.values(), *self._known.values()):
                     brokers.pop(died, None)
@@ -134,8 +145,8 @@ class CoordinatorView:
                 self._note_members(row, detail_of(row))
             case TraceKind.MEMBER_ADDED:
                 self._note_holder(row)
-                # None: no row has listed the group's members yet. With one more member, the whole
-                # list is still unknown.
+                # As long as no row has listed all members of the group, `members` is None. One more
+                # member does not change this, because the others are still unknown.
                 members = self._members.get((row.node, row.group or ""))
                 if members is not None:
                     members[row.member or ""] = None
@@ -149,14 +160,14 @@ class CoordinatorView:
                 pass
 
     def _note_takeover(self, row: TraceRow) -> None:
-        """Note a new coordinator, unless a coordinator with a newer epoch is known already."""
+        """Note that a broker took over a partition's groups, unless its epoch is an older one."""
         epoch = row.leader_epoch or 0
         for group_id in self._groups_in.get(row.partition or "", ()):
             newest, before = self._newest.get(group_id, (-1, ""))
             if epoch >= newest:
                 self._newest[group_id] = (epoch, row.node)
-                # A broker that was elected again before another one loaded the group has been its
-                # coordinator all the time.
+                # If the same broker takes over again without a load, nobody else has been the
+                # coordinator in between. Then the time of its first takeover still counts.
                 if row.node != before or row.kind == TraceKind.LOAD_COMPLETED:
                     self._coordinator_since_us[group_id] = row.time_us
 
@@ -167,7 +178,7 @@ class CoordinatorView:
             self._known.setdefault(row.group, {})[row.node] = None
 
     def _note_holder(self, row: TraceRow) -> None:
-        """Note that a broker has the group, with its members, in memory."""
+        """Note that a broker has a group with its members in memory."""
         self._held.setdefault(row.group or "", {})[row.node] = None
 
     def _note_members(self, row: TraceRow, detail: Mapping[str, Any]) -> None:
@@ -178,9 +189,9 @@ class CoordinatorView:
     # -- one broker ---------------------------------------------------------------------------
 
     def served_since(self, node: str, partition: str) -> TraceRow | None:
-        """Return the load of a broker that serves a partition; None if it does not serve it.
+        """Return the LOAD_COMPLETED with which a broker began to serve a partition.
 
-        A zombie still serves its partitions.
+        None if the broker does not serve it. A zombie still serves its partitions.
         """
         tenure = self._tenures.get(partition, {}).get(node)
         return None if tenure is None or tenure.ended_us is not None else tenure.load
@@ -225,23 +236,23 @@ class CoordinatorView:
         return None if node is None else self._members.get((node, group_id))
 
     def load_of(self, group_id: str, node: str) -> TraceRow | None:
-        """Return the last load of the group's partition by `node`; None before its first load."""
+        """Return the last LOAD_COMPLETED by `node` for the group's partition, None if none."""
         tenure = self._tenures.get(self._partition_of[group_id], {}).get(node)
         return None if tenure is None else tenure.load
 
     def coordinator_since_us(self, group_id: str) -> int:
-        """Return the time since which the group has its coordinator, 0 if no row shows it.
+        """Return the time since which the group has had its present coordinator, 0 if unknown.
 
-        This is the end of the coordinator's load, or the time of the broker's LOAD_IGNORED if the
-        broker was replaced and elected again without noticing.
+        This is normally the end of the coordinator's load. A broker that became coordinator again
+        without a load has been it since its row LOAD_IGNORED.
         """
         return self._coordinator_since_us.get(group_id, 0)
 
     def is_zombie(self, group_id: str, node: str) -> bool:
         """Return True if `node` was replaced as coordinator and does not know it yet.
 
-        A broker that unloaded the group in a newer epoch knows that it was replaced. If this broker
-        loads the group again in the older epoch, it is no zombie: the load itself is an error.
+        A broker may break the rules: it unloads a partition in epoch 4, so it knows that it was
+        replaced, and then loads it in epoch 3. Such a broker is no zombie, and is not excused.
         """
         partition = self._partition_of[group_id]
         tenure = self._tenures.get(partition, {}).get(node)
@@ -250,9 +261,9 @@ class CoordinatorView:
         return (tenure.load.leader_epoch or 0) >= self._unloaded.get((node, partition), -1)
 
     def other_coordinator(self, group_id: str, since_us: int) -> TraceRow | None:
-        """Return the load of a replaced coordinator that was alive and served after `since_us`.
+        """Return the load of a former coordinator that still served the group after `since_us`.
 
-        Members may have sent requests to that broker since then.
+        Members may have sent requests to that broker. None if there is no such broker.
         """
         current = self.coordinator(group_id)
         return next(
@@ -266,16 +277,19 @@ class CoordinatorView:
 
 
 class Expiry:
-    """Follows the time since which each broker has each group without members.
+    """Decides whether a coordinator may remove expired offsets of a group.
 
-    A coordinator removes a group's offsets when the group was Empty for the retention time
-    (`offsets.retention.minutes`). An offset that is removed earlier is a loss.
+    It may do so when the group has been Empty for `offsets.retention.minutes`. An offset that is
+    removed earlier is a loss.
 
-    The time counts from the moment at which the group became Empty. This is so at a later
-    coordinator, too, because the group's record contains the moment. If later states of the group
-    could not be stored, a coordinator loads an older record. The record's generation shows which
-    moment it contains. A group that never had members (only an administrator committed for it) has
-    no such moment. It is not judged, because each of its offsets has its own age.
+    The retention time counts from the moment at which the group became Empty. The coordinator
+    writes this moment into the group's record, so that a later coordinator, which loads the record,
+    counts from the same moment. But the group's last record may be old: perhaps a coordinator could
+    not store the newer ones. So it matters which record was loaded, and the generation in the row
+    GROUP_LOADED tells that.
+
+    A group that never had members (only an administrator committed for it) never became Empty. Each
+    of its offsets has an age of its own. The removal of such an offset is never reported.
     Source: Kafka `GroupMetadata.removeExpiredOffsets`; docs/kafka/BEHAVIOUR.md 4.11.
     """
 
@@ -306,7 +320,8 @@ class Expiry:
                     by_generation.clear()
                     self._had_members.pop(group_id, None)
             case TraceKind.GROUP_LOADED if state == "Empty":
-                # If no row shows the time in the loaded record, every removal counts as due.
+                # If no row shows when the group became Empty in this generation, pretend that it
+                # was long ago, so that no removal of an offset is reported.
                 emptied_us = None if row.generation is None else by_generation.get(row.generation)
                 by_broker[row.node] = -self._retention_us if emptied_us is None else emptied_us
             case _:  # any other state: the group has members there
@@ -314,7 +329,7 @@ class Expiry:
                 self._had_members[group_id] = None
 
     def is_due(self, row: TraceRow) -> bool:
-        """Return True if an offset expired in time: not before the group's retention time."""
+        """Return True if the offset in the row OFFSET_REMOVED may have expired by then."""
         by_broker = self._empty_us.get(row.group or "", {})
         if row.node not in by_broker:
             return row.group not in self._had_members

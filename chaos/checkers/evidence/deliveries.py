@@ -1,35 +1,42 @@
 """What each member reads, delivers and commits in one assignment, for the checker `processing`.
 
-A member is a process. Its position in a partition is the offset of the record that it delivers
-next to its application. The class `_Place` stands for one partition in one assignment of one
-process. Four rules hold for each place. They are judged by the rows of this process alone. These
-rows have one clock and one order, so faults, late messages and other nodes cannot make them
-contradict a rule.
+While a partition is assigned to a member, the member has a position in it: the offset of the record
+that it will deliver next to its application. Four rules say how a position may move and be
+committed. They are judged by the rows of one process only, the member's. A process writes its rows
+in one order and with one clock. So, however bad the faults and the network are, a correct member
+breaks none of these rules.
 
-1. The first position is the committed offset that the process fetched in this assignment. If no
-   offset is committed, `auto.offset.reset` gives the first position. Later only
-   `auto.offset.reset` may give another one, and only if the leader does not have the position.
-2. Records are delivered in order from the position: none twice, none left out. A partition outside
-   the assignment has no position, and no record of it is delivered. Records that the process
-   fetched before a reset of the position may still be delivered after the reset.
-3. The offset of a commit was a position in the generation of the commit. (A generation is numbered
-   by the group's rebalances.) One exception is excused as STALE_COMMIT. Kafka's client gives an
-   asynchronous commit its generation when it sends the commit
-   (`ConsumerCoordinator.commitOffsetsAsync`). If the commit first waits for a lookup of the
-   coordinator, a rebalance may come before it is sent. So the offset may be a position of an
-   earlier generation, in which the process lost its coordinator.
-4. Before a process revokes a partition, it tries to commit the last position, if members of its
-   group commit at all. A successful or failed commit (COMMIT_FAILED) shows the attempt. After its
-   row, a row about an older commit may come, which had waited for a lookup. An attempt without a
-   coordinator or an answer leaves no row. The process then waits for `commit_patience_us` after its
-   last record. A partition that the process lost (PARTITIONS_LOST) cannot be committed. One
-   exception is excused as LOST_POSITION. If the partition lost data as Kafka allows, the position
-   may be beyond the end of the log. From the answer OFFSET_OUT_OF_RANGE until its reset the process
-   has no position that it could commit (`SubscriptionState.allConsumed`).
+1. The first position in an assignment is the committed offset that the member has fetched in this
+   assignment. If nothing is committed, `auto.offset.reset` gives the first position. Later, too,
+   `auto.offset.reset` may move the position, if the leader no longer has that offset.
+2. Records are delivered in order from the position on: none twice, none left out. No record is
+   delivered of a partition that is not assigned. After a reset of the position, the member may
+   still deliver records that it fetched before the reset.
+3. If a member commits an offset in some generation, the offset was its position at some time in
+   that generation.
+4. Before a member revokes a partition in a rebalance, it tries to commit its last position, if
+   members of this group commit at all. A partition that it lost (PARTITIONS_LOST) it cannot commit.
+
+Rule 3 has one exception, which is excused as STALE_COMMIT. An asynchronous commit gets its
+generation only when the client sends it (Kafka `ConsumerCoordinator.commitOffsetsAsync`):
+
+1. The member wants to commit position 40 in generation 5. It has lost its coordinator, so the
+   commit waits until the coordinator is found.
+2. A rebalance begins generation 6.
+3. The commit of position 40 is sent with generation 6, in which the member never was at 40.
+
+For rule 4, a row about a commit shows the attempt, also one about a failed commit (COMMIT_FAILED).
+- An attempt may leave no row, if there is no coordinator or no answer. The member then waits for
+  `commit_patience_us` before it gives up, so a revocation after such a wait is not judged.
+- A row about an older commit, which had waited for a lookup, may come after the last attempt. It
+  does not undo the attempt.
+- One exception is excused as LOST_POSITION. If the partition lost data in a way that Kafka allows,
+  the position may be beyond the end of the log. From the answer OFFSET_OUT_OF_RANGE until the reset
+  the member has no position that it could commit (`SubscriptionState.allConsumed`).
 
 The rules are judged only in virtual time (the simulated clock of a run), where no row is missing.
-They are judged only for topics without transactions, because a position also moves past the markers
-that end transactions.
+They are judged only for topics without transactions. With transactions a position also moves past
+the markers that end them, and no row shows this.
 """
 
 from collections import Counter
@@ -62,15 +69,18 @@ STALE_COMMIT = "commit of an earlier generation that waited for the coordinator"
 LOST_POSITION = "revoked without a commit after a loss of the partition's data"
 """Name of the excuse in rule 4."""
 KEPT_GENERATIONS = 8
-"""A process's positions are kept for so many generations.
+"""Number of a process's last generations for which its positions are kept.
 
-The answer to a commit may come some rebalances later.
+One generation would not do, because the answer to a commit may come some rebalances later.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongDelivery:
-    """A breach of rule number `rule`. The last row of `evidence` breaks the rule."""
+    """A breach of one of the four rules; `rule` is its number.
+
+    The last row of `evidence` is the one that breaks it.
+    """
 
     rule: int
     group: str
@@ -83,13 +93,15 @@ class WrongDelivery:
 class _Place:
     """One partition in one assignment of one process."""
 
-    assigned: TraceRow
-    fetched: TraceRow | None = None  # the row of the last fetched committed offset
+    assigned: TraceRow  # PARTITIONS_ASSIGNED
+    fetched: TraceRow | None = None  # the last OFFSETS_FETCHED: the committed offset
     position: int | None = None  # the offset after the last delivered record
-    moved_by: TraceRow | None = None  # the row that set `position`
-    # The last reset of the position, until a record from the new position is delivered.
+    moved_by: TraceRow | None = None  # RECORDS_CONSUMED of that record
+    # The row that set the position other than by a delivery: POSITION_RESET. None again when a
+    # record from the new position has been delivered.
     reset: TraceRow | None = None
-    # A commit since `position` was set: one that makes `is_tried` True, or else the last one.
+    # A row about a commit since the last delivery. It is the first one that proves an attempt to
+    # commit `position` (see `is_tried`). If none proves it, it is the last row about a commit.
     outcome: TraceRow | None = None
 
     @property
@@ -99,7 +111,7 @@ class _Place:
 
     @property
     def is_tried(self) -> bool:
-        """True if the process tried to commit the position: a failed commit counts, too."""
+        """True if the process has tried to commit the position, be it without success."""
         outcome = self.outcome
         return outcome is not None and (
             outcome.kind == TraceKind.COMMIT_FAILED or outcome.offset == self.position
@@ -116,7 +128,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Reached:
-    """The positions of one partition in one generation of a process: from `least` to `most`."""
+    """The lowest and the highest position of a process in one partition and one generation."""
 
     least: int
     most: int
@@ -126,15 +138,17 @@ class _Reached:
 class _Process:
     """One life of a member: its present assignment, and the positions of its last generations.
 
-    Member id and generation number identify a generation. A group that lost its log may use a
-    number twice. Then the two generations count as one.
+    A generation is identified by the member id and the generation number. A group that lost its log
+    may count from the beginning again, so that a number occurs twice. The two generations then
+    count as one.
     """
 
-    assigned: TraceRow | None = None
+    assigned: TraceRow | None = None  # the last PARTITIONS_ASSIGNED
     places: dict[str, _Place] = field(default_factory=dict)  # by partition
+    # generation -> partition -> its positions in that generation
     reached: dict[tuple[str, int], dict[str, _Reached]] = field(default_factory=dict)
-    worked_us: int = 0  # when it was assigned, or last processed a record
-    # The kept generations in which the process lost its coordinator and searched for it.
+    worked_us: int = 0  # time of the last assignment or of the last delivery, whichever is later
+    # The generations in which the process lost its coordinator and had to search for it.
     searched: dict[tuple[str, int], None] = field(default_factory=dict)
 
     @property
@@ -148,15 +162,19 @@ class Deliveries:
     """Judges the rows of all members of the groups that a coordinator serves."""
 
     def __init__(self, context: CheckContext, lost_data: LostData | None = None) -> None:
-        """Keep the deliveries of a run; `lost_data` is the checkers' (None: nothing is lost)."""
+        """Make an object that has seen no row.
+
+        `lost_data` tells which partitions have lost data. Without it, none counts as having lost
+        any.
+        """
         self._context = context
         self._processes: dict[Owner, _Process] = {}
         self.excused: Counter[str] = Counter()
+        """How often each excuse (STALE_COMMIT, LOST_POSITION) was used."""
         self._lost_data = LostData() if lost_data is None else lost_data
-        """Numbers of permitted exceptions by name."""
 
     def observe(self, row: TraceRow) -> Iterator[WrongDelivery]:
-        """Take a row of DELIVERY_KINDS, and yield what it breaks."""
+        """Take a row of DELIVERY_KINDS, and yield each breach of a rule that it shows."""
         group = row.group or ""
         if group not in self._context.groups or not self._context.in_virtual_time:
             return
@@ -164,8 +182,9 @@ class Deliveries:
         process = self._processes.get(owner)
         if process is None:
             if row.kind in (TraceKind.OFFSETS_FETCHED, TraceKind.COORDINATOR_UNKNOWN):
-                # Not an assigned member: an administrator, a member that is still joining, or the
-                # driver of the run, which reads the committed offsets at its end.
+                # Such rows also come from an administrator, from a member that is still joining,
+                # and from the driver of the run, which reads the committed offsets at the end. None
+                # of them has an assignment, so there is nothing to judge.
                 return
             process = self._processes[owner] = _Process()
         match row.kind:
@@ -178,6 +197,7 @@ class Deliveries:
                 process.places = {}
             case TraceKind.OFFSETS_FETCHED:
                 place = process.places.get(row.partition or "")
+                # A row with a cause is about a fetch by the driver, and not by this member.
                 if place is not None and row.cause is None:
                     place.fetched = row
             case TraceKind.COORDINATOR_UNKNOWN:
@@ -206,11 +226,11 @@ class Deliveries:
             process.searched.pop(oldest, None)
 
     def _judge_revocation(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
-        """Report places whose last position the member has not tried to commit."""
+        """Report partitions whose last position the member has not tried to commit (rule 4)."""
         expected = self._context.groups[row.group or ""]
         waited_us = row.time_us - process.worked_us
         if not expected.commits or waited_us >= expected.commit_patience_us:
-            return
+            return  # in the second case, an attempt to commit may have left no row
         for partition, place in process.places.items():
             moved, outcome = place.moved_by, place.outcome
             if moved is None or place.reset is not None:
@@ -228,7 +248,7 @@ class Deliveries:
     # -- positions ----------------------------------------------------------------------------
 
     def _judge_reset(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
-        """Judge where a place begins, or is reset to."""
+        """Judge the first position of an assignment, or a later reset of the position (rule 1)."""
         partition = row.partition or ""
         place = process.places.get(partition)
         if place is None:
@@ -236,9 +256,9 @@ class Deliveries:
             return
         fetched = place.fetched
         if row.cause != PositionCause.COMMITTED:
-            # `auto.offset.reset` set this position. At the beginning of a place this is allowed
-            # only if the fetch has shown that nothing is committed (offset -1). Later it is always
-            # allowed.
+            # `auto.offset.reset` gave this position. As the first position it is allowed only if
+            # the member has fetched the committed offset and found none (offset -1). Later it is
+            # always allowed.
             if not place.has_begun and (fetched is None or (fetched.offset or 0) >= 0):
                 what = f"began at {row.offset} ({row.cause}), " + (
                     "and had not fetched the committed offset in this assignment"
@@ -257,7 +277,7 @@ class Deliveries:
         self._note_position(process, partition, row.offset or 0)
 
     def _judge_delivery(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
-        """Judge the first of the delivered records, and move the position past the last one."""
+        """Judge the first of the delivered records (rule 2); move the position past the last."""
         partition, first = row.partition or "", row.offset or 0
         last = decode_consumed(row.detail or b"").last
         process.worked_us = row.time_us
@@ -265,8 +285,9 @@ class Deliveries:
         if place is None:
             yield _not_assigned(process, row, f"got records {first} to {last} of it")
             return
-        # After a reset, records may continue at the new position (first branch). Records that were
-        # fetched before may also continue at the old position (no branch).
+        # After a reset there are two legal cases. The records begin at the new position, and the
+        # reset is over. Or they were fetched before the reset and continue at the old position:
+        # then none of the two conditions below is true, and the reset is not over.
         if place.reset is not None and first == place.reset.offset:
             place.reset = None
         elif place.position is None or first != place.position:
@@ -279,7 +300,7 @@ class Deliveries:
 
     @staticmethod
     def _note_position(process: _Process, partition: str, offset: int) -> None:
-        """Extend the positions of the present generation."""
+        """Note a position among those that the process has had in its present generation."""
         of_generation = process.reached[process.generation]
         reached = of_generation.get(partition)
         if reached is None:
@@ -291,7 +312,7 @@ class Deliveries:
     # -- commits ------------------------------------------------------------------------------
 
     def _judge_commit(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
-        """Judge the offset of a commit by the positions of its generation."""
+        """Judge the offset of a commit by the positions of its generation (rule 3)."""
         partition, offset = row.partition or "", row.offset or 0
         place = process.places.get(partition)
         if row.kind == TraceKind.COMMIT_FAILED:
@@ -303,7 +324,8 @@ class Deliveries:
         reached = process.reached.get((row.member or "", row.generation or 0), {}).get(partition)
         if reached is not None and reached.least <= offset <= reached.most:
             return
-        # Rule 3 excuses a stale commit, which has a position of an earlier generation.
+        # The commit may have waited for a lookup of the coordinator (STALE_COMMIT). Then its offset
+        # was a position in an earlier generation in which the member searched its coordinator.
         for generation in process.searched:
             earlier = process.reached[generation].get(partition)
             if earlier is not None and earlier.least <= offset <= earlier.most:
@@ -323,6 +345,7 @@ class Deliveries:
 def _wrong(
     rule: int, row: TraceRow, partition: str, what: str, evidence: list[TraceRow]
 ) -> WrongDelivery:
+    """Return a breach, with a summary such as `g, orders-0: consumer-a-1 began at 7 (...)`."""
     group = row.group or ""
     return WrongDelivery(
         rule=rule,

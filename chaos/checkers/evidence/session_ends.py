@@ -1,28 +1,28 @@
-"""Sessions of members at their coordinators: finds sessions that should have ended.
+"""Finds members that a coordinator should have removed because their sessions have ended.
 
-A session is the time of `session.timeout.ms` in which the coordinator must hear from a member. The
-coordinator restarts it in three cases: with each request of the member (SESSION_RESTARTED); when it
-loads the group into memory (GROUP_LOADED); and when the group enters its next state, because then
-the waiting members get their answers. If the time passes without another request, the coordinator
-removes the member (MEMBER_REMOVED). (Section 5.4 of docs/kafka/BEHAVIOUR.md; Kafka
-`completeAndScheduleNextHeartbeatExpiration`.)
+A member must send a request within `session.timeout.ms`, or else the coordinator removes it. Its
+session is the timer for this. The coordinator restarts the session
 
-Sessions are judged only while the group is Stable (no rebalance is in progress), for two reasons.
-In other states a member may be parked: it waits for the answer to its JoinGroup or SyncGroup, and
-its session does not end before that answer. And the JoinGroup of a member that rejoins has no row
-of its own.
+- with each request of the member (SESSION_RESTARTED), also with a commit;
+- when it loads the group (GROUP_LOADED);
+- when the group enters its next state, because then it answers members whose requests were waiting.
 
-An accepted commit restarts the session, too. If a coordinator stores commits of a member
-(COMMIT_STORED), an OffsetCommit must have restarted the member's session.
+If the session runs out, the coordinator writes MEMBER_REMOVED. (Section 5.4 of
+docs/kafka/BEHAVIOUR.md; Kafka `completeAndScheduleNextHeartbeatExpiration`.)
 
-A member must be removed within a limit. The time counts from the last row that restarted its
-session. The limit is the sum of
-- the length of the member's session;
-- the same length again if the member's last request was a JoinGroup or SyncGroup: the answer to a
-  static member (one with a configured `group.instance.id`) may wait for an append, also in a Stable
-  group;
-- SLACK_US. After a pause of the broker, SLACK_US counts from the end of the pause.
-A broker is not judged while a fault delays its clock or disk.
+`SessionEnds.overdue` finds members that are still there when their sessions should have ended. How
+long may this take after the last restart of the session? The session itself, plus SLACK_US for a
+busy broker. In some cases it may take longer:
+
+- While the group is not Stable, a member may be waiting for the answer to a JoinGroup or SyncGroup,
+  and its session does not end before the answer. So only Stable groups are judged.
+- In a Stable group, too, the answer to a static member (with a `group.instance.id`) may wait for an
+  append. So if the member's last request was a JoinGroup or SyncGroup, it gets its session twice.
+- The timers of a paused broker stand still. After a pause, SLACK_US counts from the end of it.
+- While a fault delays the clock or the disk of any broker, no session is judged.
+
+`SessionEnds.restarts_nothing` finds the opposite error: a coordinator that stores a member's
+commits but does not restart its session with them.
 """
 
 from collections.abc import Iterator
@@ -54,17 +54,17 @@ SESSION_KINDS = frozenset(
 )
 """Kinds of rows that SessionEnds must see."""
 SLACK_US = 5_000_000
-"""Time that a busy broker takes to carry out a timer; measured well below 1 s."""
+"""Time that a busy broker may take to carry out a timer. Measured times are well below 1 s."""
 MAY_BE_PARKED = frozenset({Api.JOIN_GROUP.label, Api.SYNC_GROUP.label})
-"""Requests whose answer a coordinator may hold back."""
-_STABLE = "Stable"  # a group's state
+"""Requests whose answer a coordinator may hold back. Meanwhile their member is parked."""
+_STABLE = "Stable"  # the state of a group in which no rebalance is in progress
 _ENDS = frozenset({"Empty", "Dead"})  # states of a group without members, so without sessions
 _LEAVE_TIMERS_ALONE = frozenset(
     {
         "crash",
         "power_loss",
         "controlled_shutdown",
-        "pause",  # by NODE_PAUSED and NODE_RESUMED
+        "pause",  # it does stop timers, but the rows NODE_PAUSED and NODE_RESUMED show this
         "leadership_move",
         "preferred_leader_election",
         "remove_members",
@@ -82,14 +82,14 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "rollout",
         "scale",
         "machine_loss",
-        "machine_pause",  # by NODE_PAUSED and NODE_RESUMED
+        "machine_pause",  # as "pause"
         "machine_cut",
     }
 )
 """Faults that delay no living broker's clock or disk.
 
-Any other fault counts as one that delays them. So a new kind of fault that is not in this list may
-hide violations, but never causes a false finding.
+Any other fault counts as one that may delay them. So if a new kind of fault is not added here, the
+check may miss a violation, but it reports no false one.
 """
 
 Key = tuple[str, str, str]
@@ -98,18 +98,13 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Session:
-    """A member's session at one broker.
+    """A member's session at one broker."""
 
-    - `since`: the row that began or last restarted the session.
-    - `until_us`: the time at which the session should end.
-    - `may_be_parked`: True if `since` is a row of a JoinGroup or SyncGroup.
-    """
-
-    since: TraceRow
-    length_us: int
-    until_us: int
-    may_be_parked: bool = False
-    reported: bool = False
+    since: TraceRow  # the row that began or last restarted the session
+    length_us: int  # `session.timeout.ms`
+    until_us: int  # time at which it should end
+    may_be_parked: bool = False  # True if `since` is about a JoinGroup or SyncGroup
+    reported: bool = False  # True once `overdue` has yielded it
 
 
 class SessionEnds:
@@ -122,11 +117,13 @@ class SessionEnds:
         self._coordinators = coordinators
         self._faults = faults
         self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
-        # Heap of (time, key) of the sessions' ends. If the end of a session moves to a later time,
-        # its entry keeps the old time. When the old time comes, the entry gets the new one.
+        # Heap with an entry (time to look at it, key) for each session. Sessions are restarted all
+        # the time. To change the heap each time would be slow. So an entry keeps its old time, and
+        # gets the new one only when the old time has come and the session is looked at.
         self._due: list[tuple[int, Key]] = []
         self._paused: dict[str, None] = {}  # paused brokers
-        self._committing: dict[Key, None] = {}  # sessions that an OffsetCommit has restarted
+        # Members with an OffsetCommit that restarted the session; for `restarts_nothing`
+        self._committing: dict[Key, None] = {}
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of SESSION_KINDS."""
@@ -139,7 +136,7 @@ class SessionEnds:
                 self._begin(broker_group, row.member or "", row, length_us)
             case TraceKind.GROUP_LOADED if row.group in self._context.groups:
                 self._sessions.pop(broker_group, None)
-                # The row lacks the members' own timeouts, so each gets the longest of any member.
+                # The row does not tell each member's own timeout. The longest one is safe for all.
                 length_us = self._context.groups[row.group].session_timeout_us
                 members = detail_of(row).get("members")
                 for member in members if isinstance(members, list) else ():
@@ -175,10 +172,12 @@ class SessionEnds:
     def restarts_nothing(self, row: TraceRow) -> bool:
         """Return True if a COMMIT_STORED shows that the member's commits restart no session.
 
-        This is judged only after a request of the member to this coordinator. Before that request,
-        COMMIT_STORED may come from an append that began before the coordinator loaded the group.
-        Commits in transactions (without `correlation_id`) and commits of administrators (without a
-        member) are not judged.
+        It shows this if the coordinator stores a commit of the member, although no OffsetCommit has
+        ever restarted the member's session there. Three kinds of commits show nothing:
+        - those of transactions, which have no `correlation_id`;
+        - those of administrators, who have no session;
+        - one before any request of the member has restarted the session here. Its append may have
+          begun before this coordinator loaded the group.
         """
         key = (row.node, row.group or "", row.member or "")
         session = self._sessions.get(key[:2], {}).get(key[2])
@@ -195,8 +194,8 @@ class SessionEnds:
             if session is None or session.reported:
                 continue
             until_us = self._judged_from_us(key, session, now_us)
-            # A session that is not judged now has the end `now_us`, so it is looked at again after
-            # `margin_us`.
+            # For a session that may not be judged now, `until_us` is `now_us`. So it goes back into
+            # the heap, and is looked at again after `margin_us`.
             if until_us + margin_us < now_us:
                 session.reported = True
                 yield key, session
@@ -204,7 +203,7 @@ class SessionEnds:
                 heappush(self._due, (until_us, key))
 
     def _judged_from_us(self, key: Key, session: Session, now_us: int) -> int:
-        """Return the time at which the session should end; `now_us` while it is not judged."""
+        """Return the time at which the session should end; `now_us` if it may not be judged now."""
         broker, group_id, _ = key
         state = self._coordinators.state_at(broker, group_id)
         is_stable = state is None or state == _STABLE  # None: the group's state has no row yet
@@ -213,7 +212,7 @@ class SessionEnds:
         return session.until_us + (session.length_us if session.may_be_parked else 0)
 
     def _is_delayed(self, since_us: int) -> bool:
-        """Return True if a fault since then may have delayed a broker's clock or disk."""
+        """Return True if a fault since `since_us` may have delayed a broker's clock or disk."""
         return any(
             # A fault's id is its kind and a number, such as `crash-1`.
             (began.cause or "").rpartition("-")[0] not in _LEAVE_TIMERS_ALONE
