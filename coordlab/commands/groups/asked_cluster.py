@@ -1,16 +1,18 @@
-"""Clusters that answer an administrator: one in real time, or one at a moment of a replay.
+"""The clusters that `groups` can ask.
 
-A question is a coroutine that sends requests as a client of the cluster. Both kinds of cluster run
-the same questions. With the answer they return the times of question and answer, and on demand the
-group's rebalances that the trace (the run's recorded events) has so far.
+A subcommand of `groups` writes its question once, as a coroutine that sends requests. Two kinds of
+cluster can answer it:
 
-A Host is a node's only access to the network and the clock; the client of a question has one, too.
+- RunningCluster: a run that is in progress in real time, in other processes. The question connects
+  to its brokers over the network.
+- ReplayedCluster: a schedule (an experiment with a seed) that is played in virtual time, in this
+  process. The question starts at the moment that `--at` names.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -38,13 +40,16 @@ from protocol.ids import BrokerId
 from protocol.trace import TraceRow
 from results_schema.results import Results, RunOutcome
 
-T = TypeVar("T")  # type of the answer
-T_co = TypeVar("T_co", covariant=True)  # covariant, so that any Asked is an Asked[object]
+T = TypeVar("T")  # the type of an answer
+T_co = TypeVar("T_co", covariant=True)  # covariant, so that every Reply is a Reply[object]
 
 Question = Callable[[Host, ClusterSpec], Awaitable[T]]
-"""A coroutine that queries or changes a cluster, with the Host of a client."""
+"""A coroutine that sends requests to a cluster and returns the answer.
+
+It sends them through its Host: a client, like a broker, reaches network and clock only through one.
+"""
 VIRTUAL = "virtual"
-"""The runtime of a run in virtual time, as its manifest names it."""
+"""What the manifest of a run in virtual time has as its `runtime`."""
 
 
 class NoAnswer(Exception):
@@ -52,13 +57,15 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked(Generic[T_co]):
-    """An answer.
+class Reply(Generic[T_co]):
+    """The answer to a question, who gave it, and when.
 
-    - `where`: name of the run or schedule that was asked.
-    - `asked_at_us`, `answered_at_us`: times of question and answer, on the run's clock.
-    - `rebalances`: the rebalances in the trace until the answer; None if they were not requested.
-    - `unseen`: a sentence on the missing part of the trace; None if no part is missing.
+    - `where`: the name of the run or schedule that was asked.
+    - `asked_at_us`, `answered_at_us`: on the run's clock.
+    - `rebalances`: the rebalances that the trace, the run's recorded events, had at the time of the
+      answer; None if they were not requested.
+    - `missing_traces`: a sentence for the user, if rebalances may be missing because the traces of
+      some brokers cannot be read from here; None if all can.
     """
 
     answer: T_co
@@ -66,10 +73,10 @@ class Asked(Generic[T_co]):
     asked_at_us: int
     answered_at_us: int
     rebalances: RebalanceLog | None = None
-    unseen: str | None = None
+    missing_traces: str | None = None
 
     def times(self) -> dict[str, object]:
-        """Return cluster, time of the question and time of the answer, for a JSON document."""
+        """Return who answered and when, for a JSON document."""
         return {
             "where": self.where,
             "asked_at_us": self.asked_at_us,
@@ -81,22 +88,25 @@ class AskedCluster(ABC):
     """A cluster that answers questions."""
 
     @abstractmethod
-    def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
-        """Ask, and return the answer.
+    def ask(self, question: Question[T], *, with_rebalances: bool) -> Reply[T]:
+        """Run the question as a client of this cluster, and return its answer.
 
-        `follows`: True to return also the rebalances until the answer.
-        Raises: NoAnswer if there is no answer; NotARun if the cluster has ended; the exceptions of
-        the question itself.
+        `with_rebalances`: True to fill `rebalances` and `missing_traces` of the reply.
+        Raises: NoAnswer if the cluster ends before it has answered; NotARun if it had ended
+        already; and what the question itself raises.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """The options of every question: the cluster and broker to ask, and the form of the answer.
+class QuestionOptions:
+    """The options that every subcommand of `groups` has.
 
-    - `at_us`, `timeout_us`: on the run's clock.
-    - `broker`: the broker to ask; None: the coordinator of each group, as the brokers name it.
-    - `force`: True to replay a schedule although other code wrote it.
+    - `run`, `runs`: without `replay`, the run to ask; `run` None: the latest run in `runs`.
+    - `replay`, `space`, `at_us`: the schedule to play, and the moment at which to ask.
+    - `force`: True to replay a schedule file although another version of coordlab wrote it.
+    - `timeout_us`: on the run's clock.
+    - `broker`: the broker to ask, whatever FindCoordinator says; None: each group's coordinator.
+    - `json`: True to print a JSON document.
     """
 
     run: Path | None
@@ -110,25 +120,28 @@ class Where:
     json: bool
 
     def ask(
-        self, question: Callable[[AdminClient], Awaitable[T]], *, follows: bool = False
-    ) -> Asked[T]:
-        """Ask with an administrator's client, and return the answer.
+        self, question: Callable[[AdminClient], Awaitable[T]], *, with_rebalances: bool = False
+    ) -> Reply[T]:
+        """Ask the cluster that these options name, with an AdminClient.
 
         Raises: NoAnswer, TimeoutError or ClientError if there is no answer; click.UsageError,
         ExperimentError or NotARun if the options name no cluster.
         """
 
         async def ask_as_admin(host: Host, cluster: ClusterSpec) -> T:
-            # A timeout below a millisecond must not become 0.
+            # The client counts in milliseconds. A shorter timeout must not become 0.
             timeout_ms = max(1, self.timeout_us // 1_000)
             broker = self._broker_in(cluster)
             with AdminClient(host, cluster, timeout_ms=timeout_ms, broker=broker) as admin:
                 return await question(admin)
 
-        return self._cluster().ask(ask_as_admin, follows=follows)
+        return self._cluster().ask(ask_as_admin, with_rebalances=with_rebalances)
 
     def _cluster(self) -> AskedCluster:
-        """Return the cluster that the options name. Raises: click.UsageError."""
+        """Return the cluster that the options name.
+
+        Raises: click.UsageError if they name both a run and a schedule, or no moment to ask at.
+        """
         if self.replay is None:
             if self.at_us is not None:
                 raise click.UsageError("--at is a moment of a replay: name that with --replay")
@@ -156,71 +169,71 @@ class Where:
 class RunningCluster(AskedCluster):
     """The cluster of a run that is in progress in real time.
 
-    The driver, the process that conducts the run, must be on this machine.
+    It can be asked only from the machine of its driver, the process that started the run.
     """
 
-    def __init__(self, past: PastRun) -> None:
-        """Store the run.
-
-        Raises: NotARun if its cluster cannot be asked from this process; the message has the
-        reason.
-        """
-        manifest = past.manifest
+    def __init__(self, run: PastRun) -> None:
+        """Store the run. Raises: NotARun with the reason, if its cluster cannot be asked."""
+        manifest = run.manifest
         if manifest.runtime == VIRTUAL:
             raise NotARun(
-                f"{past.path} is a run in virtual time, which answers no other process: "
+                f"{run.path} is a run in virtual time, which answers no other process: "
                 "ask a moment of it with --replay and --at"
             )
-        if not past.is_running:
-            how = f"is {manifest.status}" if manifest.ended_at else "broke off"
-            raise NotARun(f"{past.path} {how}: its cluster is gone")
-        if not past.is_here:
-            raise NotARun(f"{past.path} is driven from {manifest.host}: ask there")
-        self._past = past
+        if not run.is_running:
+            # A driver that was killed could not write the end of its run into the manifest.
+            end = f"is {manifest.status}" if manifest.ended_at else "broke off"
+            raise NotARun(f"{run.path} {end}: its cluster is gone")
+        if not run.is_here:
+            raise NotARun(f"{run.path} is driven from {manifest.host}: ask there")
+        self._run = run
         try:
             self._cluster = to_cluster_spec(experiment_of(manifest))
         except msgspec.ValidationError as error:
-            raise NotARun(f"{past.path} is a run of another version: {error}") from error
+            raise NotARun(f"{run.path} is a run of another version: {error}") from error
 
-    def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
+    def ask(self, question: Question[T], *, with_rebalances: bool) -> Reply[T]:
         """Ask the brokers over their network, like any other client."""
 
-        async def timed(host: Host) -> tuple[int, T, int]:
-            """Return the time of the question, the answer, and the time of the answer."""
+        async def ask_with_times(host: Host) -> Reply[T]:
             asked_at_us = host.now_us()
-            # The parts are computed in their order, so the last one is the time of the answer.
-            return asked_at_us, await question(host, self._cluster), host.now_us()
+            answer = await question(host, self._cluster)
+            return Reply(
+                answer=answer,
+                where=self._run.manifest.run,
+                asked_at_us=asked_at_us,
+                answered_at_us=host.now_us(),
+            )
 
         try:
-            asked_at_us, answer, answered_at_us = ask_as_guest(self._past.path, timed)
+            reply = ask_as_guest(self._run.path, ask_with_times)
         except NotReachable as error:
-            raise NotARun(f"{self._past.path} cannot be asked: {error}") from error
-        return Asked(
-            answer=answer,
-            where=self._past.manifest.run,
-            asked_at_us=asked_at_us,
-            answered_at_us=answered_at_us,
-            rebalances=self._rebalances(answered_at_us) if follows else None,
-            unseen=self._unseen() if follows else None,
+            raise NotARun(f"{self._run.path} cannot be asked: {error}") from error
+        if not with_rebalances:
+            return reply
+        return replace(
+            reply,
+            rebalances=self._rebalances(reply.answered_at_us),
+            missing_traces=self._missing_traces(),
         )
 
     def _rebalances(self, until_us: int) -> RebalanceLog:
-        """Return the rebalances in the rows that the nodes have written to their files so far.
+        """Return the rebalances in the trace up to a time.
 
-        Nodes write a row to their files a moment after its time, so the latest rows may be missing.
+        The latest ones may be missing, because nodes write an event to their file a moment later.
         """
         log = RebalanceLog()
-        files = sorted((self._past.path / TRACE_FOLDER).glob("*.frames"))
+        files = sorted((self._run.path / TRACE_FOLDER).glob("*.frames"))
         for row in merge_rows([FrameReader(file) for file in files]):
-            # The run goes on, so the files already have rows from after the answer.
+            # The run goes on while its files are read, so they may have later rows, too.
             if row.time_us <= until_us:
                 log.observe(row)
         return log
 
-    def _unseen(self) -> str | None:
-        """Return a sentence about brokers with traces on other machines; None if there are none."""
-        traces = self._past.path / TRACE_FOLDER
-        # A broker has one file for each of its incarnations.
+    def _missing_traces(self) -> str | None:
+        """Return a sentence about brokers that write their traces on other machines, or None."""
+        traces = self._run.path / TRACE_FOLDER
+        # A broker begins another file after each restart. If it has none here, it runs elsewhere.
         missing = [
             broker.name
             for broker in self._cluster.brokers
@@ -242,9 +255,9 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
     if run is not None:
         return RunningCluster(find_run(run, runs))
     running = [
-        past
-        for past in list_runs(runs)
-        if past.manifest.runtime != VIRTUAL and past.is_running and past.is_here
+        candidate
+        for candidate in list_runs(runs)
+        if candidate.manifest.runtime != VIRTUAL and candidate.is_running and candidate.is_here
     ]
     if not running:
         raise NotARun(
@@ -252,36 +265,40 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
             "another terminal, name one with --run, or ask a moment of a run in virtual time: "
             "--replay split_brain_generations --at 60s"
         )
-    return RunningCluster(max(running, key=lambda past: past.manifest.started_at))
+    latest = max(running, key=lambda candidate: candidate.manifest.started_at)
+    return RunningCluster(latest)
 
 
 # -- a moment of a replay ------------------------------------------------------------------------
 
 
 class ReplayedCluster(AskedCluster):
-    """The cluster of a schedule at a moment of virtual time.
+    """The cluster of a schedule, an experiment with a seed, at a moment of virtual time.
 
-    A schedule is an experiment with a seed. In virtual time, a simulated clock, it always gives the
-    same run. Here the run is played only for the question, and is not written to a directory.
+    In virtual time the same seed always gives the same run. So the cluster of a run that is over
+    can be asked, too: the run is played again, only for this question, and is recorded nowhere.
     """
 
     def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
         """Store the schedule.
 
-        Raises: click.UsageError if other code wrote its file, unless `force` is True.
+        Raises: click.UsageError if another version of coordlab wrote the schedule's file, because
+        its run may differ now; `force` permits this.
         """
-        # Called only for its UsageError; the result is not needed.
+        # Raises the UsageError. The differences that it returns are not needed here.
         schedule.changes_since_stamp("ask", force=force)
         self._schedule = schedule
         self._at_us = at_us
 
-    def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
+    def ask(self, question: Question[T], *, with_rebalances: bool) -> Reply[T]:
         """Play the schedule up to the moment, ask, and play on until the answer has arrived.
 
         Raises: click.UsageError if the run ends before the moment.
         """
-        played = _Played(self._schedule.experiment, self._schedule.seed, question, self._at_us)
-        # Garbage collections during the run would slow it down.
+        played = _PlayedWithQuestion(
+            self._schedule.experiment, self._schedule.seed, question, self._at_us
+        )
+        # No garbage is collected during the run, because that would slow it down.
         with collecting_afterwards():
             results = played.play()
         if played.failure is not None:
@@ -294,29 +311,34 @@ class ReplayedCluster(AskedCluster):
             )
         if played.answered_at_us is None:
             raise NoAnswer(f"the run ended at {clock(results.ended_at_us)}, before an answer")
-        return Asked(
-            answer=played.answers[0],
+        (answer,) = played.answers
+        return Reply(
+            answer=answer,
             where=self._schedule.name,
             asked_at_us=played.asked_at_us,
             answered_at_us=played.answered_at_us,
-            rebalances=played.log if follows else None,
+            rebalances=played.rebalances if with_rebalances else None,
         )
 
 
-class _Played(Generic[T]):
-    """One run of an experiment that ends with an answer.
+class _PlayedWithQuestion(Generic[T]):
+    """One run of an experiment, with a question at a given moment. It ends with the answer.
 
-    1. At the given moment, `_begin` starts the question in a task of the cluster.
-    2. `_ask` stores the answer, or the exception of the question.
-    3. `_end_the_run` interrupts the run, which then heals its faults and stops the cluster.
+    1. `play` plays the run. When its clock reaches the moment, it calls `_start_question`.
+    2. The question runs in a task of its own, beside the cluster. `_ask_and_end_run` waits for its
+       answer and stores it; if the question raises an exception, it stores the exception.
+    3. It then has `_end_the_run` called, which interrupts the run. The rest is not needed.
     """
 
     def __init__(
         self, experiment: Experiment, seed: int, question: Question[T], at_us: int
     ) -> None:
-        self.log = RebalanceLog()
+        self.rebalances = RebalanceLog()
         self.answers: list[T] = []
-        """The answer, once it has arrived; a list, because the answer itself may be None."""
+        """Empty until the answer has arrived, then this answer.
+
+        A list, because None would not tell "no answer yet" from an answer that is None.
+        """
         self.asked_at_us: int | None = None
         self.answered_at_us: int | None = None
         self.failure: Exception | None = None
@@ -331,15 +353,13 @@ class _Played(Generic[T]):
             seed=seed,
             run_id="asked",
             observers=(self._suite.observe, self._observe),
-            trace_messages=False,  # rebalances are in other rows
+            # Rebalances need only the events of the trace, and messages are most of its rows.
+            trace_messages=False,
         )
-        self._runtime.at(at_us, self._begin)
+        self._runtime.at(at_us, self._start_question)
 
     def play(self) -> Results:
-        """Play, and return the results of the run.
-
-        Raises: KeyboardInterrupt after a Ctrl-C of the user.
-        """
+        """Play the run up to the answer. Raises: KeyboardInterrupt after a Ctrl-C of the user."""
         results = ExperimentRun(
             self._experiment,
             plan_of(self._experiment),
@@ -347,8 +367,8 @@ class _Played(Generic[T]):
             self._suite,
             seed=self._seed,
         ).execute()
-        # `_end_the_run` interrupts the run only after the answer. A run that was interrupted before
-        # an answer was interrupted by the user.
+        # A run that ends with an answer was interrupted, too, namely by `_end_the_run`. If there is
+        # no answer yet, it was the user who interrupted the run.
         if results.outcome is RunOutcome.INTERRUPTED and not self._is_over:
             raise KeyboardInterrupt
         return results
@@ -359,33 +379,35 @@ class _Played(Generic[T]):
         return self.answered_at_us is not None
 
     def _observe(self, row: TraceRow) -> None:
-        """Add a row to the log of rebalances, if it is not later than the answer."""
-        # Rows after the answer are about the healing of faults and the stop of the cluster.
-        if not self._is_over:
-            self.log.observe(row)
+        """Look for rebalances in the rows of the trace up to the answer.
 
-    def _begin(self) -> None:
-        """Start the question in a task of the cluster."""
+        The later rows come from the end of the run, which heals the faults and stops the cluster.
+        """
+        if not self._is_over:
+            self.rebalances.observe(row)
+
+    def _start_question(self) -> None:
         self.asked_at_us = self._runtime.now_us()
         host = self._runtime.admin_host()
-        host.spawn(self._ask(host), name="question")
+        host.spawn(self._ask_and_end_run(host), name="question")
 
-    async def _ask(self, host: Host) -> None:
-        """Ask the question on a host of the replay, and then end the run."""
+    async def _ask_and_end_run(self, host: Host) -> None:
+        """Store the answer to the question or its exception, and then end the run."""
         try:
             self.answers.append(await self._question(host, self._spec))
         except (HostDead, asyncio.CancelledError):
-            # The run has ended before an answer.
+            # The run ended while the question waited for the answer.
             raise
         except Exception as error:
-            # The question has failed, not the run. `ReplayedCluster.ask` will raise the exception.
+            # The question has failed, not the run, so the run must not see the exception.
+            # `ReplayedCluster.ask` raises it.
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
-        # `_end_the_run` raises KeyboardInterrupt. This exception counts as a Ctrl-C only if a
-        # callback of `Runtime.at` raises it, and not this task.
+        # The runtime takes a KeyboardInterrupt for a Ctrl-C only if one of its callbacks raises it.
+        # Raised in this task, it would be an error of the task.
         self._runtime.at(self.answered_at_us, _end_the_run)
 
 
 def _end_the_run() -> None:
-    """Interrupt the run as a Ctrl-C does: the runner then heals faults and stops the cluster."""
+    """Interrupt the run as a Ctrl-C would, so that it heals its faults and stops the cluster."""
     raise KeyboardInterrupt

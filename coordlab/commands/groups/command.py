@@ -1,8 +1,11 @@
 """`groups`: Kafka's tool kafka-consumer-groups, for a running cluster or a moment of a replay.
 
-The options of a subcommand choose the cluster to ask (`Where`). The subcommand asks it a question,
-a coroutine that sends requests, and prints the answer as text or as a JSON document. The
-coordinator of a group is the broker that manages the group.
+Every subcommand takes the same three steps. For `groups delete --group tool`:
+
+1. `asks_a_question` gives it the options that say which cluster to ask, as QuestionOptions.
+2. The subcommand defines its question: a coroutine that sends requests with an AdminClient, here a
+   DeleteGroups. `options.ask` finds or plays the cluster, and runs the question as its client.
+3. `_print_and_exit_code` prints the answer, as text or as a JSON document.
 """
 
 import functools
@@ -26,7 +29,7 @@ from cluster.client.admin.offset_reset import (
 )
 from cluster.client.net.errors import ClientError
 from coordinator.states import GroupState
-from coordlab.commands.groups.asked_cluster import Asked, NoAnswer, Where
+from coordlab.commands.groups.asked_cluster import NoAnswer, QuestionOptions, Reply
 from coordlab.commands.groups.facts import (
     DeletedGroup,
     DeletedOffsets,
@@ -44,7 +47,6 @@ from coordlab.commands.groups.questions import (
 )
 from coordlab.commands.groups.rebalance_view import print_rebalances, rebalances_document
 from coordlab.commands.groups.view import (
-    print_asked,
     print_deleted_groups,
     print_deleted_offsets,
     print_errors,
@@ -53,6 +55,7 @@ from coordlab.commands.groups.view import (
     print_list,
     print_members,
     print_offsets,
+    print_reply_times,
     print_reset,
     print_states,
 )
@@ -71,14 +74,19 @@ from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 DEFAULT_TIMEOUT = "15s"
 EXIT_REFUSED = EXIT_VIOLATED
-"""Exit code if the cluster answered with an error, or not at all."""
+"""Exit code if the cluster answered with an error, or not at all.
+
+It is 1, the code with which other commands report a violated check.
+"""
 EXIT_CODES = (
     "Exit codes: 0 done, 1 the cluster answered with an error or not at all, 130 interrupted, "
     "254 bad arguments or no such cluster, 255 internal error."
 )
-_TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
-"""A name, then perhaps `:` and numbers of partitions. A number has at most nine digits, because a
-request has 32 bits for it."""
+_TOPIC_PATTERN = re.compile(r"([^:]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
+"""A topic name, then perhaps a colon and partition numbers: `orders`, `orders:0,1`.
+
+A number has at most nine digits, because requests carry it as an integer of 32 bits.
+"""
 
 
 class TopicParam(click.ParamType[ChosenTopic]):
@@ -93,7 +101,7 @@ class TopicParam(click.ParamType[ChosenTopic]):
         # click also converts values that are converted already, such as defaults.
         if isinstance(value, ChosenTopic):
             return value
-        match = _TOPIC.fullmatch(str(value))
+        match = _TOPIC_PATTERN.fullmatch(str(value))
         if match is None:
             self.fail(f"expected a topic such as `orders` or `orders:0,1`, got `{value}`")
         topic, numbers = match.groups()
@@ -104,7 +112,7 @@ class TopicParam(click.ParamType[ChosenTopic]):
         return ChosenTopic(topic=topic, partitions=partitions)
 
 
-_WHERE = (
+_QUESTION_OPTIONS = (
     click.option(
         "--run",
         type=click.Path(path_type=Path),
@@ -146,7 +154,7 @@ _WHERE = (
         "a coordinator loads, moves or does not answer. One request takes a third of it at most.",
     ),
 )
-"""The options that fill a Where."""
+"""The options of every subcommand. Each fills the field of QuestionOptions with its name."""
 _why = click.option(
     "--why", is_flag=True, help="Print every rebalance of the groups so far, with its reason."
 )
@@ -164,26 +172,27 @@ _topics = click.option(
 )
 
 
-def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
-    """Decorate a command with the options that choose the cluster to ask.
+def asks_a_question(command: Callable[..., int]) -> Callable[..., int]:
+    """Decorate a subcommand, so that it can ask a cluster a question.
 
-    The command gets them as its argument `where`. If the cluster does not answer, the decorated
-    command prints the reason, and returns EXIT_REFUSED.
+    The decorator adds the options that say which cluster to ask, and passes them to the subcommand
+    as one argument, `options`. If the cluster does not answer, it prints the reason, and returns
+    EXIT_REFUSED.
     """
 
     @functools.wraps(command)
-    def print_failure(*, where: Where, **others: Any) -> int:  # noqa: ANN401 - the command's own
+    def command_or_error(*, options: QuestionOptions, **others: Any) -> int:  # noqa: ANN401 - the command's own
         try:
-            return command(where=where, **others)
+            return command(options=options, **others)
         except (NoAnswer, TimeoutError, ClientError) as error:
             # With --json, standard output must have one document or nothing. So the error goes to
             # standard error.
-            print_errors(Console(stderr=where.json), [str(error)])
+            print_errors(Console(stderr=options.json), [str(error)])
             return EXIT_REFUSED
 
-    decorated = as_one(Where, "where")(print_failure)
+    decorated = as_one(QuestionOptions, "options")(command_or_error)
     # The option that is added last comes first in the help, so the options are added in reverse.
-    for option in reversed(_WHERE):
+    for option in reversed(_QUESTION_OPTIONS):
         decorated = option(decorated)
     return decorated
 
@@ -236,9 +245,9 @@ def groups_command() -> None:
 )
 @_why
 @json_option("asked, groups, failures, and with --why rebalances and unseen")
-@asks_a_cluster
+@asks_a_question
 def list_groups_command(
-    where: Where, states: tuple[str, ...], types: tuple[str, ...], why: bool
+    options: QuestionOptions, states: tuple[str, ...], types: tuple[str, ...], why: bool
 ) -> int:
     """List the groups that each live broker coordinates.
 
@@ -249,16 +258,17 @@ def list_groups_command(
     async def question(admin: AdminClient) -> GroupList:
         return await list_groups(admin, states, types)
 
-    asked = where.ask(question, follows=why)
-    listed = asked.answer
+    reply = options.ask(question, with_rebalances=why)
+    listed = reply.answer
     names = [group.group for group in listed.groups]
-    if asked.rebalances is not None and not states and not types:
-        # A group without a coordinator is in no broker's list, but its rebalances are in the trace.
-        # With a filter such a group is left out, because its state and type are not known.
-        names += asked.rebalances.groups()
-    return _conclude(
-        where,
-        asked,
+    if reply.rebalances is not None and not states and not types:
+        # Some groups have rebalances in the trace, but no broker lists them at the moment, because
+        # their coordinator is down. Their rebalances are printed, too. If the user filters groups
+        # by state or type, such groups are left out: nobody knows their state.
+        names += reply.rebalances.groups()
+    return _print_and_exit_code(
+        options,
+        reply,
         {"groups": listed.groups, "failures": listed.failures},
         lambda console: print_list(console, listed),
         groups=tuple(dict.fromkeys(names)),  # each name once
@@ -283,9 +293,9 @@ def list_groups_command(
 @click.option("--verbose", is_flag=True, help="With --members: the partitions of each member.")
 @_why
 @json_option("asked, groups, failures, and with --why rebalances and unseen")
-@asks_a_cluster
+@asks_a_question
 def describe_command(
-    where: Where,
+    options: QuestionOptions,
     groups: tuple[str, ...],
     all_groups: bool,
     offsets: bool,
@@ -295,8 +305,7 @@ def describe_command(
     why: bool,
 ) -> int:
     """Describe groups: their offsets and lag, their members, or their coordinator and state."""
-    # An error: both --group and --all-groups were given, or neither.
-    if all_groups == bool(groups):
+    if (all_groups and groups) or (not all_groups and not groups):
         raise click.UsageError("name groups with --group, or all of them with --all-groups")
     if [offsets, members, state].count(True) > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
@@ -308,32 +317,33 @@ def describe_command(
         failures: Mapping[int, str] = {}
         if all_groups:
             listed = await list_groups(admin)
-            names, failures = [group.group for group in listed.groups], listed.failures
-        # Without --members and --state, offsets are shown, whether --offsets is given or not.
+            names = [group.group for group in listed.groups]
+            failures = listed.failures
+        # Offsets are what is shown by default, so --offsets itself changes nothing.
         with_offsets = not (members or state)
         return await describe_groups(admin, names, with_offsets=with_offsets), failures
 
-    asked = where.ask(question, follows=why)
-    found, failures = asked.answer
+    reply = options.ask(question, with_rebalances=why)
+    described, failures = reply.answer
 
     def print_answer(console: Console) -> None:
         if state:
-            print_states(console, found)
+            print_states(console, described)
         else:
-            _print_described(console, found, members=members, verbose=verbose)
+            _print_offsets_or_members(console, described, members=members, verbose=verbose)
         print_failures(console, failures)
 
-    return _conclude(
-        where,
-        asked,
-        {"groups": found, "failures": failures},
+    return _print_and_exit_code(
+        options,
+        reply,
+        {"groups": described, "failures": failures},
         print_answer,
-        groups=tuple(group.group for group in found),
-        complete=not failures and all(group.error is None for group in found),
+        groups=tuple(group.group for group in described),
+        complete=not failures and all(group.error is None for group in described),
     )
 
 
-def _print_described(
+def _print_offsets_or_members(
     console: Console, groups: Sequence[GroupFacts], *, members: bool, verbose: bool
 ) -> None:
     """Print the members or the offsets of each group, or why it could not be described."""
@@ -351,8 +361,8 @@ def _print_described(
 )
 @_groups
 @json_option("asked, groups")
-@asks_a_cluster
-def delete_command(where: Where, groups: tuple[str, ...]) -> int:
+@asks_a_question
+def delete_command(options: QuestionOptions, groups: tuple[str, ...]) -> int:
     """Delete groups that have no members, with their offsets.
 
     In a replay the change is lost when the command ends.
@@ -363,11 +373,11 @@ def delete_command(where: Where, groups: tuple[str, ...]) -> int:
     async def question(admin: AdminClient) -> tuple[DeletedGroup, ...]:
         return await delete_groups(admin, groups)
 
-    asked = where.ask(question)
-    deleted = asked.answer
-    return _conclude(
-        where,
-        asked,
+    reply = options.ask(question)
+    deleted = reply.answer
+    return _print_and_exit_code(
+        options,
+        reply,
         {"groups": deleted},
         lambda console: print_deleted_groups(console, deleted),
         complete=all(group.error is None for group in deleted),
@@ -382,8 +392,10 @@ def delete_command(where: Where, groups: tuple[str, ...]) -> int:
 @_group
 @_topics
 @json_option("asked, group, error, offsets")
-@asks_a_cluster
-def delete_offsets_command(where: Where, group: str, topics: tuple[ChosenTopic, ...]) -> int:
+@asks_a_question
+def delete_offsets_command(
+    options: QuestionOptions, group: str, topics: tuple[ChosenTopic, ...]
+) -> int:
     """Delete a group's committed offsets of topics that none of its members reads."""
     if not topics:
         raise click.UsageError("name the topics with --topic")
@@ -391,11 +403,11 @@ def delete_offsets_command(where: Where, group: str, topics: tuple[ChosenTopic, 
     async def question(admin: AdminClient) -> DeletedOffsets:
         return await delete_group_offsets(admin, group, topics)
 
-    asked = where.ask(question)
-    deleted = asked.answer
-    return _conclude(
-        where,
-        asked,
+    reply = options.ask(question)
+    deleted = reply.answer
+    return _print_and_exit_code(
+        options,
+        reply,
         msgspec.structs.asdict(deleted),
         lambda console: print_deleted_offsets(console, deleted),
         complete=deleted.error is None and all(offset.error is None for offset in deleted.offsets),
@@ -422,9 +434,9 @@ def delete_offsets_command(where: Where, group: str, topics: tuple[ChosenTopic, 
 @click.option("--shift-by", type=int, metavar="N", help="N records forward; back, if negative.")
 @click.option("--execute", is_flag=True, help="Commit the offsets; without it they are only shown.")
 @json_option("asked, group, executed, error, state, held_by, offsets")
-@asks_a_cluster
+@asks_a_question
 def reset_offsets_command(
-    where: Where,
+    options: QuestionOptions,
     group: str,
     topics: tuple[ChosenTopic, ...],
     all_topics: bool,
@@ -439,10 +451,10 @@ def reset_offsets_command(
 
     An offset outside of the log is replaced by the nearer end of the log.
     """
-    # An error: both --topic and --all-topics were given, or neither.
-    if all_topics == bool(topics):
+    if (all_topics and topics) or (not all_topics and not topics):
         raise click.UsageError("name topics with --topic, or all of them with --all-topics")
-    # `targets` has a target for each option that was given. There must be exactly one.
+    # The user must give exactly one of the five options that say where to. So all that were given
+    # are collected, and counted.
     targets: list[ResetTarget] = []
     if to_earliest:
         targets.append(ToEarliest())
@@ -464,42 +476,45 @@ def reset_offsets_command(
         chosen = None if all_topics else topics
         return await reset_group_offsets(admin, group, chosen, target, execute=execute)
 
-    asked = where.ask(question)
-    reset = asked.answer
-    return _conclude(
-        where,
-        asked,
+    reply = options.ask(question)
+    reset = reply.answer
+    return _print_and_exit_code(
+        options,
+        reply,
         msgspec.structs.asdict(reset),
         lambda console: print_reset(console, reset, execute=execute),
         complete=reset.error is None and all(offset.error is None for offset in reset.offsets),
     )
 
 
-def _conclude(
-    where: Where,
-    asked: Asked[object],
+def _print_and_exit_code(
+    options: QuestionOptions,
+    reply: Reply[object],
     facts: Mapping[str, object],
     print_answer: Callable[[Console], None],
     *,
     complete: bool,
     groups: Sequence[str] = (),
 ) -> int:
-    """Print an answer, as text or as a document of `facts`, and return the exit code.
+    """Print the answer to a question, and return the exit code.
 
-    The rebalances of `groups` follow if the question asked for them.
+    - `facts`: the answer as the fields of the JSON document, for --json.
+    - `print_answer`: prints the answer as text, without --json.
+    - `complete`: False if some part of the answer is an error; the exit code is then EXIT_REFUSED.
+    - `groups`: the groups whose rebalances are printed, too, with --why.
     """
     console = Console()
-    if where.json:
-        document = {"asked": asked.times(), **facts}
-        if asked.rebalances is not None:
-            document["rebalances"] = rebalances_document(asked.rebalances, groups)
-            document["unseen"] = asked.unseen
+    if options.json:
+        document = {"asked": reply.times(), **facts}
+        if reply.rebalances is not None:
+            document["rebalances"] = rebalances_document(reply.rebalances, groups)
+            document["unseen"] = reply.missing_traces
         print_document(console, document, indented=True)
     else:
-        print_asked(console, asked)
+        print_reply_times(console, reply)
         print_answer(console)
-        if asked.rebalances is not None:
-            print_rebalances(console, asked.rebalances, groups)
-        if asked.unseen is not None:
-            print_errors(console, [asked.unseen])
+        if reply.rebalances is not None:
+            print_rebalances(console, reply.rebalances, groups)
+        if reply.missing_traces is not None:
+            print_errors(console, [reply.missing_traces])
     return EXIT_PASS if complete else EXIT_REFUSED

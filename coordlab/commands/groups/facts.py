@@ -1,15 +1,15 @@
-"""Results of the command `groups` as data: its JSON documents, and the rows of its tables.
+"""What `groups` has found out, as structs. The command prints them as tables or as JSON.
 
-The documents are GroupList, GroupFacts, DeletedGroup, DeletedOffsets and OffsetReset; the other
-structs are rows in them.
+The subcommands return these:
 
-- Brokers are named by their ids. The coordinator of a group is the broker that answered the request
-  about the group.
-- An `error` is Kafka's name of the error, and for some errors an explanation; None means success.
-- The log end offset is the offset that the next record of a partition will get. The lag is the
-  difference between the log end offset and the group's committed offset.
-- A static member has a `group_instance_id`, and keeps its place in the group when its process
-  restarts.
+- `list`: a GroupList, with a CoordinatedGroup for each group;
+- `describe`: a GroupFacts for each group, with its GroupMembers and GroupOffsets;
+- `delete`: a DeletedGroup for each group;
+- `delete-offsets`: a DeletedOffsets, with a DeletedOffset for each partition;
+- `reset-offsets`: an OffsetReset, with a ResetOffset for each partition.
+
+An `error` is None after success. Otherwise it is a text that begins with Kafka's name of the error,
+such as `NON_EMPTY_GROUP`. Brokers are given by their ids.
 """
 
 import msgspec
@@ -23,13 +23,16 @@ EMPTY = "Empty"
 STABLE = "Stable"
 """The state of a group whose members all have their assignment."""
 WHOLE_TOPIC = -1
-"""Value of `partition` for an error of a whole topic, if its partitions are unknown."""
+"""Stands for the partition in a row about a whole topic.
+
+If `--topic ordres` names a topic that does not exist, no partition could have the error.
+"""
 
 
 class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as one broker lists it.
+    """A group in the list of its coordinator.
 
-    If two brokers act as the coordinator of a group, each of them lists it.
+    If two brokers both believe that they coordinate the group, it is in both lists.
     """
 
     group: str
@@ -40,9 +43,9 @@ class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
-    """The groups in the lists of all brokers.
+    """The groups that the brokers list, all in one.
 
-    `failures`: the brokers whose lists are missing or incomplete, each with the reason.
+    `failures`: broker id -> why the list of this broker is missing or incomplete.
     """
 
     groups: tuple[CoordinatedGroup, ...]
@@ -52,7 +55,7 @@ class GroupList(msgspec.Struct, frozen=True, kw_only=True):
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
     """A member and the partitions assigned to it.
 
-    `group_instance_id`: None for a member that is not static.
+    `group_instance_id`: the configured name of a static member; None if the member is not static.
     """
 
     member_id: str
@@ -63,11 +66,13 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition of which a group has committed an offset, or which is assigned to a member.
+    """How far a group has read one partition.
 
-    - `current_offset`: None if no offset is committed.
+    There is one for each partition that has a committed offset or is assigned to a member.
+
+    - `current_offset`: the committed offset; None if there is none.
     - `log_end_offset`: None if it is not known; `error` then has the reason.
-    - `lag`: None if `current_offset` or `log_end_offset` is None.
+    - `lag`: `log_end_offset` minus `current_offset`; None if either is None.
     - `member_id`, `host`, `client_id`: None if the partition is assigned to no member.
     """
 
@@ -83,9 +88,13 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A group. If it has an `error`, only the fields that were answered before the error are set.
+    """The description of a group.
 
-    `offsets`: None if the command line did not ask for offsets.
+    It needs several requests. If one of them fails, `error` says why, and the fields that later
+    requests would have filled keep their defaults.
+
+    - `coordinator`: the broker that answered the request about the group.
+    - `offsets`: None if the user did not ask for offsets, or they are not known.
     """
 
     group: str
@@ -98,7 +107,10 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of deleting one group; `held_by` has the members that prevent the deletion."""
+    """Outcome of deleting one group.
+
+    `held_by`: the members of the group, if it was not deleted because it has some.
+    """
 
     group: str
     error: str | None
@@ -122,12 +134,12 @@ class DeletedOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of an OffsetReset: the offset that the reset gives to one partition.
+    """The new offset of one partition.
 
-    - `current_offset`: None if no offset was committed.
+    - `current_offset`: the offset before the reset; None if none was committed.
     - `new_offset`: None if the partition gets no new offset; `error` then has the reason.
-    - `asked_for`: the requested offset if it is outside of the log; `new_offset` is then the nearer
-      end of the log. None if the requested offset is in the log.
+    - `asked_for`: the offset that the user asked for, if the log does not reach that far; the
+      `new_offset` is then the nearer end of the log. None if the user gets what was asked for.
     """
 
     topic: str
@@ -141,10 +153,10 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 class OffsetReset(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of resetting the offsets of one group.
 
-    - `executed`: True if the offsets were sent to be committed. If False, `offsets` is only a plan.
-    - `error`: the reason if no offset of the group could be reset. Each row of `offsets` can have
-      an error of its own.
-    - `held_by`: the group's members, which prevent the reset.
+    - `executed`: True if the offsets were sent to the coordinator; False if they are only a plan.
+    - `error`: why the reset failed as a whole; `offsets` is then empty. The error of a single
+      partition is in its row of `offsets`.
+    - `held_by`: the members of the group, if it was not reset because it has some.
     """
 
     group: str

@@ -1,9 +1,9 @@
-"""The questions of each subcommand of `groups`: they call an AdminClient, and return facts.
+"""The questions that the subcommands of `groups` ask, one public function for each subcommand.
 
-The AdminClient returns a ClientError in place of an answer for each group or partition that failed.
-It raises only errors that concern a whole request. Facts are the documents of the command; their
-`error` is a text, or None after success. A log end is the offset that the next record of a
-partition will get.
+Each calls an AdminClient, and returns the answer as structs of the module `facts`. One group or
+partition may fail while others succeed, so the AdminClient does not raise such an error: it returns
+a ClientError in the place of the value. For instance `list_offsets` may return
+`{orders-0: 117, orders-1: ClientError}`. Here this error becomes the `error` of one struct.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,16 +40,19 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 CONSUMER_PROTOCOL_TYPES = ("consumer", "")
-"""Types of the groups that are listed.
+"""The protocol types of the groups that are listed, as in Kafka's tool.
 
-Groups of other types have no consumers; Kafka's tool leaves them out, too. "" is the type of a
-group that no member has ever joined, and that only stores offsets.
+A group of another type has no consumers; Kafka Connect for instance has groups of workers. "" is
+the type of a group that no member has ever joined, and that only stores offsets.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTopic:
-    """A topic on the command line; if `partitions` is None, all its partitions are meant."""
+    """A topic on the command line.
+
+    `partitions`: `(0, 1)` for `--topic orders:0,1`; None for `--topic orders`, all its partitions.
+    """
 
     topic: str
     partitions: tuple[int, ...] | None
@@ -58,7 +61,7 @@ class ChosenTopic:
 async def list_groups(
     admin: AdminClient, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> GroupList:
-    """Return the groups of consumers, from the lists of all live brokers. Raises: TimeoutError."""
+    """Ask every live broker which groups of consumers it coordinates. Raises: TimeoutError."""
     listings = await admin.list_groups(states=states, types=types)
     return GroupList(
         groups=tuple(
@@ -79,17 +82,17 @@ async def list_groups(
 async def describe_groups(
     admin: AdminClient, groups: Sequence[str], *, with_offsets: bool
 ) -> tuple[GroupFacts, ...]:
-    """Return the facts about each group, in the order of `groups`.
+    """Describe the groups, in the order of `groups`.
 
-    There are three steps, each of which asks about all groups together:
+    There are three steps. Each asks about all groups together:
 
     1. the descriptions of the groups;
     2. the committed offsets of the groups that exist;
-    3. the log ends of all partitions of these groups.
+    3. the end of the log of each partition that these groups have committed or read.
     """
     # `dict.fromkeys` drops a group that the command line names twice, and keeps the order.
     descriptions = await admin.describe_groups(tuple(dict.fromkeys(groups)))
-    facts = {group: _described(group, answer) for group, answer in descriptions.items()}
+    facts = {group: _facts_of_group(group, answer) for group, answer in descriptions.items()}
     if not with_offsets:
         return tuple(facts.values())
 
@@ -97,7 +100,7 @@ async def describe_groups(
     committed = await admin.list_consumer_group_offsets(existing)
 
     partitions_by_group = {
-        group: _partitions(facts[group], offsets)
+        group: _committed_or_assigned(facts[group], offsets)
         for group, offsets in committed.items()
         if not isinstance(offsets, ClientError)
     }
@@ -105,34 +108,34 @@ async def describe_groups(
     all_partitions = {
         partition for partitions in partitions_by_group.values() for partition in partitions
     }
-    ends = await admin.list_offsets(tuple(sorted(all_partitions)), OffsetSpec.LATEST)
+    log_ends = await admin.list_offsets(tuple(sorted(all_partitions)), OffsetSpec.LATEST)
     return tuple(
-        _with_offsets(
-            group, committed.get(group.group), partitions_by_group.get(group.group, ()), ends
+        _add_offsets(
+            group, committed.get(group.group), partitions_by_group.get(group.group, ()), log_ends
         )
         for group in facts.values()
     )
 
 
 async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[DeletedGroup, ...]:
-    """Delete groups; a group with members stays, and its outcome names these members."""
+    """Delete groups. A group with members is not deleted, and the result names these members."""
     # `dict.fromkeys` drops a group that the command line names twice, and keeps the order.
     outcomes = await admin.delete_groups(tuple(dict.fromkeys(groups)))
-    held = [
+    with_members = [
         group
         for group, error in outcomes.items()
         if error is not None and error.name == ErrorCode.NON_EMPTY_GROUP.name
     ]
-    # The error of a deletion does not name the members, so they are asked for.
-    members = {
+    # The error does not say who the members are. A second request asks for them.
+    members_by_group = {
         group: answer.members if isinstance(answer, GroupDescription) else ()
-        for group, answer in (await admin.describe_groups(held)).items()
+        for group, answer in (await admin.describe_groups(with_members)).items()
     }
     return tuple(
         DeletedGroup(
             group=group,
             error=None if error is None else _error_text(error),
-            held_by=tuple(map(_member, members.get(group, ()))),
+            held_by=tuple(map(_facts_of_member, members_by_group.get(group, ()))),
         )
         for group, error in outcomes.items()
     )
@@ -142,13 +145,15 @@ async def delete_group_offsets(
     admin: AdminClient, group: str, topics: Sequence[ChosenTopic]
 ) -> DeletedOffsets:
     """Delete the committed offsets of some partitions. Raises: TimeoutError."""
-    partitions, problems = await _chosen(admin, topics)
-    try:
-        # If none of the chosen partitions exists, there is nothing to delete.
-        codes = await admin.delete_consumer_group_offsets(group, partitions) if partitions else {}
-    except ClientError as error:
-        return DeletedOffsets(group=group, error=_error_text(error))
-    errors = {partition: _name(code) for partition, code in codes.items()} | problems
+    partitions, reasons = await _chosen_partitions(admin, topics)
+    codes: Mapping[TopicPartition, ErrorCode] = {}
+    if partitions:  # not if none of the chosen partitions exists
+        try:
+            codes = await admin.delete_consumer_group_offsets(group, partitions)
+        except ClientError as error:
+            return DeletedOffsets(group=group, error=_error_text(error))
+    # The partitions that were deleted (None) or not, and those that do not exist.
+    errors = {partition: _error_name(code) for partition, code in codes.items()} | reasons
     return DeletedOffsets(
         group=group,
         error=None,
@@ -167,25 +172,27 @@ async def reset_group_offsets(
     *,
     execute: bool,
 ) -> OffsetReset:
-    """Plan new offsets for a group without members; commit them if `execute`.
+    """Compute new offsets for a group without members, and commit them if `execute` is True.
 
-    `topics`: None for all partitions with committed offsets. If one partition gets no new offset,
-    nothing is committed.
+    Either all partitions are reset or none: if one of them cannot get a new offset, because its log
+    is not known for instance, nothing is committed.
+
+    `topics`: None for all partitions with a committed offset.
     Raises: TimeoutError.
     """
-    # There is one answer, because one group was asked about.
+    # The answer has one entry, because the question is about one group.
     (described,) = (await admin.describe_groups((group,))).values()
     if isinstance(described, ClientError):
         return OffsetReset(group=group, executed=False, error=_error_text(described))
-    # If the group had members, their next commits would overwrite the new offsets. A group that
-    # does not exist (Dead) is allowed, because a commit creates it.
+    # Members would overwrite the new offsets with their next commits, so the group must have none.
+    # It need not exist: an unknown group is described as Dead, and a commit creates it.
     if described.state not in (EMPTY, DEAD):
         return OffsetReset(
             group=group,
             executed=False,
             error=ErrorCode.NON_EMPTY_GROUP.name,
             state=described.state,
-            held_by=tuple(map(_member, described.members)),
+            held_by=tuple(map(_facts_of_member, described.members)),
         )
 
     (committed,) = (await admin.list_consumer_group_offsets((group,))).values()
@@ -194,27 +201,30 @@ async def reset_group_offsets(
             group=group, executed=False, error=_error_text(committed), state=described.state
         )
 
-    # `problems` has the partitions that get no new offset, each with the reason.
+    # The partitions to reset, and the reasons for which other partitions get no new offset.
+    partitions: tuple[TopicPartition, ...]
+    reasons: dict[TopicPartition, str]
     if topics is None:
-        partitions: tuple[TopicPartition, ...] = tuple(sorted(committed))
-        problems: dict[TopicPartition, str] = {}
+        partitions, reasons = tuple(sorted(committed)), {}
     else:
-        partitions, problems = await _chosen(admin, topics)
-    bounds, without_bounds = await _bounds(admin, partitions)
-    problems |= without_bounds
+        partitions, reasons = await _chosen_partitions(admin, topics)
+    bounds, why_unknown = await _log_bounds(admin, partitions)
+    reasons |= why_unknown
     try:
         planned = plan_reset(target, bounds, committed)
     except CannotShift as error:
-        problems |= dict.fromkeys(error.partitions, "nothing is committed to shift from")
-        # The plan of the other partitions is shown, although a problem prevents the whole reset.
-        shiftable = {name: log for name, log in bounds.items() if name not in error.partitions}
+        reasons |= dict.fromkeys(error.partitions, "nothing is committed to shift from")
+        # Nothing can be committed now, but the user still sees the plan for the other partitions.
+        shiftable = {
+            partition: log for partition, log in bounds.items() if partition not in error.partitions
+        }
         planned = plan_reset(target, shiftable, committed)
 
-    errors: Mapping[TopicPartition, ErrorCode] = {}  # stays empty if nothing is committed
-    executes = execute and bool(planned) and not problems
-    if executes:
+    commit_errors: Mapping[TopicPartition, ErrorCode] = {}
+    commits = execute and bool(planned) and not reasons
+    if commits:
         try:
-            errors = await admin.alter_consumer_group_offsets(
+            commit_errors = await admin.alter_consumer_group_offsets(
                 group, {plan.partition: plan.new for plan in planned}
             )
         except ClientError as refused:
@@ -224,7 +234,7 @@ async def reset_group_offsets(
 
     return OffsetReset(
         group=group,
-        executed=executes,
+        executed=commits,
         error=None,
         state=described.state,
         offsets=(
@@ -235,7 +245,7 @@ async def reset_group_offsets(
                     current_offset=plan.current,
                     new_offset=plan.new,
                     asked_for=plan.asked_for,
-                    error=_name(errors.get(plan.partition, ErrorCode.NONE)),
+                    error=_error_name(commit_errors.get(plan.partition, ErrorCode.NONE)),
                 )
                 for plan in planned
             ),
@@ -247,41 +257,49 @@ async def reset_group_offsets(
                     new_offset=None,
                     error=problem,
                 )
-                for partition, problem in problems.items()
+                for partition, problem in reasons.items()
             ),
         ),
     )
 
 
-async def _chosen(
+async def _chosen_partitions(
     admin: AdminClient, topics: Sequence[ChosenTopic]
 ) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, str]]:
-    """Return the chosen partitions that exist, and an error for each one that does not."""
+    """Return the partitions that the user chose and that exist, and an error for each other one.
+
+    For `--topic orders:0,9` and a topic with 4 partitions, this is `(orders-0,)` and
+    `{orders-9: "UNKNOWN_TOPIC_OR_PARTITION"}`.
+    """
     # A topic that the command line names several times is described once.
-    replicas = await admin.describe_topics(tuple(dict.fromkeys(topic.topic for topic in topics)))
+    described_topics = await admin.describe_topics(
+        tuple(dict.fromkeys(topic.topic for topic in topics))
+    )
     existing: dict[TopicPartition, None] = {}  # an ordered set: a partition can be named twice
     errors: dict[TopicPartition, str] = {}
     for chosen in topics:
-        described = replicas.get(chosen.topic, {})
-        # An unknown topic has 0 partitions here, so each named partition of it becomes an error.
-        number = 0 if isinstance(described, ClientError) else len(described)
-        indexes = range(number) if chosen.partitions is None else chosen.partitions
+        described = described_topics.get(chosen.topic, {})
+        # An unknown topic counts as one without partitions, so that each partition of it that the
+        # user named gets an error below.
+        partition_count = 0 if isinstance(described, ClientError) else len(described)
+        indexes = range(partition_count) if chosen.partitions is None else chosen.partitions
         for index in indexes:
             partition = TopicPartition(chosen.topic, index)
-            if index < number:
+            if index < partition_count:
                 existing[partition] = None
             else:
                 errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
         if isinstance(described, ClientError) and chosen.partitions is None:
-            # Neither the user nor the cluster has named a partition that could have the error.
+            # The user chose all partitions of a topic that has none, as far as anybody knows. One
+            # entry for the whole topic has the error.
             errors[TopicPartition(chosen.topic, WHOLE_TOPIC)] = _error_text(described)
     return tuple(existing), errors
 
 
-async def _bounds(
+async def _log_bounds(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
-    """Return the first offset and the end of each log, or an error if one of them is not known."""
+    """Return the first offset and the end of each log, and the errors of logs without an answer."""
     earliest = await admin.list_offsets(partitions, OffsetSpec.EARLIEST)
     latest = await admin.list_offsets(partitions, OffsetSpec.LATEST)
     bounds: dict[TopicPartition, LogBounds] = {}
@@ -297,25 +315,23 @@ async def _bounds(
     return bounds, errors
 
 
-def _described(group: str, answer: GroupDescription | ClientError) -> GroupFacts:
-    """Return the facts of a group from its description, or the error of the description.
-
-    Kafka describes a group that does not exist as Dead.
-    """
+def _facts_of_group(group: str, answer: GroupDescription | ClientError) -> GroupFacts:
+    """Return what is known of a group after its description, still without offsets."""
     if isinstance(answer, ClientError):
         return GroupFacts(group=group, error=_error_text(answer))
+    # Kafka describes a group that does not exist as Dead, without an error.
+    error = ErrorCode.GROUP_ID_NOT_FOUND.name if answer.state == DEAD else None
     return GroupFacts(
         group=group,
-        error=ErrorCode.GROUP_ID_NOT_FOUND.name if answer.state == DEAD else None,
+        error=error,
         state=answer.state,
         coordinator=answer.coordinator,
         assignment_strategy=answer.protocol_name,
-        members=tuple(map(_member, answer.members)),
+        members=tuple(map(_facts_of_member, answer.members)),
     )
 
 
-def _member(member: MemberDescription) -> GroupMember:
-    """Return a member as it stands in the facts."""
+def _facts_of_member(member: MemberDescription) -> GroupMember:
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -325,64 +341,78 @@ def _member(member: MemberDescription) -> GroupMember:
     )
 
 
-def _partitions(
+def _committed_or_assigned(
     group: GroupFacts, committed: Mapping[TopicPartition, int]
 ) -> tuple[TopicPartition, ...]:
-    """Return the partitions with a committed offset, or assigned to a member, sorted by name."""
+    """Return the partitions that have a committed offset, or are assigned to a member, sorted."""
     assigned = [partition for member in group.members for partition in member.assigned]
     return tuple(sorted({*committed, *assigned}))
 
 
-def _with_offsets(
+def _add_offsets(
     group: GroupFacts,
     committed: Mapping[TopicPartition, int] | ClientError | None,
     partitions: Sequence[TopicPartition],
-    ends: Mapping[TopicPartition, int | ClientError],
+    log_ends: Mapping[TopicPartition, int | ClientError],
 ) -> GroupFacts:
-    """Add the offsets to the facts of a group.
+    """Add the rows of `partitions` to the facts of a group: committed offset, log end and owner.
 
-    Each of its partitions has the committed offset, the log end, and the member that owns it.
+    `committed`: None if nobody asked for it, because the group could not be described.
     """
-    if committed is None:  # the group itself could not be described
+    if committed is None:
         return group
     if isinstance(committed, ClientError):
         return msgspec.structs.replace(group, error=_error_text(committed))
     owners = {partition: member for member in group.members for partition in member.assigned}
     offsets = tuple(
-        _offset(partition, committed.get(partition), ends[partition], owners.get(partition))
+        _facts_of_partition(
+            partition, committed.get(partition), log_ends[partition], owners.get(partition)
+        )
         for partition in partitions
     )
     return msgspec.structs.replace(group, offsets=offsets)
 
 
-def _offset(
+def _facts_of_partition(
     partition: TopicPartition,
     current: int | None,
     end: int | ClientError,
     owner: GroupMember | None,
 ) -> GroupOffset:
-    """Return one partition's offsets; the lag is unknown if either offset is unknown."""
-    end_offset = None if isinstance(end, ClientError) else end
+    """Return the row of one partition of a group.
+
+    `current`: the committed offset; None if there is none.
+    """
+    end_offset: int | None = None
+    error: str | None = None
+    if isinstance(end, ClientError):
+        error = _error_text(end)
+    else:
+        end_offset = end
+    lag = None if current is None or end_offset is None else end_offset - current
     return GroupOffset(
         topic=partition.topic,
         partition=partition.partition,
         current_offset=current,
         log_end_offset=end_offset,
-        lag=None if current is None or end_offset is None else end_offset - current,
+        lag=lag,
         member_id=None if owner is None else owner.member_id,
         host=None if owner is None else owner.host,
         client_id=None if owner is None else owner.client_id,
-        error=_error_text(end) if isinstance(end, ClientError) else None,
+        error=error,
     )
 
 
-def _name(code: ErrorCode) -> str | None:
-    """Return the name of an error; None for success, as in the facts."""
+def _error_name(code: ErrorCode) -> str | None:
+    """Return the name of an error; None if the code means success."""
     return None if code is ErrorCode.NONE else code.name
 
 
 def _error_text(error: ClientError) -> str:
-    """Return an error's name, and, if the client retried, the time after which it gave up."""
+    """Return an error as text, such as `COORDINATOR_NOT_AVAILABLE, still after 15 s`.
+
+    The time is that after which the client gave up; an error without retries has none.
+    """
     if isinstance(error, GaveUp):
         return f"{error.name}, still after {error.waited_us / 1e6:g} s"
     return error.name

@@ -1,10 +1,13 @@
-"""Rebalances as lines of a terminal: time, coordinator, reason, changed members, length.
+"""Prints the rebalances of groups for `groups list --why` and `groups describe --why`.
 
-In a rebalance the members of a group join it again and get new partitions. The group's generation,
-a number, then increases. The length of a rebalance is the sum of its join phase (members send
-JoinGroup) and its sync phase (members get their assignment). The length is None if the rebalance
-has not ended yet, or was cut short, for instance by the next rebalance. A RebalanceLog has the
-rebalances in the rows of a trace so far.
+A rebalance takes two to four lines, for example:
+
+    31.500000s on broker-2: generation 4 to 5 in 3.100 s (join 3.000 s, sync 0.100 s)
+      because: session expiry of consumer-7
+      went: consumer-7 (session expiry)
+
+The length in the first line is that of the join phase, in which the coordinator waits for the
+members' JoinGroup requests, and of the sync phase, in which they get their assignment.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +21,7 @@ from pipeline.summary.outcomes import listed
 
 
 def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str]) -> None:
-    """Print the rebalances so far of each group."""
+    """Print the rebalances that each group has had so far."""
     for group in groups:
         rebalances = log.of_group(group)
         count = f"{len(rebalances)} rebalance" + ("s" if len(rebalances) != 1 else "")
@@ -28,7 +31,7 @@ def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str])
 
 
 def rebalances_document(log: RebalanceLog, groups: Sequence[str]) -> dict[str, list[object]]:
-    """Return the rebalances so far of each group, with their lengths, as plain data."""
+    """Return the rebalances that each group has had so far, for a JSON document."""
     return {
         group: [
             msgspec.structs.asdict(rebalance)
@@ -44,55 +47,64 @@ def rebalances_document(log: RebalanceLog, groups: Sequence[str]) -> dict[str, l
 
 
 def rebalance_lines(rebalance: Rebalance, log: RebalanceLog) -> Iterator[str]:
-    """Yield a rebalance as lines: time and coordinator, reason, changed members."""
-    yield f"{clock(rebalance.started_us)} on {rebalance.coordinator}: {_course(rebalance)}"
-    names = log.client_ids
-    yield f"  because: {_why(rebalance, names)}"
+    """Yield the lines about one rebalance, as in the example above."""
+    started = clock(rebalance.started_us)
+    yield f"{started} on {rebalance.coordinator}: {_generations_and_length(rebalance)}"
+    client_ids = log.client_ids
+    yield f"  because: {_reason(rebalance, client_ids)}"
     changes = []
     if rebalance.added:
-        changes.append(f"came: {listed(_name(member, names) for member in rebalance.added)}")
+        changes.append(
+            f"came: {listed(_client_id(member, client_ids) for member in rebalance.added)}"
+        )
     if rebalance.removed:
-        removed = listed(_name(member, names) for member in rebalance.removed)
-        changes.append(f"went: {removed}{_because(rebalance.removed_because)}")
+        removed = listed(_client_id(member, client_ids) for member in rebalance.removed)
+        changes.append(f"went: {removed}{_in_brackets(rebalance.removed_because)}")
     if changes:
         yield f"  {'; '.join(changes)}"
     if rebalance.store_error is not None:
         yield f"  its assignment was not stored: {rebalance.store_error}"
 
 
-def _course(rebalance: Rebalance) -> str:
-    """Return the old and the new generation, and the length of the rebalance."""
-    begun = f"generation {rebalance.generation}"
+def _generations_and_length(rebalance: Rebalance) -> str:
+    """Return the old and the new generation, and how long the rebalance took.
+
+    A rebalance without a length is written as `generation 4, not over yet`, or as
+    `generation 4, cut short after 0.800 s: ...` with the event that cut it short.
+    """
+    generations = f"generation {rebalance.generation}"
     if rebalance.new_generation is not None:
-        begun = f"{begun} to {rebalance.new_generation}"
+        generations = f"{generations} to {rebalance.new_generation}"
     if rebalance.length_us is not None:
         return (
-            f"{begun} in {clock_seconds(rebalance.length_us)} "
+            f"{generations} in {clock_seconds(rebalance.length_us)} "
             f"(join {clock_seconds(rebalance.join_us)}, sync {clock_seconds(rebalance.sync_us)})"
         )
     if rebalance.cut_short_us is not None:
         after_us = rebalance.cut_short_us - rebalance.started_us
-        return f"{begun}, cut short after {clock_seconds(after_us)}: {rebalance.cut_short_by}"
-    return f"{begun}, not over yet"
+        return f"{generations}, cut short after {clock_seconds(after_us)}: {rebalance.cut_short_by}"
+    return f"{generations}, not over yet"
 
 
-def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
-    """Return the reason of a rebalance, with the member that caused it.
+def _reason(rebalance: Rebalance, client_ids: Mapping[str, str]) -> str:
+    """Return why a rebalance began, and which member caused it.
 
-    A member can send a reason of its own (`client_reason`), which then follows. If no single member
-    caused the rebalance, the coordinator's sentence (`cause`) follows.
+    If no single member did, the coordinator's own explanation stands in the place of the member.
     """
     if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"
-    quoted = "" if rebalance.client_reason is None else f"; it says: {rebalance.client_reason}"
-    return f"{rebalance.reason} of {_name(rebalance.member, names)}{quoted}"
+    reason = f"{rebalance.reason} of {_client_id(rebalance.member, client_ids)}"
+    # A client may send its own words with a JoinGroup or LeaveGroup request.
+    if rebalance.client_reason is None:
+        return reason
+    return f"{reason}; it says: {rebalance.client_reason}"
 
 
-def _name(member: str, names: Mapping[str, str]) -> str:
-    """Return the client id of a member; its member id if the trace lacks the client id."""
-    return names.get(member, member)
+def _client_id(member: str, client_ids: Mapping[str, str]) -> str:
+    """Return the client id of a member; its member id if the trace does not tell the client id."""
+    return client_ids.get(member, member)
 
 
-def _because(causes: Sequence[str]) -> str:
-    """Return the causes of removals in brackets; "" if there are none."""
+def _in_brackets(causes: Sequence[str]) -> str:
+    """Return the causes as ` (session timeout, leave)`; "" if there are none."""
     return f" ({', '.join(causes)})" if causes else ""

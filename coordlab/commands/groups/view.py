@@ -1,8 +1,11 @@
-"""Answers of `groups` as columns with the headings of Kafka's own tool.
+"""Prints the answers of `groups`, in the columns of Kafka's tool kafka-consumer-groups.
 
-Rows are not wrapped at the console's width, because a wrapped member id cannot be copied. In the
-answers, an `error` of None means success. In any other field, None means that the value is unknown
-or does not exist.
+An example of what `print_states` writes:
+
+    GROUP          COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE  #MEMBERS
+    orders-readers broker-2 (2)     range               Stable 3
+
+A row is not wrapped at the width of the console, because a wrapped member id cannot be copied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from coordlab.commands.groups.asked_cluster import Asked
+from coordlab.commands.groups.asked_cluster import Reply
 from coordlab.commands.groups.facts import (
     DEAD,
     EMPTY,
@@ -26,16 +29,16 @@ from coordlab.commands.groups.facts import (
 from coordlab.console import clock, print_lines
 from protocol.ids import TopicPartition, broker_name
 
-NOTHING = "-"
-"""Text of an empty cell, as in Kafka's tool."""
+EMPTY_CELL = "-"
+"""What Kafka's tool writes for a value that does not exist or is not known."""
 _GAP = " "
-"""Text between two columns."""
+"""Stands between two columns."""
 _MEMBERS_SHOWN = 5
-"""Limit of the members that an error message names."""
+"""An error message names at most so many members of a group, then `and 3 more`."""
 
 
-def print_asked(console: Console, asked: Asked[object]) -> None:
-    """Print the cluster that answered, and the times of question and answer on its clock."""
+def print_reply_times(console: Console, asked: Reply[object]) -> None:
+    """Print who answered and when: `fencing-1 at 31.500000s, answered after 0.012 s`."""
     took_us = asked.answered_at_us - asked.asked_at_us
     print_lines(
         console,
@@ -47,7 +50,7 @@ def print_asked(console: Console, asked: Asked[object]) -> None:
 def print_list(console: Console, listed: GroupList) -> None:
     """Print the listed groups, and the brokers whose lists are missing or incomplete."""
     rows = [
-        (group.group, group.type, group.state, _broker(group.coordinator))
+        (group.group, group.type, group.state, _broker_cell(group.coordinator))
         for group in listed.groups
     ]
     if rows:
@@ -78,25 +81,24 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
         "HOST",
         "CLIENT-ID",
     )
-    _print_unstable(console, group)
+    _print_state_unless_stable(console, group)
     rows = [
         (
             group.group,
             offset.topic,
             str(offset.partition),
-            _cell_text(offset.current_offset),
-            _cell_text(offset.log_end_offset),
-            _cell_text(offset.lag),
-            offset.member_id or NOTHING,
-            offset.host or NOTHING,
-            offset.client_id or NOTHING,
+            _number_cell(offset.current_offset),
+            _number_cell(offset.log_end_offset),
+            _number_cell(offset.lag),
+            offset.member_id or EMPTY_CELL,
+            offset.host or EMPTY_CELL,
+            offset.client_id or EMPTY_CELL,
         )
         for offset in group.offsets or ()
     ]
     if rows:
         print_columns(console, headings, rows)
-    elif group.offsets is not None:
-        # `offsets` is empty here. If it is None, the offsets are not known, and nothing is said.
+    elif group.offsets is not None:  # if it is None, nobody knows what the group has committed
         print_lines(console, [f"group {group.group} has committed nothing"])
     print_errors(
         console,
@@ -110,32 +112,26 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
 
 def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None:
     """Print the members of a group; with `verbose`, also the partitions of each."""
-    # As in Kafka's tool, the column GROUP-INSTANCE-ID is shown only if some member has one.
-    any_static = any(member.group_instance_id for member in group.members)
-    headings = (
-        "GROUP",
-        "CONSUMER-ID",
-        *(["GROUP-INSTANCE-ID"] if any_static else []),
-        "HOST",
-        "CLIENT-ID",
-        "#PARTITIONS",
-        *(["ASSIGNMENT"] if verbose else []),
-    )
-    _print_unstable(console, group)
-    rows = [
-        (
-            group.group,
-            member.member_id,
-            *([member.group_instance_id or NOTHING] if any_static else []),
-            member.host,
-            member.client_id,
-            str(len(member.assigned)),
-            *([_assignment(member.assigned)] if verbose else []),
-        )
-        for member in group.members
-    ]
-    if rows:
-        print_columns(console, headings, rows)
+    _print_state_unless_stable(console, group)
+    if not group.members:
+        return
+    members = group.members
+    columns = {
+        "GROUP": [group.group for _ in members],
+        "CONSUMER-ID": [member.member_id for member in members],
+        "GROUP-INSTANCE-ID": [member.group_instance_id or EMPTY_CELL for member in members],
+        "HOST": [member.host for member in members],
+        "CLIENT-ID": [member.client_id for member in members],
+        "#PARTITIONS": [str(len(member.assigned)) for member in members],
+        "ASSIGNMENT": [_assignment_cell(member.assigned) for member in members],
+    }
+    # As in Kafka's tool, this column is shown only if the group has a static member.
+    if not any(member.group_instance_id for member in members):
+        del columns["GROUP-INSTANCE-ID"]
+    if not verbose:
+        del columns["ASSIGNMENT"]
+    rows = list(zip(*columns.values(), strict=True))
+    print_columns(console, tuple(columns), rows)
 
 
 def print_states(console: Console, groups: Sequence[GroupFacts]) -> None:
@@ -144,9 +140,9 @@ def print_states(console: Console, groups: Sequence[GroupFacts]) -> None:
     rows = [
         (
             group.group,
-            NOTHING if group.coordinator is None else _broker(group.coordinator),
-            group.assignment_strategy or NOTHING,
-            group.state or NOTHING,
+            EMPTY_CELL if group.coordinator is None else _broker_cell(group.coordinator),
+            group.assignment_strategy or EMPTY_CELL,
+            group.state or EMPTY_CELL,
             str(len(group.members)),
         )
         for group in groups
@@ -158,17 +154,16 @@ def print_states(console: Console, groups: Sequence[GroupFacts]) -> None:
 
 
 def print_group_errors(console: Console, groups: Sequence[GroupFacts]) -> None:
-    """Print why groups could not be described."""
-    print_errors(
-        console,
-        [
-            f"group {group.group} does not exist: {group.error}"
-            if group.state == DEAD
-            else f"group {group.group}: {group.error}"
-            for group in groups
-            if group.error is not None
-        ],
-    )
+    """Print an error for each group that could not be described."""
+    errors = []
+    for group in groups:
+        if group.error is None:
+            continue
+        subject = f"group {group.group}"
+        if group.state == DEAD:
+            subject = f"{subject} does not exist"
+        errors.append(f"{subject}: {group.error}")
+    print_errors(console, errors)
 
 
 def print_deleted_groups(console: Console, groups: Sequence[DeletedGroup]) -> None:
@@ -179,7 +174,7 @@ def print_deleted_groups(console: Console, groups: Sequence[DeletedGroup]) -> No
     print_errors(
         console,
         [
-            f"group {group.group} was not deleted: {group.error}{_held_by(group.held_by)}"
+            f"group {group.group} was not deleted: {group.error}{_held_by_clause(group.held_by)}"
             for group in groups
             if group.error is not None
         ],
@@ -192,7 +187,7 @@ def print_deleted_offsets(console: Console, deleted: DeletedOffsets) -> None:
         print_errors(console, [f"no offset of {deleted.group} was deleted: {deleted.error}"])
         return
     rows = [
-        (offset.topic, _partition(offset.partition), offset.error or "deleted")
+        (offset.topic, _partition_cell(offset.partition), offset.error or "deleted")
         for offset in deleted.offsets
     ]
     print_columns(console, ("TOPIC", "PARTITION", "STATUS"), rows)
@@ -201,14 +196,10 @@ def print_deleted_offsets(console: Console, deleted: DeletedOffsets) -> None:
 def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
     """Print the plan of a reset, or with `execute` its outcome."""
     if reset.error is not None:
-        in_state = "" if reset.state is None else f", it is {reset.state}"
-        print_errors(
-            console,
-            [
-                f"offsets of {reset.group} cannot be reset: {reset.error}{in_state}"
-                f"{_held_by(reset.held_by)}"
-            ],
-        )
+        error = f"offsets of {reset.group} cannot be reset: {reset.error}"
+        if reset.state is not None:
+            error += f", it is {reset.state}"
+        print_errors(console, [error + _held_by_clause(reset.held_by)])
         return
     rows = [
         (reset.group, offset.topic, str(offset.partition), str(offset.new_offset))
@@ -232,7 +223,7 @@ def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
     print_errors(
         console,
         [
-            f"{offset.topic} {_partition(offset.partition)}: {offset.error}"
+            f"{offset.topic} {_partition_cell(offset.partition)}: {offset.error}"
             for offset in reset.offsets
             if offset.error is not None
         ],
@@ -240,17 +231,22 @@ def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
     if rows and not execute:
         print_lines(console, ["nothing was changed: --execute commits these offsets"])
     elif rows and not reset.executed:
-        # --execute was given, but a partition without a new offset prevented all commits.
+        # The user wants to execute the reset, but one partition got no new offset. Then nothing is
+        # committed for the others either.
         print_lines(console, ["nothing was changed"])
 
 
 def print_columns(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows under their headings, each column as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    for index, row in enumerate((headings, *rows)):
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        style = "bold" if index == 0 else ""
+
+    def print_row(row: Sequence[str], style: str) -> None:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         console.print(Text(_GAP.join(cells).rstrip(), style=style), soft_wrap=True)
+
+    print_row(headings, "bold")
+    for row in rows:
+        print_row(row, "")
 
 
 def print_errors(console: Console, lines: Sequence[str]) -> None:
@@ -258,45 +254,50 @@ def print_errors(console: Console, lines: Sequence[str]) -> None:
     print_lines(console, (f"Error: {line}" for line in lines), style="red")
 
 
-def _print_unstable(console: Console, group: GroupFacts) -> None:
-    """Print a line above the rows of a group that is empty or rebalances.
+def _print_state_unless_stable(console: Console, group: GroupFacts) -> None:
+    """Print a line above the rows of a group if it has no members or rebalances.
 
-    The assignments in these rows are then not in force.
+    The line warns the reader that the assignments below it are not in force. A group whose state is
+    not known (None) gets no line.
     """
-    # If the state is None, it is not known, and no line is printed.
     if group.state == EMPTY:
         print_lines(console, [f"group {group.group} has no members"])
     elif group.state not in (STABLE, None):
         print_lines(console, [f"group {group.group} is rebalancing: {group.state}"], style="yellow")
 
 
-def _assignment(partitions: Sequence[TopicPartition]) -> str:
-    """Return partitions as in Kafka's tool, such as `payments(0,2), orders(1)`."""
-    by_topic: dict[str, list[int]] = {}
+def _assignment_cell(partitions: Sequence[TopicPartition]) -> str:
+    """Return partitions as Kafka's tool writes them: `payments(0,2), orders(1)`."""
+    if not partitions:
+        return EMPTY_CELL
+    indexes_by_topic: dict[str, list[str]] = {}
     for partition in partitions:
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
-    texts = (f"{topic}({','.join(map(str, indexes))})" for topic, indexes in by_topic.items())
-    return ", ".join(texts) or NOTHING
+        indexes_by_topic.setdefault(partition.topic, []).append(str(partition.partition))
+    return ", ".join(f"{topic}({','.join(indexes)})" for topic, indexes in indexes_by_topic.items())
 
 
-def _held_by(members: Sequence[GroupMember]) -> str:
-    """Return the members of a group as the end of an error sentence; "" if none is known."""
+def _held_by_clause(members: Sequence[GroupMember]) -> str:
+    """Return the end of an error sentence that names the members of a group.
+
+    For example `, held by consumer-1 on /10.0.0.1, consumer-2 on /10.0.0.2`; "" without members.
+    """
     if not members:
         return ""
-    more = len(members) - _MEMBERS_SHOWN
-    shown = ", ".join(f"{member.member_id} on {member.host}" for member in members[:_MEMBERS_SHOWN])
-    return f", held by {shown}" + (f" and {more} more" if more > 0 else "")
+    shown = [f"{member.member_id} on {member.host}" for member in members[:_MEMBERS_SHOWN]]
+    clause = f", held by {', '.join(shown)}"
+    more = len(members) - len(shown)
+    return f"{clause} and {more} more" if more else clause
 
 
-def _broker(broker_id: int) -> str:
-    """Return a broker as in Kafka's tool: its name and its id."""
+def _broker_cell(broker_id: int) -> str:
+    """Return a broker as Kafka's tool writes it: `broker-2 (2)`."""
     return f"{broker_name(broker_id)} ({broker_id})"
 
 
-def _partition(index: int) -> str:
+def _partition_cell(index: int) -> str:
     """Return a partition's number, or "-" if the row is about an error of a whole topic."""
-    return NOTHING if index == WHOLE_TOPIC else str(index)
+    return EMPTY_CELL if index == WHOLE_TOPIC else str(index)
 
 
-def _cell_text(value: int | None) -> str:
-    return NOTHING if value is None else str(value)
+def _number_cell(value: int | None) -> str:
+    return EMPTY_CELL if value is None else str(value)
