@@ -1,8 +1,9 @@
-"""`compute` runs steps in threads, each after its inputs; if a step fails, all others end.
+"""`compute` runs the steps of an analysis in threads, and ends all of them if one fails.
 
-A step computes a DataFrame from the DataFrames of its inputs; an input is another step or a given
-source. `carry_out` then caches, collects or writes the DataFrame, and returns the one that later
-steps read.
+A step has a function that makes a DataFrame from other DataFrames: from those of other steps, or
+from given sources such as the events of a run. `compute` begins a step when its inputs are there.
+It passes each new DataFrame to `carry_out`, a function of the caller, which caches, collects or
+writes it. What `carry_out` returns is what later steps read.
 """
 
 import os
@@ -27,16 +28,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60
-"""A time limit that is reached only if the code is wrong."""
+"""A time limit that is reached only if the code under test is wrong."""
 FOREVER_MS = 10**9
-"""Length of a job that only its cancellation can end: 11 days."""
+"""How long a job sleeps that only its cancellation can end: 11 days."""
 
 
-def _named(name: str, *inputs: str) -> Step:
-    """Return a step that adds a column to its first input.
+def _adds_column(name: str, *inputs: str) -> Step:
+    """Return the step `name`, which adds a column `name` to its first input.
 
-    The column has the step's name. The step needs its other inputs, too: the value of the column
-    is made of the names of their last columns.
+    The other inputs are needed only for the value of that column: the names of their last columns,
+    such as "left+right".
     """
 
     def transform(first: DataFrame, *others: DataFrame) -> DataFrame:
@@ -56,14 +57,14 @@ def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
 ) -> None:
     """The order of the list does not matter: `compute` sorts the steps by their inputs.
 
-    `_named` gives a DataFrame the columns of its first input, and one with the step's name. So the
-    columns show on which path each DataFrame was made.
+    Each step of this test adds a column with its own name to its first input. So the columns of a
+    DataFrame show from which other DataFrames it was made.
     """
     steps = [
-        _named("last", "left", "right"),
-        _named("left", "first"),
-        _named("right", "left", "first"),
-        _named("first", "source"),
+        _adds_column("last", "left", "right"),
+        _adds_column("left", "first"),
+        _adds_column("right", "left", "first"),
+        _adds_column("first", "source"),
     ]
 
     frames = compute(
@@ -83,7 +84,7 @@ def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
     """Otherwise the step would wait for ever."""
     with pytest.raises(ValueError, match=r"second: no_such_step"):
         compute(
-            [_named("second", "no_such_step")],
+            [_adds_column("second", "no_such_step")],
             {"source": spark.range(1)},
             _as_it_is,
             context=spark.sparkContext,
@@ -92,7 +93,10 @@ def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
 
 
 def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) -> None:
-    """The barrier opens only if both steps are in `carry_out` together."""
+    """The test passes only if both steps are in `carry_out` at the same time.
+
+    Each of them waits there for the other, and the wait of a step that is alone times out.
+    """
     both_started = threading.Barrier(2, timeout=PATIENCE_S)
 
     def carry_out(_: Step, frame: DataFrame) -> DataFrame:
@@ -100,7 +104,7 @@ def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) ->
         return frame
 
     frames = compute(
-        [_named("one", "source"), _named("other", "source")],
+        [_adds_column("one", "source"), _adds_column("other", "source")],
         {"source": spark.range(1)},
         carry_out,
         context=spark.sparkContext,
@@ -111,12 +115,14 @@ def test_independent_steps_are_computed_at_the_same_time(spark: SparkSession) ->
 
 
 def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: SparkSession) -> None:
-    """The cancelled job also raises an error, which must not hide that of the failed step.
+    """`compute` cancels the jobs of the other steps, and raises the error of the failed step.
 
-    The jobs must end here: the session can belong to the caller, and then it lives on.
+    The step whose job is cancelled raises an error, too, which must not hide the first one. Without
+    the cancellation, the job would go on after `compute` has returned, because the Spark session
+    can belong to the caller and then stays open.
     """
-    working = threading.Event()
-    reached: list[str] = []
+    endless_job_begins = threading.Event()
+    carried_out: list[str] = []
 
     def endless(source: DataFrame) -> DataFrame:
         wait_ms = F.lit(FOREVER_MS).cast("long")
@@ -124,21 +130,21 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
         return source.select(sleep.alias("slept"), "id")
 
     def failing(_: DataFrame) -> DataFrame:
-        if not working.wait(PATIENCE_S):
+        if not endless_job_begins.wait(PATIENCE_S):
             raise TimeoutError
         raise LookupError("no such column")
 
     def carry_out(step: Step, frame: DataFrame) -> DataFrame:
-        reached.append(step.name)
-        # From here on `failing` may fail: the job of `endless` is about to run.
-        working.set()
+        carried_out.append(step.name)
+        # Now `failing` may fail, because `endless` is about to run its job.
+        endless_job_begins.set()
         frame.collect()
         return frame
 
     steps: Sequence[Step] = [
         shared("endless", endless, "source"),
         shared("failing", failing, "source"),
-        _named("after", "failing"),
+        _adds_column("after", "failing"),
     ]
     with pytest.raises(LookupError, match="no such column"):
         compute(
@@ -150,7 +156,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
         )
 
     # `failing` raised before its own `carry_out`, so `after`, which needs its result, never began.
-    assert reached == ["endless"]
+    assert carried_out == ["endless"]
     # The job is cancelled before `compute` returns; its tasks end a moment later.
     tracker = spark.sparkContext.statusTracker()
     deadline = time.monotonic() + PATIENCE_S
@@ -186,15 +192,17 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
     """An analysis that Ctrl-C interrupts removes its own files and ends its JVM.
 
     Ctrl-C reaches the whole process group (Python, JVM, workers), so the test signals the group.
-    One task reads a run of at most `whole_run_rows` rows as a whole; with 0 no run is read so. With
-    1,000 the task can have written tables before the signal. Every reader ignores tables without a
-    summary.
+
+    A run of at most `whole_run_rows` rows is analysed by a single task, in plain Python. With 1,000
+    this is so here, and the task may have written the tables when the signal comes. Such tables may
+    stay, because every reader ignores tables without a summary. With 0, Spark's transforms analyse
+    the run, and they leave nothing.
     """
-    assert spark.version  # a Java exists here, so a failure below is a fault of the project
+    assert spark.version  # the fixture found a Java, so that is not why the program below fails
     run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))
     temp = tmp_path / "temp"
     temp.mkdir()
-    before = sorted(path.name for path in run.iterdir())
+    files_before = sorted(path.name for path in run.iterdir())
 
     # A new session is a process group of its own, so that the signal does not reach this test.
     process = subprocess.Popen(
@@ -216,6 +224,9 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
     assert (process.returncode, errors) == (7, "")
     with pytest.raises(ProcessLookupError):
         os.kill(jvm, 0)  # signal 0 only asks whether the process exists
-    after = sorted(path.name for path in run.iterdir())
-    assert after == before or (whole_run_rows and after == sorted([*before, "tables"]))
+    files_after = sorted(path.name for path in run.iterdir())
+    may_have_tables = whole_run_rows > 0
+    assert files_after == files_before or (
+        may_have_tables and files_after == sorted([*files_before, "tables"])
+    )
     assert list(temp.iterdir()) == []

@@ -1,9 +1,12 @@
-"""The first screen: its answers for each kind of run, and its four figures.
+"""The first screen of a run's report: the verdict, four figures, and answers to questions.
 
-A function `page_...` returns the first screens of one kind of run as text. Its docstring says what
-the text must make clear, and is part of the reviewed file. The last test compares all these texts
-with words/first_screens.txt, which a person has reviewed. Owners are members that own partitions. S
-is a second in microseconds.
+The questions are "What broke?", "For whom?", "For how long?" and others, and the answers depend on
+the run: whether it had a fault, passed, was interrupted, and so on. Each function `page_...` below
+makes up one such run, and returns its first screen as text. Its docstring says what the text must
+make clear. The last test compares all texts, each below its docstring, with
+words/first_screens.txt, which a person has reviewed.
+
+Times are microseconds, and S is a second.
 """
 
 import re
@@ -46,12 +49,13 @@ IDLE = CheckReport(check="processing", outcome=CheckOutcome.NOTHING_SEEN)
 
 def _failover(facts: RunFacts) -> ReportInput:
     """Return a crash whose failover took 8 s and was felt by two members."""
+    detect_us, publish_us, load_wait_us, load_us = 7_790_000, 30_000, 5_000, 5_000
+    notice_us, rediscover_us, accept_us = 1_000, 7_900_000, 2_000
     tables: Mapping[str, Any] = {
-        # Microseconds of detect, publish, load wait, load; of notice, rediscover, accept.
-        "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
+        "broker_phases": [broker_phase(detect_us, publish_us, load_wait_us, load_us)],
         "client_phases": [
-            client_phase("consumer-readers-0", 1_000, 7_900_000, 2_000),
-            client_phase("consumer-readers-1", 1_000, 7_900_000, 2_000),
+            client_phase("consumer-readers-0", notice_us, rediscover_us, accept_us),
+            client_phase("consumer-readers-1", notice_us, rediscover_us, accept_us),
         ],
         "availability": [
             gap("member", "consumer-readers-0", gap_us=8_000_000),
@@ -62,16 +66,21 @@ def _failover(facts: RunFacts) -> ReportInput:
     return report_input(facts, run_summary(faults=(fault_summary(tables),)), tables)
 
 
-def _screens(*firsts: Headline) -> str:
-    """Return first screens as a reader sees them."""
+def _screens(*screens: Headline) -> str:
+    """Return the words of first screens, from top to bottom.
+
+    The tone of a verdict or figure is the colour that the page gives to it. It stands in brackets:
+    `8.20 | s | longest gap (bad)`.
+    """
     lines: list[str] = []
-    for first in firsts:
-        lines += [f"{first.title} [{first.verdict}: {first.tone}]", *first.notices]
-        lines += [f"- {reason}" for reason in first.more_reasons]
-        for figure in first.figures:
-            figures = [figure.value, figure.unit, figure.label, figure.note]
-            lines.append(f"{' | '.join(filter(None, figures))} ({figure.tone})")
-        for question, answer in first.answers:
+    for screen in screens:
+        lines += [f"{screen.title} [{screen.verdict}: {screen.tone}]", *screen.notices]
+        lines += [f"- {reason}" for reason in screen.more_reasons]
+        for figure in screen.figures:
+            parts = [figure.value, figure.unit, figure.label, figure.note]
+            parts_with_text = " | ".join(part for part in parts if part)
+            lines.append(f"{parts_with_text} ({figure.tone})")
+        for question, answer in screen.answers:
             # Paragraphs become lines. All tags except <b> are removed.
             text = re.sub(r"<(?!/?b>)[^>]*>", "", re.sub(r"</p> ?<p>", "\n  ", answer))
             text = text.replace("\N{NO-BREAK SPACE}", " ")
@@ -87,7 +96,7 @@ def page_failover_answers_every_question() -> str:
 
 
 def test_headline_links_times_into_the_lanes() -> None:
-    """The lanes (charts on the page's time axis) show at that time what the sentence says."""
+    """A sentence that names a time is a link to the chart that shows what happened at that time."""
     first = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
     answer = dict(first.answers)["What broke?"]
     assert '<a href="#lane-faults" data-from="10.0" data-to="10.0">' in answer
@@ -217,8 +226,12 @@ def page_tool_failure_says_nothing_about_kafka() -> str:
 def test_verdict_of_a_run_that_did_not_complete_is_no_pass(
     changes: dict[str, Any], expected: str
 ) -> None:
-    """Only a completed run passes; a violation stays one however the run ended."""
-    assert verdict_of(run_facts(**changes))[0] == expected
+    """Only a completed run passes.
+
+    A violation remains one if the run was interrupted, but not if coordlab itself failed.
+    """
+    verdict, _ = verdict_of(run_facts(**changes))
+    assert verdict == expected
 
 
 def page_pass_above_two_owners_says_so_at_the_head() -> str:
@@ -329,14 +342,15 @@ def test_headline_counts_each_reason_of_rebalances() -> None:
     expiry, join = rebalances_of(), rebalances_of(reason="join", count=2, first_us=90 * S)
     (fault,) = run.summary.faults
 
-    def note(*rebalances: Rebalances) -> str:
-        """Return the note below the figure that counts the rebalances."""
+    def note_below_the_count_of(*rebalances: Rebalances) -> str:
         summary = run_summary(faults=(replace(fault, rebalances=rebalances),))
         figures = headline(report_input(run.facts, summary)).figures
         return next(figure.note for figure in figures if figure.label.startswith("rebalance"))
 
-    assert note(join, expiry) == "after the fault; reasons: session expiry (1), join (2)"
-    assert note(join) == "after the fault; reason: join"
+    assert note_below_the_count_of(join, expiry) == (
+        "after the fault; reasons: session expiry (1), join (2)"
+    )
+    assert note_below_the_count_of(join) == "after the fault; reason: join"
 
 
 def page_names_the_fault_where_there_were_several() -> str:
@@ -356,7 +370,7 @@ def page_says_that_other_values_were_run_than_expected() -> str:
 
 
 def test_headline_escapes_names_that_came_from_the_run() -> None:
-    """The name of a group is free text."""
+    """The name of a group is free text, so it may contain characters with a meaning in HTML."""
     crash = journal_entry(groups=("<b>",))
     first = headline(report_input(run_facts(faults=(crash,))))
     assert "&lt;b&gt;" in dict(first.answers)["What broke?"]

@@ -1,25 +1,14 @@
 """The tables group_states, messages, verdicts and figures against traces worked out by hand.
 
-The stories are the traces `traces/talk.txt` and `traces/crash.txt`, with times in seconds; a
-function makes the trace `crowd`. In `talk` broker-1 coordinates group g until 40 s and broker-2
-after it. The fault crash-0 at 20 s kills c-1.
+The files traces/talk.txt and traces/crash.txt have the events of two runs, with times in seconds
+and comments. To see why a test expects its rows, read the trace beside it. In `talk` broker-1
+coordinates group g until 40 s, and then broker-2 does. The fault crash-0 kills the member c-1 at
+20 s. A third trace, `crowd`, is so long that tests/support/worlds/crowd.py makes it.
 
-A group is PreparingRebalance while its members join, CompletingRebalance until the coordinator has
-stored their assignment, then Stable. It is Dead when a coordinator unloads it. Generations count
-the rebalances of a group, leader epochs the leaderships of a coordinator, and incarnations the
-lives of a process.
+`analysed.table` reads a table as a dict. Its last arguments are the columns that become the key:
 
-`analysed.table(run, name, columns)` returns a dict of a table's rows; a row's key is the tuple of
-its values in these columns. A row of `messages` is an exchange: a request with its answer. Some of
-its columns:
-
-- `named`: the coordinator that the answer names
-- `repeats`: number of equal exchanges that the row stands for
-- `purpose`: the use of the connection
-- `sent_us`, `ended_us`: when the sender sent the request, and when its wait ended
-- `received_us`, `answered_us`: when the receiver got the request, and when it answered
-
-A moment of None was not traced.
+    analysed.table("talk", "verdicts", "check")
+    -> {("fencing",): {"outcome": "nothing_seen", ...}, ("ownership",): {...}}
 """
 
 import pytest
@@ -37,17 +26,19 @@ REBALANCING, UNAVAILABLE = "REBALANCE_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"
 def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRuns) -> None:
     """A state ends with the next one, with the unload, the broker's death or the run's end.
 
-    Members are counted when a state begins, and c-1 has left when generation 2 begins. After its
-    restart (incarnation 1), broker-2 loads the group; the trace does not say with how many members,
-    so their number is unknown until a generation starts.
+    Members are counted when a state begins: three from 20.51 s on, when c-2 joins, and two from
+    30 s on, when c-1 has been removed. At 46.2 s broker-2 loads the group after a restart. The
+    trace does not tell how many members were loaded, so their number is None until the next
+    generation is Stable.
     """
     rows = read_table(analysed.directories["talk"], "group_states")
     columns = ("leader_epoch", "state", "generation", "members", "from_us", "to_us", "length_us")
     states: dict[object, list[object]] = {}
     for row in sorted(rows, key=lambda row: row["from_us"]):
         assert (row["group"], row["partition"]) == ("g", "__consumer_offsets-0")
-        place = (row["broker"], row["incarnation"])  # incarnations count from 0
-        states.setdefault(place, []).append([row[column] for column in columns])
+        # The incarnation counts the lives of the broker's process, from 0.
+        coordinator = (row["broker"], row["incarnation"])
+        states.setdefault(coordinator, []).append([row[column] for column in columns])
     assert states == {
         ("broker-1", 0): [
             [1, PREPARING, 0, 1, 1_000_000, 4_000_000, 3_000_000],
@@ -74,11 +65,17 @@ def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRun
 def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
     analysed: AnalysedRuns,
 ) -> None:
-    """The table covers a window: from 1 s before the fault to 1 s after the group is stable again.
+    """The table has a window: from 1 s before the fault to 1 s after the group is stable again.
 
-    The JoinGroups wait until the session of c-1 ends at 30 s. c-1's heartbeat is answered, but c-1
-    is dead by then. A commit whose answer comes after the start of the window belongs to the
-    window.
+    Here this is from 19 s to 31.2 s. A row is a request with its answer, and has four moments: the
+    sender sends (`sent_us`), the receiver receives and answers, the sender's wait ends
+    (`ended_us`). A moment is None if the trace does not have it.
+
+    - The commit of 18.5 s belongs to the window, because its answer comes in it.
+    - The JoinGroups of c-0 and c-2 wait until the session of c-1 ends at 30 s.
+    - The heartbeat of c-1 is answered at 20.001 s, but c-1 is dead by then: its wait never ends.
+    - The second lookup of c-3 seems to arrive before it is sent, because two machines' clocks
+      differ.
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("correlation_id", "received_us", "answered_us", "ended_us", "outcome")
@@ -107,9 +104,11 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 ) -> None:
     """Three equal commits are one row; each SyncGroup, which changes the group, has its own row.
 
-    Two lookups that name different coordinators are two rows, too.
+    Two lookups whose answers name different coordinators are two rows, too.
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
+    # `purpose` is what the sender uses the connection for, `named` the coordinator that the answer
+    # names. The row stands for `repeats` equal requests, whose last answer came at `last_ended_us`.
     columns = ("to_node", "purpose", "member", "named", "repeats", "last_ended_us")
     exchanges = {key: [row[column] for column in columns] for key, row in rows.items()}
     commit = exchanges["c-0", "OffsetCommit", 20_600_000]
@@ -123,21 +122,22 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
         ["broker-0", "client", None, "broker-1", 1, 25_220_000],
         ["broker-0", "client", None, "broker-2", 1, 25_320_000],
     ]
-    assert exchanges["c-1", "Heartbeat", 19_999_000][-2:] == [1, None]
+    *_, repeats, last_ended_us = exchanges["c-1", "Heartbeat", 19_999_000]
+    assert (repeats, last_ended_us) == (1, None)  # c-1 died before the answer came
     assert exchanges["admin-0", "OffsetFetch", None] == ["broker-1", None, None, None, 1, None]
 
 
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
-    """The table keeps at most 400 exchanges around a fault: those of one client after the other.
+    """The table keeps at most 400 requests around a fault, and takes one client after the other.
 
-    The trace has more: the usual four of each client, and two others of c-077. The first row of
-    each kind (request and outcome) is always kept. Clients with the most of these first rows come
-    first: c-000 with the four usual ones, c-077 with its refused JoinGroup and its LeaveGroup. The
-    others follow in the order of their names.
+    In this trace each of 150 clients sends the same four requests, and c-077 sends two others:
+    its first JoinGroup is refused, and it leaves at the end. The table always keeps the first
+    request of each kind and outcome, so it begins with the clients that have these: c-000 with the
+    usual four, then c-077. The others follow in the order of their names, until the table is full.
     """
     rows = read_table(analysed.directories["crowd"], "messages")
     assert len(rows) == 400
-    assert CLIENTS * PER_CLIENT + 2 > 400
+    assert CLIENTS * PER_CLIENT + 2 > 400, "the trace has more requests than the table may have"
     of_client: dict[str, list[tuple[str, str]]] = {}
     for row in sorted(rows, key=lambda row: row["sent_us"]):
         of_client.setdefault(row["from_node"], []).append((row["api"], row["outcome"]))
@@ -149,10 +149,11 @@ def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: Analy
     ]
     refused, left = ("JoinGroup", "NOT_COORDINATOR"), ("LeaveGroup", "NONE")
     assert of_client.pop("c-077") == [*usual[:2], refused, *usual[2:], left]
-    whole = [client for client, rows in of_client.items() if rows == usual]
-    # 400 rows: 6 of c-077, 4 of each of these 98 clients, and 2 of the next client.
-    assert whole == [f"c-{index:03}" for index in range(99) if index != 77]
-    assert [rows for client, rows in of_client.items() if client not in whole] == [usual[:2]]
+    # 400 rows = 6 of c-077 + 4 of each of 98 other clients + 2 of the next client.
+    complete = [client for client, requests in of_client.items() if requests == usual]
+    assert complete == [f"c-{index:03}" for index in range(99) if index != 77]
+    cut_short = [requests for client, requests in of_client.items() if client not in complete]
+    assert cut_short == [usual[:2]]
 
 
 def test_messages_of_a_trace_without_messages_are_none(analysed: AnalysedRuns) -> None:
@@ -161,7 +162,11 @@ def test_messages_of_a_trace_without_messages_are_none(analysed: AnalysedRuns) -
 
 
 def test_verdicts_list_the_checks_with_their_run(analysed: AnalysedRuns) -> None:
-    """`findings` also counts those that the file does not list; the seed is the run's."""
+    """The table has a row for each check in the run's results.json.
+
+    The check `ownership` has three findings, although results.json lists only one of them, as an
+    example. The seed of the run is 11.
+    """
     rows = analysed.table("talk", "verdicts", "check")
     columns = ("outcome", "findings", "note", "verdict", "runtime", "seed", "experiment")
     of_run = ["violated", "ray", 11, "talk"]  # the last four columns, equal in each row of a run
@@ -189,15 +194,19 @@ def test_verdicts_of_a_run_without_checks_are_one_row_of_nulls(
 def test_percentiles_of_a_crash_are_null_without_enough_samples(
     analysed: AnalysedRuns,
 ) -> None:
-    """One of two members had to join. A median is an existing value: of two, the lower one."""
+    """Two members are enough for a median (p50), but not for p90 and p99.
+
+    The median of two values is the lower one. Only one of the two members had to join again, so
+    `join` has one sample, and one is missing.
+    """
     rows = analysed.table("crash", "figures", "measure")
     columns = ("chain", "is_time", "samples", "missing", "p50", "p90", "p99", "max")
     figures = {key[0]: [row[column] for column in columns] for key, row in rows.items()}
-    none = [None, None]
-    assert figures["detect"] == ["broker", True, 1, 0, 7_700_000, *none, 7_700_000]
-    assert figures["bytes read"] == ["broker", False, 1, 0, 24_000, *none, 24_000]
-    assert figures["rediscover"] == ["client", True, 2, 0, 7_748_000, *none, 7_970_000]
-    assert figures["join"] == ["client", True, 1, 1, 80_000, *none, 80_000]
-    assert figures["longest wait"] == ["client", True, 0, 2, None, *none, None]
-    assert figures["processing gap"] == ["gap", True, 2, 1, 150_000, *none, 8_000_000]
+    no_p90_p99 = [None, None]
+    assert figures["detect"] == ["broker", True, 1, 0, 7_700_000, *no_p90_p99, 7_700_000]
+    assert figures["bytes read"] == ["broker", False, 1, 0, 24_000, *no_p90_p99, 24_000]
+    assert figures["rediscover"] == ["client", True, 2, 0, 7_748_000, *no_p90_p99, 7_970_000]
+    assert figures["join"] == ["client", True, 1, 1, 80_000, *no_p90_p99, 80_000]
+    assert figures["longest wait"] == ["client", True, 0, 2, None, *no_p90_p99, None]
+    assert figures["processing gap"] == ["gap", True, 2, 1, 150_000, *no_p90_p99, 8_000_000]
     assert {(row["fault"], row["kind"]) for row in rows.values()} == {("f1", "crash")}

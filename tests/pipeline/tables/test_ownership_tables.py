@@ -1,24 +1,28 @@
 """Tables of owners, coordinators and rebalances, for two small split brains worked out by hand.
 
-In a split brain two brokers coordinate a group at the same time. Both traces are commented text
-files with times in seconds. The expected rows follow from them.
+In a split brain two brokers coordinate a group at the same time. Each trace is a text file whose
+lines are the events of a run, with times in seconds and comments. To see why a test expects its
+rows, read the trace beside it.
 
-- `traces/split.txt`: `broker-2`, the coordinator of group `g`, is cut off from 10 s to 60 s. `c-0`
-  and `c-1` stay with it for a while; `c-2` and `c-3` join the new coordinator `broker-0` at 30 s.
+- `traces/split.txt`: `broker-2`, the coordinator of group `g`, is cut off from the other brokers at
+  10 s, and the cut is healed at 59.9 s. `c-0` and `c-1` stay with `broker-2` for a while; `c-2` and
+  `c-3` join the new coordinator `broker-0` at 30 s.
 - `traces/stuck.txt`: `broker-1`, the coordinator, is cut off from 10 s on, so it cannot store
-  the assignment of a rebalance. Besides, this trace has every way in which an ownership can end.
+  the assignment of a rebalance. The trace also shows ways in which a member ceases to own a
+  partition: it is killed, it is stopped, it gets another assignment, the run ends.
 
-`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. Terms:
+The tables call the time in which a member has a partition an ownership, and the time in which a
+broker coordinates a partition of `__consumer_offsets` a tenure. An overlap is a time in which a
+partition has two owners, or two coordinators. The column `consumer` has the name of a member's
+process (`c-0`), which the process keeps when it restarts; `member` has the id that the coordinator
+gave to it (`c-0-a`).
 
-- ownership: the time in which a member has a partition
-- tenure: the time in which a broker coordinates an offsets partition
-- overlap: a time with two owners, or with two coordinators
-- generation: the number of a group's rebalance
-- leader epoch: the number of a coordinator's leadership of its offsets partition
-- incarnation: one life of a member's process, counted from 0
+`analysed.table` reads a table as a dict. Its last arguments are the columns that become the key:
 
-A member has a node (`c-0`) and a member id (`c-0-a`). Numbers in brackets name sections of
-docs/kafka.
+    analysed.table("split", "ownership", "partition", "consumer")
+    -> {("t-0", "c-0"): {"generation": 1, "coordinator": "broker-2", ...}, ...}
+
+(MEASURED_FAILOVER 4) in a docstring is section 4 of docs/kafka/MEASURED_FAILOVER.md.
 """
 
 from collections.abc import Sequence
@@ -39,7 +43,7 @@ def _rows(
 ) -> dict[object, Sequence[object]]:
     """Return the values of `columns` of each row, by the row's key.
 
-    The key of a table with one key column is that column's value, and not a tuple.
+    A key of one column loses its tuple: `{("c-0",): {"commits": 2, ...}}` becomes `{"c-0": [2]}`.
     """
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
@@ -47,7 +51,7 @@ def _rows(
     }
 
 
-def test_ownership_of_a_split_brain_names_the_coordinator_and_the_end(
+def test_ownership_of_a_split_brain_names_its_coordinator_and_how_it_ended(
     analysed: AnalysedRuns,
 ) -> None:
     """The coordinator of an ownership is the broker that answered the member's SyncGroup.
@@ -63,23 +67,26 @@ def test_ownership_of_a_split_brain_names_the_coordinator_and_the_end(
         ("t-1", "c-2"): ["c-2-a", 2, "broker-0", 1, "earliest", 0],
         ("t-0", "c-3"): ["c-3-a", 2, None, None, None, None],
     }
-    times = ("from_us", "to_us", "length_us", "ended_by", "records")
-    # length_us is to_us - from_us. The run ends at 70 s, when its stage "stopping" begins, and an
-    # ownership without to_us lasts until then: 70 - 40.2 = 29.8 s for c-2.
-    assert _rows(rows, *times) == {
+    columns = ("from_us", "to_us", "length_us", "ended_by", "records")
+    assert _rows(rows, *columns) == {
         ("t-0", "c-0"): [4_120_000, 33 * S, 28_880_000, "revoked", 5],
         ("t-1", "c-1"): [4_120_000, 63 * S, 58_880_000, "lost", 30],
-        # c-2 revoked t-1 at 70.1 s, while the run stopped, so c-2 was its owner at the run's end.
+        # The run ends at 70 s, when its stage "stopping" begins. c-2 and c-3 still own their
+        # partitions then, so to_us is None and length_us is counted to 70 s: 70 - 40.2 = 29.8 s.
+        # That c-2 revokes t-1 at 70.1 s does not matter, because the run is over by then.
         ("t-1", "c-2"): [40_200_000, None, 29_800_000, "run end", 31],
         ("t-0", "c-3"): [40_300_000, None, 29_700_000, "run end", 4],
     }
 
 
 def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: AnalysedRuns) -> None:
-    """A paused member remains owner; a death without a row ends with the next incarnation.
+    """A member that is paused keeps its partitions, but a member whose process dies loses them.
 
-    c-0 is paused twice: from 7 to 9 s, and from 9.5 s until the kill at 11 s, so 2 + 1.5 s. No row
-    records the death of c-2, but its incarnation 1 starts at 20 s.
+    c-0 is paused twice: from 7 to 9 s, and from 9.5 s until the kill at 11 s. Both pauses count in
+    `paused_us`: 2 + 1.5 s. The column `incarnation` counts the lives of a process, from 0.
+
+    No row of the trace records the death of c-2. That its next life starts at 20 s shows that the
+    life before it is over, so the ownership ends there.
     """
     rows = analysed.table("stuck", "ownership", "group", "consumer", "partition", "from_us")
     columns = ("incarnation", "to_us", "ended_by", "paused_us")
@@ -98,9 +105,9 @@ def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: Analysed
 
 
 def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: AnalysedRuns) -> None:
-    """Both members process offsets 0 to 29, but c-1 processes only 20 to 29 in the overlap.
+    """c-1 and c-2 both process offsets 0 to 29 of t-1, but only 20 to 29 while both own it.
 
-    c-1 processed offsets 0 to 19 at 6 s, before c-2 became owner at 40.2 s.
+    c-2 becomes the second owner at 40.2 s. By then c-1 has processed offsets 0 to 19, at 6 s.
     """
     overlaps = analysed.table("split", "ownership_overlaps", "partition")
     row = overlaps[("t-1",)]
@@ -123,7 +130,7 @@ def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: An
         "second_epoch": 1,
         "records_both": 10,  # offsets 20 to 29
         "fault": "cut-0",
-        "healed_us": 59_900_000,
+        "healed_us": 59_900_000,  # when the cut was healed, to compare with `to_us`
     }
 
 
@@ -132,22 +139,26 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
 ) -> None:
     """c-4 and c-5 own t-7 from 36 s to the run's end at 40 s: one row without an end.
 
-    c-4 and c-5 are assigned in the same microsecond, but they are one pair, not two. c-0 and d-0
-    own t-0 at the same time, which is no overlap, because d-0 belongs to another group.
+    Both are assigned t-7 in the same microsecond, so neither is the first. The table still has one
+    row for the two of them, and not also a row with c-5 as the first and c-4 as the second.
+
+    c-0 and d-0 own t-0 at the same time, which is no overlap, because d-0 belongs to another group.
     """
     rows = analysed.table("stuck", "ownership_overlaps", "partition")
-    columns = ("first_consumer", "second_consumer", "to_us", "length_us", "records_both")
-    assert _rows(rows, *columns, "healed_us") == {
-        "t-7": ["c-4", "c-5", None, 4 * S, 1, None],  # both process offset 1
+    owners = ("first_consumer", "second_consumer")
+    assert _rows(rows, *owners, "to_us", "length_us", "records_both", "healed_us") == {
+        # Both process one record, at offset 1. The fault is never healed.
+        "t-7": ["c-4", "c-5", None, 4 * S, 1, None],
     }
 
 
 def test_processing_distinguishes_repeated_from_shared_records(analysed: AnalysedRuns) -> None:
-    """A record that a member processes again is repeated.
+    """`repeated` counts records that some member of the group had processed before.
 
-    The record is also shared if, at that time, both members own the partition.
+    `shared` counts records that another member processed, too, while both owned the partition.
 
-    c-3 repeats offsets 3 and 4 of c-0, which had revoked t-0 before: repeated 2, shared 0.
+    c-3 processes offsets 3 to 6 of t-0. c-0 had processed 3 and 4 before, so two are repeated. c-0
+    had revoked t-0 before c-3 got it, so none is shared.
     """
     rows = analysed.table("split", "processing", "partition", "consumer")
     columns = ("records", "first_offset", "last_offset", "repeated", "shared")
@@ -157,16 +168,18 @@ def test_processing_distinguishes_repeated_from_shared_records(analysed: Analyse
         ("t-1", "c-1"): [30, 0, 29, 0, 10],
         ("t-1", "c-2"): [31, 0, 30, 30, 10],
     }
-    # c-4 processes offset 1 twice by itself, which is a repetition, too.
+    # c-4 processes offset 1 twice, and the second time counts as repeated.
     rows = analysed.table("stuck", "processing", "consumer")
     assert _rows(rows, "records", "repeated", "shared") == {"c-4": [3, 1, 1], "c-5": [1, 1, 1]}
 
 
-def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns) -> None:
+def test_tenure_overlap_counts_heartbeats_and_commits_of_each_coordinator(
+    analysed: AnalysedRuns,
+) -> None:
     """The coordinator that is cut off still answers heartbeats; the new one stores commits.
 
-    The overlap begins at 17.7 s, and only answers in it count: that to c-0 at 18.1 s and that to
-    c-1 at 33.1 s. The answer to c-0 at 10.2 s does not count.
+    The overlap begins at 17.7 s, and only answers after that count as `older_heartbeats`: one to
+    c-0 at 18.1 s and one to c-1 at 33.1 s. The answer to c-0 at 10.2 s does not count.
     """
     overlaps = analysed.table("split", "tenure_overlaps", "partition")
     row = overlaps[("__consumer_offsets-0",)]
@@ -199,13 +212,15 @@ def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns)
 
 
 def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: AnalysedRuns) -> None:
-    """A successful append of offsets is one commit, however many partitions it has.
+    """A tenure counts each commit once that the coordinator appended to its log.
 
-    The append at 5 s stores the offsets of two partitions: one commit. The append at 6 s failed,
-    and the append at 7 s stored the group's metadata and no offsets: neither is a commit.
+    Three appends happen in epoch 0, and one of them counts. The append at 5 s stores the offsets of
+    two partitions, which is one commit. The append at 6 s failed. The append at 7 s stored the
+    group's metadata and no offsets.
 
-    The cut isolates broker-2, the node that the fault names. broker-0 is only the other end of the
-    cut links, so its tenure (epoch 1) has no time cut off.
+    The cut is about broker-2: it isolates this broker from all others. broker-0 is at the other end
+    of links that are cut, but can still reach the rest. So its tenure (epoch 1) has no time cut
+    off.
     """
     rows = analysed.table("split", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "commits", "first_commit_us", "last_commit_us") == {
@@ -219,7 +234,9 @@ def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: Analy
     }
 
 
-def test_faults_of_links_have_their_ends_and_their_time_in_force(analysed: AnalysedRuns) -> None:
+def test_cut_of_links_has_the_nodes_on_both_sides_and_its_time_in_force(
+    analysed: AnalysedRuns,
+) -> None:
     """A cut of links is in force from its row `fault_in_force` until its healing began.
 
     The row `fault_healed` is written at 59.9 s, when the healing is done. It names 59.8 s as the
@@ -242,10 +259,15 @@ def test_faults_of_links_have_their_ends_and_their_time_in_force(analysed: Analy
 def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: AnalysedRuns) -> None:
     """c-0 finds the cut broker again, so its commit times out a second time (MEASURED_FAILOVER 4).
 
-    c-0 looks the coordinator up three times. First broker-2 names itself, then broker-1 names
-    broker-2, then broker-1 names broker-0. The first two answers are stale (they name the old
-    coordinator), and in one of them the answering broker names itself. c-1 only sends heartbeats,
-    which the cut broker answers, so c-1 notices nothing.
+    c-0 looks the coordinator up three times (`attempts`):
+
+    1. broker-2 names itself: a stale answer, because it names the old coordinator, and also a
+       "self answer";
+    2. broker-1 names broker-2: a stale answer;
+    3. broker-1 names broker-0, which is right.
+
+    c-1 only sends heartbeats, which the cut broker answers. So c-1 notices nothing, and never looks
+    the coordinator up.
     """
     rows = analysed.table("split", "client_phases", "consumer")
     columns = ("noticed_by", "attempts", "stale_answers", "self_answers", "commit_timeouts")
@@ -253,11 +275,12 @@ def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: Ana
         "c-0": ["REQUEST_TIMED_OUT", 3, 2, 1, 2],
         "c-1": [None, None, None, None, 0],
     }
-    # `longest_wait_us`: the longest wait for an answer of the old coordinator; `late_heartbeats`:
-    # heartbeats that the old coordinator answered after the new one was active.
-    waits = ("notice_us", "longest_wait_us", "late_heartbeats")
-    assert _rows(rows, *waits) == {
-        "c-0": [5_100_000, 5_100_000, 1],  # from the fault at 10 s to the first timeout at 15.1 s
+    # `longest_wait_us` is the longest wait for an answer of the old coordinator. `late_heartbeats`
+    # counts heartbeats that the old coordinator answered after the new one was active.
+    columns = ("notice_us", "longest_wait_us", "late_heartbeats")
+    assert _rows(rows, *columns) == {
+        # c-0 notices the fault of 10 s when its commit times out at 15.1 s.
+        "c-0": [5_100_000, 5_100_000, 1],
         "c-1": [None, 100_000, 1],
     }
 
@@ -276,8 +299,8 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
         30 * S: ["join", "c-2", None, 1, 2],
         63_100_000: ["join", "c-1", None, 1, None],
     }
-    changes = ("removed", "removed_because", "added", "join_us", "sync_us", "length_us")
-    assert _rows(rows, *changes) == {
+    columns = ("removed", "removed_because", "added", "join_us", "sync_us", "length_us")
+    assert _rows(rows, *columns) == {
         1 * S: [[], [], ["c-0", "c-1"], 3 * S, 100_000, 3_100_000],
         30 * S: [
             ["c-0", "c-1"],
@@ -292,15 +315,17 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
 
 
 def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: AnalysedRuns) -> None:
-    """A failed append of an assignment is the reason of the next rebalance.
+    """A coordinator that cannot append an assignment to its log begins another rebalance.
 
-    The row of the failed rebalance has the error of the append (MEASURED_FAILOVER two-lineages).
+    The row of the rebalance that failed so has the error of the append as its `store_error`, and
+    the next row has the reason `assignment not stored` (MEASURED_FAILOVER two-lineages).
     """
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
     timed_out = "REQUEST_TIMED_OUT"
     assert _rows(rows, *columns) == {
-        # The static member c-9 changed its member id at 12 s: it is neither added nor removed.
+        # This row has all changes of members since the generation before. The static member c-9 got
+        # another member id at 12 s, but it is still a member: it is neither added nor removed.
         (16 * S, "join"): [1, 2, timed_out, [], ["c-1"], None],
         (21_500_000, "assignment not stored"): [2, 3, timed_out, [], [], None],
         # A leave starts the next rebalance in the microsecond in which generation 4 starts, so the
@@ -317,10 +342,10 @@ def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: Analyse
 
 
 def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) -> None:
-    """A failed commit of two partitions counts once. A commit that was not sent has no coordinator.
+    """A failed commit counts once, even if it had two partitions.
 
-    At 20.3 s the commit of t-0 and t-9 fails, and the trace has a row for each of the two. The
-    commit that fails at 20.5 s was not sent to any broker.
+    At 20.3 s a commit of t-0 and t-9 fails, and the trace has a row for each of the two. The commit
+    that fails at 20.5 s was not sent to any broker, so its row has no coordinator.
     """
     rows = analysed.table("split", "commits", "fault", "coordinator", "error")
     assert _rows(rows, "consumer", "commits", "first_us", "last_us") == {
@@ -332,7 +357,7 @@ def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) ->
 
 
 def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None:
-    """The summary of the run has both coordinators, both owners, repeated records, and errors."""
+    """The summary repeats what the tables of this run say: the tests above explain its values."""
     summary = analysed.summaries["split"]
     [coordinators] = summary.coordinators
     assert (coordinators.older.broker, coordinators.older.heartbeats) == ("broker-2", 2)
@@ -348,6 +373,7 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
     assert processing.records == 5 + 4 + 30 + 31  # c-0, c-3, c-1, c-2: the table `processing`
     assert processing.repeated == 2 + 30  # by c-3 and by c-2
 
+    # Two commits of one member timed out, and one commit of one member was not sent.
     errors = [(row.error, row.commits, row.members) for row in summary.commit_errors]
     assert errors == [("REQUEST_TIMED_OUT", 2, 1), ("COORDINATOR_NOT_AVAILABLE", 1, 1)]
 
@@ -356,18 +382,18 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
         "1 rebalance: join of c-2",
         "1 rebalance: join of c-1",
     ]
-    assert fault.rebalances[0].after_us == 20 * S
+    assert fault.rebalances[0].after_us == 20 * S  # from the fault at 10 s to the join at 30 s
+    # All of the following is about c-0. It noticed the fault by a timeout, and left the old
+    # coordinator after two of its commits had timed out there: pairs of timeouts and members.
     assert fault.noticed_by == (("REQUEST_TIMED_OUT", 1),)
-    # One member (c-0) left the old coordinator after two of its commits had timed out there.
-    two_timeouts, one_member = 2, 1
-    assert fault.left_after == ((two_timeouts, one_member),)
-    # The old coordinator, broker-2, named itself to one member (c-0).
+    assert fault.left_after == ((2, 1),)
+    # The old coordinator, broker-2, named itself as coordinator to one member.
     assert fault.told_by_old == 1
-    # A row's cells: members with a value, members without one, median, two percentiles that need
-    # more members, maximum.
-    by_name = {row[0]: row[1:] for row in fault.rows("client")}
-    assert by_name["old named itself"] == ("1", "1", "1", "", "", "1")
-    assert by_name["timeouts at old"] == ("2", "", "0", "", "", "2")
+    # The cells of a measure: number of members with a value, number of members without one, median,
+    # p90 and p99 (empty, because they need more members), maximum.
+    cells_by_measure = {name: cells for name, *cells in fault.rows("client")}
+    assert cells_by_measure["old named itself"] == ["1", "1", "1", "", "", "1"]
+    assert cells_by_measure["timeouts at old"] == ["2", "", "0", "", "", "2"]
 
 
 def test_summary_of_a_fault_that_moved_nothing_has_no_phases(analysed: AnalysedRuns) -> None:
@@ -376,4 +402,4 @@ def test_summary_of_a_fault_that_moved_nothing_has_no_phases(analysed: AnalysedR
     assert fault.rows("broker") == ()
     assert fault.rows("client") == ()
     assert [row[0] for row in fault.rows("gap")] == ["processing gap"]
-    assert fault.rebalance_count == 7
+    assert fault.rebalance_count == 7  # the seven rows of the table `rebalances`, tested above

@@ -1,25 +1,26 @@
 """The tables of the analysis against small traces worked out by hand.
 
-The traces are commented text files with times in seconds. Spark analyses all runs in one call, and
-the tests then read the tables back without Spark. docs/TABLES.md explains every column.
+Each trace is a text file whose lines are the events of a run, with times in seconds and comments.
+To see why a test expects its rows, read the trace beside it. Spark analyses all runs in one call,
+and the tests then read the tables back without Spark. docs/TABLES.md explains every column.
 
 - `traces/crash.txt`: `broker-2`, the coordinator of `group-1`, is killed at 12 s; `broker-0` loads
   the group at 19.782 s. `consumer-0` stays a member, `consumer-1` has to join again.
 - `traces/pause.txt`: `broker-0`, the coordinator of `g`, is paused from 5 to 20 s; `broker-1` takes
   over at 8.2 s and is killed at 30 s. The run is interrupted at 33 s.
 
-`analysed.table(run, name, columns)` returns a dict of a table's rows; a row's key is the tuple of
-its values in these columns. Terms:
+`analysed.table` reads a table as a dict. Its last arguments are the columns that become the key:
 
-- phase: the time between two moments of a failover. The phases of a broker are detect, publish,
-  load wait, load; those of a member are notice, rediscover, accept, join, sync.
-- tenure: the time in which a broker coordinates an offsets partition
-- generation: the number of a group's rebalance. The row of a rebalance has the generation before
-  this rebalance.
-- leader epoch: the number of a partition's leadership
-- incarnation: one life of a node's process, counted from 0
+    analysed.table("pause", "client_phases", "fault")
+    -> {("f1",): {"attempts": 1, ...}, ("f2",): {"attempts": 2, ...}}
 
-Brackets such as (BEHAVIOUR 2.0) name a page of docs/kafka and a section of it.
+The tables divide a failover into phases. Those of the brokers are detect (the controller elects a
+new leader), publish (the leader learns of it), load wait, and load (it reads the groups into
+memory). Those of a member are notice (it gives its coordinator up), rediscover (it is told the new
+one), accept (it has its first success there), join and sync. A tenure is the time in which a broker
+coordinates a partition of `__consumer_offsets`.
+
+(BEHAVIOUR 2.0) in a docstring is section 2.0 of docs/kafka/BEHAVIOUR.md.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-P2 = "__consumer_offsets-2"
+OFFSETS_2 = "__consumer_offsets-2"
 
 
 def _rows(
@@ -41,7 +42,7 @@ def _rows(
 ) -> dict[object, Sequence[object]]:
     """Return the values of `columns` of each row, by the row's key.
 
-    The key of a table with one key column is that column's value, and not a tuple.
+    A key of one column loses its tuple: `{("f1",): {"attempts": 1, ...}}` becomes `{"f1": [1]}`.
     """
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
@@ -61,12 +62,12 @@ def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRu
     - load = active - load_started
     """
     rows = analysed.table("crash", "broker_phases", "fault", "partition")
-    row = rows.pop(("f1", P2))
+    row = rows.pop(("f1", OFFSETS_2))
     assert not rows
     row.pop("run")
     assert row == {
         "fault": "f1",
-        "partition": P2,
+        "partition": OFFSETS_2,
         "old_leader": "broker-2",
         "new_leader": "broker-0",
         "leader_epoch": 2,
@@ -88,7 +89,10 @@ def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRu
 def test_broker_phases_of_a_run_interrupted_before_the_load_are_null(
     analysed: AnalysedRuns,
 ) -> None:
-    """The run ends before the second failover is complete, so its later moments are null."""
+    """The failover after the second fault, f2, has an election and no more when the run ends.
+
+    Its later moments, and the phases that they end, are null.
+    """
     rows = analysed.table("pause", "broker_phases", "fault", "partition")
     assert _rows(rows, "decided_us", "detect_us", "publish_us", "active_us", "load_us") == {
         ("f1", "__consumer_offsets-0"): [8_000_000, 3_000_000, 100_000, 8_200_000, 100_000],
@@ -102,9 +106,7 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
     """`accept` ends with the commit at 19.9 s, not with the heartbeat answered at 19.783 s.
 
     A broker that is still loading answers heartbeats without an error, so such an answer does not
-    prove that it coordinates the group (BEHAVIOUR 2.0). There were four lookups: two named the dead
-    broker-2 (stale), one failed, one succeeded. At `unknown_us` the member marked its coordinator
-    unknown. At `named_us` an answer named the new coordinator.
+    prove that it coordinates the group (BEHAVIOUR 2.0).
     """
     row = analysed.table("crash", "client_phases", "consumer")[("consumer-0",)]
     row.pop("run")
@@ -117,14 +119,16 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
         "generation": 1,
         "generation_after": 1,
         "fault_us": 12_000_000,
-        "unknown_us": 12_027_000,
-        "named_us": 19_775_000,
-        "accepted_us": 19_900_000,
+        "unknown_us": 12_027_000,  # the member marked its coordinator unknown
+        "named_us": 19_775_000,  # a broker named the new coordinator to it
+        "accepted_us": 19_900_000,  # its first commit there succeeded
         "notice_us": 27_000,
         "rediscover_us": 7_748_000,
         "accept_us": 125_000,
+        # The member did not have to join again.
         "join_us": None,
         "sync_us": None,
+        # Of four lookups, two named the dead broker-2 (stale), one failed, and one succeeded.
         "attempts": 4,
         "stale_answers": 2,
         "longest_wait_us": None,  # no request waited for the old coordinator
@@ -158,9 +162,9 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(
 ) -> None:
     """After the second fault (f2) no lookup finds the new coordinator before the run ends.
 
-    One lookup fails, one names broker-1, which is dead: 2 attempts, 1 stale answer. After the first
-    fault (f1), `notice` is 15.1 s, because the member waits so long for an answer of the paused
-    coordinator.
+    One lookup fails, and one names broker-1, which is dead: 2 attempts, 1 stale answer. After the
+    first fault (f1, a pause at 5 s), the member waits for an answer of the paused coordinator. It
+    gives the coordinator up at 20.1 s, so `notice` is 15.1 s.
     """
     rows = analysed.table("pause", "client_phases", "fault")
     columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
@@ -172,21 +176,24 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(
 
 
 def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> None:
-    """A kill at 12 s, and not the restart at 30 s, ends the tenure of broker-2; none overlap."""
+    """The tenure of broker-2 ends when it is killed at 12 s, and not when it restarts at 30 s.
+
+    No two tenures of a partition overlap in this run, so `overlap_us` is 0.
+    """
     rows = analysed.table("crash", "coordinator_tenures", "partition", "leader_epoch")
     columns = ("broker", "incarnation", "start_us", "end_us", "end_reason", "overlap_us")
     assert _rows(rows, *columns) == {
         ("__consumer_offsets-0", 0): ["broker-0", 0, 1_110_000, 40_000_000, "run end", 0],
-        (P2, 0): ["broker-2", 0, 1_110_000, 12_000_000, "killed", 0],
-        (P2, 2): ["broker-0", 0, 19_782_000, 40_000_000, "run end", 0],
+        (OFFSETS_2, 0): ["broker-2", 0, 1_110_000, 12_000_000, "killed", 0],
+        (OFFSETS_2, 2): ["broker-0", 0, 19_782_000, 40_000_000, "run end", 0],
     }
 
 
 def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) -> None:
-    """The overlap lasts from 8.2 s, when the new coordinator is active, to 20.2 s.
+    """Two coordinators are active from 8.2 s, when the new one has loaded, to 20.2 s.
 
-    At 20.2 s the old coordinator unloads. It was paused until 20.01 s, so for 20.01 - 8.2 = 11.81 s
-    of the overlap.
+    At 20.2 s the old coordinator unloads the partition, after it was paused from 5.001 to 20.01 s.
+    It was paused in most of the overlap: for 20.01 - 8.2 = 11.81 s.
     """
     rows = analysed.table("pause", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "broker", "start_us", "end_us", "end_reason", "overlap_us") == {
@@ -203,11 +210,11 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
 
 
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
-    """A gap is the time without service around the fault; a gap without an end has no length.
+    """A gap is the time without service around the fault.
 
     For a member it lies between two acknowledged commits, for a partition between two processed
     records. For a group it begins with the kill of its coordinator, and ends when another broker is
-    active.
+    active. If service does not come back before the run ends, the end and the length are null.
 
     consumer-0 received an acknowledgement at 12.001 s, which was on its way at the kill (12 s). The
     gap begins with this acknowledgement, and ends with the first commit at the new coordinator, at
@@ -227,10 +234,11 @@ def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analys
 def test_availability_with_two_coordinators_has_no_time_without_one(
     analysed: AnalysedRuns,
 ) -> None:
-    """After f1 the group always has a coordinator, from 8.2 to 20.2 s even two: its gap is 0.
+    """After f1 the group always has a coordinator, from 8.2 to 20.2 s even two.
 
-    The member has a gap all the same, which is the cost of the pause: it waits 15 s for an answer
-    of the paused coordinator before it asks another broker (MEASURED_FAILOVER 3).
+    So the group's gap begins and ends with the fault, at 5 s, and its length is 0. The member has a
+    gap all the same, which is the cost of the pause: it waits 15 s for an answer of the paused
+    coordinator before it asks another broker (MEASURED_FAILOVER 3).
     """
     rows = analysed.table("pause", "availability", "fault", "subject_kind")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
@@ -242,9 +250,11 @@ def test_availability_with_two_coordinators_has_no_time_without_one(
 
 
 def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
-    """The rebalance of 20.05 s cuts that of 20.022 s short, which therefore never becomes stable.
+    """A rebalance has the fault that preceded it; the group's first rebalance has none.
 
-    The group's first rebalance precedes every fault, so its `fault` is None.
+    The second rebalance, which begins at 20.022 s, never becomes stable, because the third begins
+    at 20.05 s, before the second has assigned the partitions. The column `generation` has the
+    group's generation before the rebalance.
     """
     rows = analysed.table("crash", "rebalances", "cause")
     columns = ("fault", "member", "generation", "started_us", "joined_us", "stable_us", "length_us")
@@ -256,10 +266,11 @@ def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns
 
 
 def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> None:
-    """A fault's window ends with the next fault that hit a node, or with the run.
+    """What happens in a fault's window is counted as its effect.
 
-    In `pause`, a reset of connections at 25 s finds no connection, so it does not count: the window
-    of f1 lasts until f2 at 30 s. f2 is never healed.
+    The window ends (`until_us`) with the next fault that hit a node, or with the run. In `pause`, a
+    reset of connections at 25 s finds no connection to reset, so it does not end the window of f1,
+    which lasts until f2 at 30 s. f2 is never healed.
     """
     row = analysed.table("crash", "faults", "fault")[("f1",)]
     row.pop("run")
@@ -273,7 +284,7 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
         # The end of the run: no later fault hit a node.
         "until_us": 40_000_000,
         "groups": ["group-1"],
-        "partitions": [P2, "orders-2"],
+        "partitions": [OFFSETS_2, "orders-2"],
         # Only a fault of links has a time in force, and nodes on both sides of the links.
         "in_force_us": None,
         "in_force_until_us": None,
@@ -288,13 +299,13 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
 
 
 def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) -> None:
-    """A row `group_loaded` contains the group and its offsets partition.
+    """The analysis learns a group's offsets partition from a load of the group, or computes it.
 
-    For `g` there is such a row. For group-1 there is none, so its partition is computed: the hash
-    of the group's name gives partition 2 of 3.
+    The trace of `g` has a row `group_loaded`, which contains the partition. That of group-1 has no
+    such row, so its partition follows from the group's name: the hash gives partition 2 of 3.
     """
     assert _rows(analysed.table("crash", "groups", "group"), "partition", "consumers") == {
-        "group-1": [P2, 2]
+        "group-1": [OFFSETS_2, 2]
     }
     assert _rows(analysed.table("pause", "groups", "group"), "partition", "consumers") == {
         "g": ["__consumer_offsets-0", 1]
@@ -302,9 +313,10 @@ def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) 
 
 
 def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> None:
-    """A complete run ends with its stage `stopping`; `pause` has no such stage, and ends at 33 s.
+    """A complete run ends when its stage `stopping` begins.
 
-    The folder of `pause` has an odd name, which must not be taken for a pattern or a column.
+    `pause` has no such stage, so its end is the time of its last event, 33 s. Its folder has an odd
+    name, which Spark must not take for a pattern of file names or for a column.
     """
     columns = ("steady_us", "end_us", "completed")
     assert _rows(analysed.table("crash", "runs", "run"), *columns) == {
@@ -316,7 +328,11 @@ def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> N
 
 
 def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) -> None:
-    """Unusable rows are counted by reason, unusable files are named; the rest is analysed."""
+    """Unusable rows are counted by reason, unusable files are named; the rest is analysed.
+
+    The run `broken` has two good rows; `_broken_run` in tests/support/worlds/analysed_runs.py
+    writes the others.
+    """
     summary = analysed.summaries["broken"]
     assert summary.bad_rows == (("no kind", 1), ("no time_us", 1), ("unknown kind", 2))
     assert [problem.split(":")[0] for problem in summary.unreadable] == [
@@ -325,8 +341,8 @@ def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) ->
     ]
     assert summary.events == 2
     assert not summary.faults
-    bad = analysed.table("broken", "bad_rows", "seq")
-    assert _rows(bad, "reason", "kind")[3] == ["unknown kind", "no_such_kind"]
+    bad_rows_by_seq = analysed.table("broken", "bad_rows", "seq")
+    assert _rows(bad_rows_by_seq, "reason", "kind")[3] == ["unknown kind", "no_such_kind"]
     assert not analysed.table("crash", "bad_rows", "seq")
 
 
@@ -346,10 +362,11 @@ def test_analysis_leaves_only_the_tables(analysed: AnalysedRuns) -> None:
 
 
 def test_summary_of_a_crash_has_lines_for_its_phases_and_gaps(analysed: AnalysedRuns) -> None:
-    """The cells of a line are: samples, missing, median, p90, p99, maximum.
+    """A line has a measure's name, and then: samples, missing, median, p90, p99, maximum.
 
     A percentile is empty if there are too few samples for it. The median of two is the lower one.
-    `notice` was 27 and 30 ms, which is below the clocks' error of 40 ms that the manifest names.
+    The two members noticed the fault after 27 and 30 ms. The clocks of the machines differ by up to
+    40 ms, as the manifest says, so the line `notice` has `< 40 ms`.
     """
     fault = analysed.fault("crash", "f1")
     assert fault.rows("broker") == (
@@ -381,16 +398,18 @@ def test_summary_of_a_crash_has_lines_for_its_phases_and_gaps(analysed: Analysed
     assert (fault.partitions_moved, fault.members) == (1, 2)
     # consumer-0 kept its member id (`members_kept_id`) and its generation (`members_kept`).
     assert (fault.members_kept, fault.members_kept_id) == (1, 1)
-    # `left_after`: members that gave the old coordinator up after timeouts of commits.
+    # No member gave the old coordinator up after timeouts of commits, and the old coordinator,
+    # which was dead, named itself to no member.
     assert fault.left_after == ()
-    # The old coordinator named itself to no member.
     assert fault.told_by_old == 0
 
 
 def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
     """Faults are in the order of time, each with its own figures.
 
-    The manifest of `pause` was cut off in the middle, so the error between clocks is unknown (0).
+    The member kept its generation over the first fault, and had no generation after the second. The
+    manifest of `pause` was cut off in the middle, so nothing is known of the error between clocks,
+    which counts as 0.
     """
     summary = analysed.summaries["pause"]
     assert [fault.fault for fault in summary.faults] == ["f1", "f2"]
@@ -399,9 +418,9 @@ def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
 
 
 def test_each_value_of_a_metric_has_a_row_with_null_for_nan(analysed: AnalysedRuns) -> None:
-    """A broker that has loaded nothing has no longest load: the metric's value is NaN (null here).
+    """A metric without a value, such as the longest load of a broker that loaded nothing, is null.
 
-    A metric of a broker has Kafka's name.
+    Kafka itself reports NaN for such a metric.
     """
     rows = analysed.table("crash", "metrics", "node", "incarnation", "sampled_us", "metric")
     assert {key: row["value"] for key, row in rows.items()} == {

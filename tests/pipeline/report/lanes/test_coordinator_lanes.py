@@ -1,22 +1,21 @@
-"""The fault lane and the coordinator lanes: overlaps and gaps as bars.
+"""The fault lane and the coordinator lane: charts of the report whose x axis is the run's time.
 
-A lane is one chart of the report's time line. A tenure is the time in which a broker is the active
-coordinator of an offsets partition; before it, the broker loads the partition (reads its groups
-into memory). A leader epoch is the number of the partition's leadership.
+The fault lane shows when each fault was injected and healed. The coordinator lane has a row for
+each partition of `__consumer_offsets` that stores groups, and shows which broker coordinated them
+when. The time in which a broker coordinates is called its tenure. Before it, the broker loads the
+partition: it reads the groups into memory.
 
-`cells` returns columns of a chart's data, which have names of one letter:
+The page gets the data of a chart as JSON, with keys of one letter that save room. `cells` reads
+some of these keys:
 
-- `r`: row; `a`, `b`: begin and end in seconds; `d`: length; `l`: label
-- `p`: part of a fault (its injection, its time in force, its healing)
-- of a tenure, `c`: commits; `x`: reason of its end
-- of a load, `n`: records read; `g`: time that it waited
+    cells(chart, "parts", "r", "p", "a", "b") -> [("crash-0", "in force", 11.5, 36.25), ...]
 
-Tables of the coordinator lane are `tenures`, `loads`, `vacant` (times without a coordinator),
-`twice` (times with two) and `stalled` (parts of a tenure in which the broker was cut off).
+Every bar has the name of its row `r`, its begin `a` and end `b` in seconds, and some bars have a
+length `d` or a label `l`. The other keys are explained where a test reads them.
 
-Runs are steady from 6 s and end at 60 s. `journal_entry` makes the fault crash-0: broker-2 is
-killed at 11.25 s and started again at 36.25 s. `tenure` makes a tenure of __consumer_offsets-2,
-`load` the load before it.
+The runs are steady from 6 s on and end at 60 s. `journal_entry` describes the fault crash-0:
+broker-2 is killed at 11.25 s and started again at 36.25 s. `tenure` makes a row of the table of
+tenures, about __consumer_offsets-2, and `load` a row about the load before a tenure.
 """
 
 from pipeline.report.lanes import coordinators
@@ -41,7 +40,7 @@ def test_fault_lane_without_a_fault_is_none() -> None:
 
 
 def test_fault_lane_of_a_crash_has_its_parts() -> None:
-    """Injection, time in force and healing are separate bars."""
+    """Injection, time in force and healing are separate bars; `p` names the part."""
     crash = journal_entry(in_force_from_us=us(11.5), healed_at_us=us(37))
     chart = faults_lane(report_input(run_facts(faults=(crash,), healed_at_us=us(37))))
     assert chart is not None
@@ -58,7 +57,10 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
 
 
 def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
-    """Many short faults, such as deletions of groups, share a row; their names must not overlap."""
+    """Many short faults, such as deletions of groups, share a row; their labels must not overlap.
+
+    `b` is the time at which the room for a label ends.
+    """
     # MAX_ROWS + 1 = 31 faults, at 10 to 40 s: too many for a row each.
     moments = [
         journal_entry(
@@ -87,7 +89,8 @@ def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
 
 def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
     """Faults of a kind that do not overlap share a row, so that a hundred faults fit a page."""
-    many = tuple(
+    # Each fault lasts 1.5 s, and the next one of its kind begins after 1 s.
+    faults_of_two_kinds = tuple(
         journal_entry(
             fault_id=f"{kind}-{index}",
             fault=kind,
@@ -100,7 +103,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
         for index in range(25)
     )
     # 50 faults are more than MAX_ROWS, so they have to share rows.
-    chart = faults_lane(report_input(run_facts(faults=many)))
+    chart = faults_lane(report_input(run_facts(faults=faults_of_two_kinds)))
     assert chart is not None
     compiled_without_warnings(chart)
     rows = {row for (row,) in cells(chart, "parts", "r")}
@@ -143,16 +146,17 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
     chart = coordinators_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
-    # __consumer_offsets-1 has no group, and therefore no row.
+    # __consumer_offsets-1 has no group, and therefore no row. `c` is the number of commits, `x` why
+    # the tenure ended.
     assert cells(chart, "tenures", "r", "l", "a", "b", "c", "x") == [
         (OFFSETS_2, "broker-2 · leader epoch 0", 0.08, 11.25, 264, "killed"),
         (OFFSETS_2, "broker-0 · leader epoch 1 · loaded in 5 ms", 19.08, 60.0, 0, "run end"),
     ]
     assert cells(chart, "vacant", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
-    # The builder's load reads 265 records, and waited 1.2 ms for the loads before it.
+    # The builder's load reads 265 records (`n`), and waited 1.2 ms for earlier loads (`g`).
     assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
     assert cells(chart, "loads", "g") == [("1.2 ms",)]
-    # No time has two coordinators.
+    # `twice` has the times with two coordinators.
     assert cells(chart, "twice", "r") == []
 
 
@@ -178,35 +182,40 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
     chart = coordinators_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
-    # Sorted by time: broker-2's tenure comes first.
-    (older, label), (newer, _) = cells(chart, "tenures", "r", "l")
-    assert older == OFFSETS_2
-    assert newer != older
-    assert label == "broker-2 · leader epoch 0 · cut off 30.00 s"
+    # The tenures are in the order of time, so that of broker-2 is the first.
+    (row_of_older, label_of_older), (row_of_newer, _) = cells(chart, "tenures", "r", "l")
+    assert row_of_older == OFFSETS_2
+    assert row_of_newer != row_of_older
+    assert label_of_older == "broker-2 · leader epoch 0 · cut off 30.00 s"
+    # A part of the bar shows the time in which the broker was cut off.
     assert cells(chart, "stalled", "r", "a", "b") == [(OFFSETS_2, 9.0, 39.0)]
-    ((row, a, b, text),) = cells(chart, "twice", "r", "a", "b", "l")
-    assert row not in {older, newer}
-    assert (a, b) == (19.0, 40.0)
+    ((row_of_overlap, from_s, to_s, text),) = cells(chart, "twice", "r", "a", "b", "l")
+    assert row_of_overlap not in {row_of_older, row_of_newer}
+    assert (from_s, to_s) == (19.0, 40.0)
     assert text == "broker-2 (leader epoch 0) and broker-0 (leader epoch 1) for 21.00 s"
     assert cells(chart, "vacant", "a") == []
 
 
 def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
-    """The lane has few rows, but always shows a partition that lost its coordinator."""
-    names = [f"__consumer_offsets-{index}" for index in range(120)]
+    """The lane has at most MAX_PARTITIONS rows; one of them is the partition that moved.
+
+    The other rows are of partitions that kept their coordinator.
+    """
+    partitions = [f"__consumer_offsets-{index}" for index in range(120)]
+    *kept, moved = partitions
     tenures = [
-        tenure("broker-2", epoch=0, from_s=0, to_s=60, partition=name) for name in names[:-1]
+        tenure("broker-2", epoch=0, from_s=0, to_s=60, partition=partition) for partition in kept
     ]
     tenures += [
-        tenure("broker-2", epoch=0, from_s=0, to_s=20, partition=names[-1]),
-        tenure("broker-0", epoch=1, from_s=30, to_s=60, partition=names[-1]),
+        tenure("broker-2", epoch=0, from_s=0, to_s=20, partition=moved),
+        tenure("broker-0", epoch=1, from_s=30, to_s=60, partition=moved),
     ]
-    groups = [group(f"group-{index}", name) for index, name in enumerate(names)]
+    groups = [group(f"group-{index}", partition) for index, partition in enumerate(partitions)]
     chart = coordinators_lane(
         report_input(tables={"groups": groups, "coordinator_tenures": tenures})
     )
     assert chart is not None
     shown = {row for (row,) in cells(chart, "tenures", "r")}
     assert len(shown) == coordinators.MAX_PARTITIONS
-    assert names[-1] in shown
+    assert moved in shown
     assert "70 more partitions" in chart.about  # 120 - MAX_PARTITIONS

@@ -1,23 +1,22 @@
 """Lanes of group states, rebalances and availability.
 
-A lane with few groups, members and partitions has a row for each. With many, the lane shows their
-number over time, and a detail chart shows the rows of the consumer group that a reader picks.
+A lane is a chart of the report whose x axis is the time of the run. A lane with few groups, members
+and partitions has a row for each. With many, it shows their number over time, and a second chart
+shows the rows of the consumer group that a reader picks there.
 
-A group is Stable between rebalances. In a rebalance it is PreparingRebalance while its members
-join. It is Empty without members, and Dead after the coordinator has dropped it. A generation is
-the number of a group's rebalance.
+The page gets the data of a chart as JSON, with keys of one letter that save room. `cells` reads
+some of these keys:
 
-`cells` returns columns of a chart's data, which have names of one letter:
+    cells(chart, "states", "r", "a", "b") -> [("readers · broker-2", 6.0, 40.0), ...]
 
-- `r`: row; `a`, `b`: begin and end in seconds; `k`: kind; `l`: label; `n`: number
-- `p`: consumer group that a reader can pick
-- of a rebalance, `t`: length; `u`: where the room for the label ends
-- of a gap (a time without service), `f`: fault; `y`: what happened to the partition's leader
+Every bar has the name of its row `r`, its begin `a` and end `b` in seconds, its kind `k` and its
+label `l`. The other keys are explained where a test reads them.
 
-Runs last 60 s. Builders make rows of the group `readers`, with times in seconds: `state` is a state
-on broker-2, `rebalance` a rebalance, `tenure` the time of a coordinator. `gap` is a gap around the
-fault crash-0: it lasts from the last success before the fault to the first one after it. An end of
-None means that the run ended first. `journal_entry` is crash-0: broker-2 is killed at 11.25 s.
+The runs last 60 s. The builders make rows of tables about the group `readers`, with times in
+seconds: `state` is a state of the group on broker-2, `tenure` the time in which a broker is its
+coordinator. `gap` is a time without service around the fault crash-0: it lasts from the last
+success before the fault to the first one after it. An end of None means that the run ended first.
+`journal_entry` describes crash-0: broker-2 is killed at 11.25 s.
 """
 
 from pipeline.report.lanes import availability, groups, rebalances
@@ -62,7 +61,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
     ]
     # A group is Dead only for a moment, so the lane has a mark for this state, and no bar.
     assert cells(chart, "dead", "r", "a") == [("readers · broker-2", 40.0)]
-    assert group_detail(run) is None, "all of them are shown already"
+    assert group_detail(run) is None, "the lane itself has a row for each group"
 
 
 def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None:
@@ -84,32 +83,38 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     compiled_without_warnings(chart)
     compiled_without_warnings(detail)
 
+    # `n` is the number of groups in the state `k` from the time `a` on.
     counts = cells(chart, "counts", "k", "a", "n")
-    at_10 = {kind: number for kind, time_s, number in counts if time_s == 10.0}
-    assert at_10 == {"Stable": 1_000, "PreparingRebalance": 0, "Empty": 0}
-    # A count for each state and time of a change, and not for each of the 1,000 groups.
+    groups_by_state_at_10_s = {kind: number for kind, from_s, number in counts if from_s == 10.0}
+    assert groups_by_state_at_10_s == {"Stable": 1_000, "PreparingRebalance": 0, "Empty": 0}
+    # There is a count for each state at each time of a change, and not one for each of the groups.
     assert len(chart.data["counts"]) < 5_000
 
     (pick,) = detail.picks
-    assert pick.options[0] == "group-7", "where most happened comes first"
+    assert pick.options[0] == "group-7", "the group with the most states comes first"
     assert len(pick.options) == 1_000
-    rows_of_seven = {
+    # `p` is the group that a reader has to pick to see the bar.
+    rows_of_group_7 = {
         row for row, picked in cells(detail, "states", "r", "p") if picked == "group-7"
     }
-    assert rows_of_seven == {"group-7 · broker-2", "group-7 · broker-1"}
+    assert rows_of_group_7 == {"group-7 · broker-2", "group-7 · broker-1"}
 
 
 def test_group_states_in_the_page_are_bounded() -> None:
-    """The page must stay small: groups with the fewest changes are only in the table."""
+    """The page must stay small, so a reader cannot pick the groups with the fewest states.
+
+    The table in the run's directory has all of them.
+    """
+    states_of_a_group = 10
     states = [
-        state("Stable", from_s=at, to_s=at + 1, group=f"group-{index}")
+        state("Stable", from_s=at_s, to_s=at_s + 1, group=f"group-{index}")
         for index in range(2_000)
-        for at in range(10)
+        for at_s in range(states_of_a_group)
     ]
     detail = group_detail(report_input(tables={"group_states": states}))
     assert detail is not None
     assert len(detail.data["states"]) <= groups.MAX_PICKED
-    # MAX_PICKED is 8,000 states, and each group has 10.
+    # MAX_PICKED is 8,000 states: those of 800 groups.
     assert "800 of 2,000 groups can be picked" in detail.about
 
 
@@ -119,12 +124,12 @@ def test_rebalance_lane_without_rebalances_is_none() -> None:
     assert rebalance_detail(report_input()) is None
 
 
-def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
-    """The bar has two parts: members join from 26 s to 64 s, then the assignment is stored.
+def test_bar_of_a_rebalance_has_a_part_for_joining_and_one_for_syncing() -> None:
+    """Members join from 26 s to 64 s. At 64.5 s the assignment is stored.
 
-    It is stored at 64.5 s, 38.50 s after the rebalance began. Only the first part has a label,
-    which may extend over both parts. The data go beyond the run's end at 60 s; the axis of the
-    chart cuts them off.
+    Both parts have the length of the whole rebalance (`t`), 64.5 - 26 = 38.5 s. Only the first has
+    a label, which may extend over both: `u` is the time at which the room for the label ends. The
+    bars go beyond the end of the run, at 60 s, and the axis of the chart cuts them off there.
     """
     run = report_input(
         tables={
@@ -142,17 +147,16 @@ def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
     ]
     first, second = rows(chart, "parts")
     assert first["l"] == "session expiry of consumer-1 · generation 1 to 2 · 38.50 s"
-    assert first["u"] == 64.5, "the label may take the room of both"
+    assert first["u"] == 64.5, "the label may extend to the end of the second part"
     assert "l" not in second
 
 
-def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
-    """The bar from 20 s ends with the next rebalance, at 26 s.
+def test_rebalance_that_never_completed_ends_with_the_next_one_or_its_coordinator() -> None:
+    """Otherwise the bar of a rebalance that never completed would reach to the end of the run.
 
-    The bar from 26 s ends with the coordinator, at 30 s. Otherwise the bar of a rebalance that
-    never completed would reach to the end of the run.
+    The bar from 20 s ends at 26 s, when the next rebalance begins. That one never completes either,
+    and ends at 30 s, when the coordinator is killed. The table need not be in the order of time.
     """
-    # The coordinator is killed at 30 s. The rebalances are not in the order of time.
     run = report_input(
         tables={
             "groups": [group()],
@@ -175,17 +179,18 @@ def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
 
 def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
     """If many groups rebalance at the same time, the lane shows their number over time."""
-    herd = [
+    rebalances_of_500_groups = [
         rebalance(started_s=10 + index / 1_000, joined_s=20, stable_s=21, group=f"group-{index}")
         for index in range(500)
     ]
-    run = report_input(tables={"rebalances": herd})
+    run = report_input(tables={"rebalances": rebalances_of_500_groups})
     chart, detail = rebalances_lane(run), rebalance_detail(run)
     assert chart is not None
     assert detail is not None
     compiled_without_warnings(chart)
     compiled_without_warnings(detail)
-    joining = [n for k, n in cells(chart, "counts", "k", "n") if k == rebalances.JOINING]
+    counts = cells(chart, "counts", "k", "n")
+    joining = [number for kind, number in counts if kind == rebalances.JOINING]
     assert max(joining) == 500
     assert len(detail.picks[0].options) == 500
 
@@ -196,7 +201,7 @@ def test_availability_lane_without_a_gap_is_none() -> None:
 
 
 def test_availability_lane_has_a_row_for_each_subject() -> None:
-    """Groups come first, then members in the order of their numbers, then partitions."""
+    """Groups come first, then members, then partitions; consumer-2 precedes consumer-10."""
     run = report_input(
         tables={
             "availability": [
@@ -210,11 +215,11 @@ def test_availability_lane_has_a_row_for_each_subject() -> None:
     chart = availability_lane(run)
     assert chart is not None
     vega = compiled_without_warnings(chart)
-    names = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
-    assert names == ["readers", "consumer-2", "consumer-10", "orders-10"]
-    bars = {row: (a, b, text) for row, a, b, text in cells(chart, "gaps", "r", "a", "b", "l")}
-    assert bars["consumer-10"] == (11.1, 19.2, "8.10 s")
-    assert bars["consumer-2"] == (11.2, 60.0, "48.80 s, until the run ended")
+    y_axis = next(scale for scale in vega["scales"] if scale["name"] == "y")
+    assert y_axis["domain"] == ["readers", "consumer-2", "consumer-10", "orders-10"]
+    bars_by_row = {row: bar for row, *bar in cells(chart, "gaps", "r", "a", "b", "l")}
+    assert bars_by_row["consumer-10"] == [11.1, 19.2, "8.10 s"]
+    assert bars_by_row["consumer-2"] == [11.2, 60.0, "48.80 s, until the run ended"]
 
 
 def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group() -> None:
@@ -236,37 +241,48 @@ def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group
 
 
 def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
-    """A bar for each fault would hide other labels, and leave no room for other gaps."""
+    """The table has a row for each fault that a gap is around, but the lane needs only one bar.
+
+    A bar for each would hide other labels, and leave no room for other gaps.
+    """
+    # consumer-0 has a single gap, and many faults happen in it. The lane has at most MAX_GAPS bars.
     faults = [f"crash-{index}" for index in range(availability.MAX_GAPS + 1)]
     gaps = [gap("member", "consumer-0", from_s=11, to_s=50, fault=fault) for fault in faults]
     gaps.append(gap("member", "consumer-1", from_s=11, to_s=12))
     chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
     assert sorted(cells(chart, "gaps", "r", "f")) == [
-        # The gap is around 401 faults (MAX_GAPS + 1), and the label names the first.
+        # `f` names the first of the 401 faults (MAX_GAPS + 1), and counts the others.
         ("consumer-0", "crash-0 and 400 more"),
         ("consumer-1", "crash-0"),
     ]
 
 
 def test_availability_lane_of_many_members_counts_those_without_service() -> None:
-    """The lane of a thousand members is one line; it counts a gap around two faults only once."""
+    """The lane of a thousand members is one line: how many of them are in a gap.
+
+    The gap of consumer-0 is around two faults, but consumer-0 counts only once.
+    """
     gaps = [gap("member", f"consumer-{index}", from_s=11, to_s=19) for index in range(1_000)]
     gaps.append(gap("member", "consumer-0", from_s=11, to_s=19, fault="crash-1"))
-    gaps += [gap("group", "readers", from_s=12, to_s=18)]
+    # A group's gap has a line of its own, and does not count among those of the members.
+    gaps.append(gap("group", "readers", from_s=12, to_s=18))
     chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
     compiled_without_warnings(chart)
-    members = availability.KINDS["member"]
-    counted = [(a, n) for k, a, n in cells(chart, "counts", "k", "a", "n") if k == members]
-    assert counted == [(0.0, 0), (11.0, 1_000), (19.0, 0), (60.0, 0)]
-    assert chart.picks[0].options[0] == members
+    gaps_of_members = availability.KINDS["member"]
+    counts = cells(chart, "counts", "k", "a", "n")
+    members_in_a_gap = [
+        (from_s, number) for kind, from_s, number in counts if kind == gaps_of_members
+    ]
+    assert members_in_a_gap == [(0.0, 0), (11.0, 1_000), (19.0, 0), (60.0, 0)]
+    assert chart.picks[0].options[0] == gaps_of_members
 
 
 def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
-    """The gap begins with the last commit, at 11 s, but the fault crash-0 is at 11.25 s.
+    """Members have no service from the fault on (11.25 s), and not from their last commit (11 s).
 
-    The time between the two is the usual wait between two commits, so it does not count.
+    The time between the two is only the usual wait between two commits.
     """
     gaps = [gap("member", f"consumer-{index}", from_s=11, to_s=19) for index in range(100)]
     run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
@@ -286,6 +302,8 @@ def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
         report_input(run_facts(faults=(crash,)), tables={"availability": gaps})
     )
     assert chart is not None
+    # `y` is what happened to the leader of the partition. The text table beside the chart has it in
+    # its last column.
     assert sorted(cells(chart, "gaps", "r", "y", "l")) == [
         ("orders-1", None, "39.00 s"),
         ("orders-2", "broker-2 was killed", "39.00 s · its leader broker-2 was killed"),
@@ -295,14 +313,15 @@ def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
 
 
 def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> None:
-    """A gap of no length has no bar, because a bar of no length is invisible; a text replaces it.
+    """The gap of such a group has no length. A bar would be invisible, so a text names the group.
 
-    The names of members are shortened on the page, and the chart's help says how.
+    Names of members are long, so the page leaves out the part that all of them begin with. The
+    chart's help says which part this is.
     """
     kept = gap("group", "readers", from_s=11.25, to_s=11.25)
     assert availability_lane(report_input(tables={"availability": [kept]})) is None
-    member = gap("member", "consumer-orders-readers-1", from_s=11, to_s=19)
-    chart = availability_lane(report_input(tables={"availability": [kept, member]}))
+    of_a_member = gap("member", "consumer-orders-readers-1", from_s=11, to_s=19)
+    chart = availability_lane(report_input(tables={"availability": [kept, of_a_member]}))
     assert chart is not None
     assert [row for (row,) in cells(chart, "gaps", "r")] == ["consumer-orders-readers-1"]
     assert "An active coordinator all the time: readers." in chart.about
