@@ -1,18 +1,21 @@
-"""The link gate applies link rules to the frames of one host.
+"""The link gate: every frame that a node sends or gets passes it, and rules can stop it there.
 
-- A frame is one message of a connection: an open, an opened (its answer), a request, a response, a
-  close or a reset.
-- A rule selects frames between nodes and holds them back (`Cut`, `Clog`), delays them (`Slow`) or
-  loses them.
-- Healing is the withdrawal of all rules. Then the frames that were held back move on.
-- Node `a` has the gate. Its frames leave through `gate.send`, and frames for it arrive at
-  `gate.receive`.
-- `request(1)` and `response(1)` are frames with the number 1, of connection 1 unless a test names
-  another. With `find=True` they are of a FindCoordinator, otherwise of a Heartbeat.
-- `open_frame(2)` and `close(2)` are frames of connection 2; without a number, of connection 1.
-- `a` is the client and `b` the server of a connection, unless a test says otherwise.
-- `rule(effect)` is for frames from `a` to `b`, and `both_ways(effect)` for both directions.
-- A connection has a purpose, which its open frame names.
+A frame is one message of a connection: an open, its acceptance (opened), a request, a response, a
+close or a reset. Each node has its own gate. If a fault disturbs the network, the gates get link
+rules. A rule selects frames and has an effect: `Cut` and `Clog` hold the frames back, `Slow` delays
+them, and `LoseResponses` loses them. The link is healed by `gate.set_rules([])`. Then the frames
+that were held back move on.
+
+The gate in these tests is that of node `a`. The frames that `a` sends go into `gate.send`, and the
+frames that arrive for `a` go into `gate.receive`. In most tests `a` is the client of a connection
+and `b` is the server.
+
+- `request(1)` and `response(1)` are a Heartbeat with the number 1 and its answer. They are on
+  connection 1 unless `connection` says otherwise. `find=True` makes it a FindCoordinator.
+- `open_frame(2)` and `close(2)` are frames of connection 2. Without a number they are frames of
+  connection 1. An open frame names the purpose of its connection, such as "fetch".
+- `rule(effect)` selects the frames from `a` to `b`, and `both_ways(effect)` those in both
+  directions.
 """
 
 import pytest
@@ -44,18 +47,25 @@ SECOND_US = 1_000_000
 class GateLab:
     """The gate of node `a`, on a virtual clock.
 
-    `transmitted` has the frames that left the gate, `delivered` those that the gate passed to `a`.
-    `order` has "transmitted" or "delivered" for each of these frames, in order.
+    The lab also plays the node's endpoint. An endpoint knows the open connections of a node, and
+    the gate asks it for their purposes.
     """
 
     def __init__(self) -> None:
         self.loop = VirtualLoop()
         self.transmitted: list[Frame] = []
+        """Frames of `a` that the gate has let out."""
         self.delivered: list[Frame] = []
+        """Arrived frames that the gate has passed on to `a`."""
         self.order: list[str] = []
+        """"transmitted" or "delivered" for each of these frames, oldest first."""
         self.purposes: dict[ConnectionEnd, str] = {}
+        """The purposes of the connections that the endpoint knows. A test sets them."""
         self.closes_at_death: tuple[CloseFrame, ...] = ()
-        """The close frames that follow from the death of a peer. A test sets them."""
+        """The closes that `a` shall see when a peer dies: one for each connection with that peer.
+
+        A test sets them.
+        """
         self.lost_responses: list[ResponseFrame] = []
         self.gate = LinkGate(
             A,
@@ -98,34 +108,37 @@ HOLDING = [Cut(), Clog()]
 
 
 def test_without_rules_every_frame_passes_at_once() -> None:
-    """A gate that no rule concerns is idle.
+    """A gate without a rule for its node is idle: it can be left out of the frames' way.
 
-    The rule of this test is about two other nodes, so the gate of `a` stays idle.
+    Also with a rule about two other nodes, `c` and `b`, the gate of `a` stays idle.
     """
     lab = GateLab()
     frames: list[Frame] = [open_frame(), request(), close()]
     for frame in frames:
         lab.gate.send(frame)
     lab.gate.receive(response())
-    assert (lab.transmitted, lab.delivered) == (frames, [response()])
+    assert lab.transmitted == frames
+    assert lab.delivered == [response()]
     lab.gate.set_rules([rule(Cut(), sources=(C,), destinations=(B,))])
     assert lab.gate.is_idle
 
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
-    """The rule is from `a` and `c` to `a` and `b`. It selects no frame from `b`, and none to `c`.
+    """The rule is for frames from `a` and `c` to `a` and `b`.
 
-    It selects no frame from `a` to itself either, although `a` is in both lists.
+    So frames from `b` and frames to `c` pass. A frame from `a` to itself passes, too, although `a`
+    is in both lists.
     """
     lab = GateLab()
     lab.gate.set_rules([rule(effect, sources=(A, C), destinations=(A, B))])
     assert not lab.gate.is_idle
-    lab.gate.send(request(1))
+    lab.gate.send(request(1))  # to `b`: held back
     lab.gate.send(request(2, destination=C))
     lab.gate.send(request(3, destination=A))
-    lab.gate.receive(response(4))
-    # This frame was on its way when the rule was set, so the receiver's gate holds it back.
+    lab.gate.receive(response(4))  # from `b`
+    # This frame comes from `c` and was on its way when the rule was set. So the gate of its
+    # receiver holds it back.
     lab.gate.receive(request(5, source=C))
     lab.run_for(SECOND_US)
     assert lab.transmitted == [request(2, destination=C), request(3, destination=A)]
@@ -138,29 +151,37 @@ def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
     lab.purposes = {
         ConnectionEnd(B, 1, is_client=True): "coordinator",
         ConnectionEnd(B, 2, is_client=True): "fetch",
-        # `b` has opened this connection. A connection that `a` has opened has the same id.
+        # Each side numbers the connections that it opens. This is connection 1 of `b`, in which `a`
+        # is the server.
         ConnectionEnd(B, 1, is_client=False): "fetch",
     }
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
+
+    # Held back: frames of the connection 1 that `a` has opened, and an open with the purpose
+    # "coordinator", which is the default of `open_frame`.
+    lab.gate.send(request(0))
+    lab.gate.send(open_frame(3))
+    lab.gate.receive(response(7))
+    assert lab.transmitted == []
+    assert lab.delivered == []
+
     passing: list[Frame] = [
         request(1, connection=2),
         open_frame(4, purpose="fetch"),
-        response(3, connection=1, source=A, destination=B),
-        close(9),  # nobody knows this connection
+        response(3, connection=1, source=A, destination=B),  # on the connection 1 of `b`
+        close(9),  # the endpoint does not know this connection, so it has no purpose
     ]
-    # The request is of connection 1, and the open has the purpose "coordinator" by default, so both
-    # are held back.
-    for frame in (request(0), open_frame(3), *passing):
+    for frame in passing:
         lab.gate.send(frame)
-    lab.gate.receive(response(7))  # held back, too, because it arrives on connection 1
     assert lab.transmitted == passing
-    assert lab.delivered == []
 
 
 def test_a_purpose_is_remembered_when_the_rules_change() -> None:
-    """A node's endpoint may forget a connection, and its purpose, while the close is held back.
+    """The gate must not ask for the purpose of a held frame again when the rules change.
 
-    A change of the rules must not release the close because of that.
+    1. `a` closes a connection, and the rule holds the close back.
+    2. The endpoint of `a` forgets the connection, and with it the purpose.
+    3. The rules change. The old rule is still among them, so the close must stay held back.
     """
     lab = GateLab()
     lab.purposes = {ConnectionEnd(B, 1, is_client=True): "coordinator"}
@@ -172,7 +193,7 @@ def test_a_purpose_is_remembered_when_the_rules_change() -> None:
     assert lab.transmitted == []
 
 
-def test_a_frame_behind_a_held_open_has_its_purpose() -> None:
+def test_a_frame_behind_a_held_open_has_the_purpose_of_that_open() -> None:
     """While an open frame is held back, the endpoint of `a` does not know the connection.
 
     So the gate takes the connection's purpose from the open frame.
@@ -193,38 +214,40 @@ def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> N
     )
     for frame in (open_frame(), opened, request(1, find=True), request(2, connection=2, find=True)):
         lab.gate.send(frame)
-    assert len(lab.transmitted) == 4  # the rule does not select them
+    assert len(lab.transmitted) == 4  # there is no Heartbeat among them, so all pass
     lab.gate.send(request(3))  # a Heartbeat, which the rule holds back
     lab.gate.send(request(4, find=True))  # must wait behind request 3
-    lab.gate.send(request(5, connection=2, find=True))  # of another connection, so it passes
-    lab.gate.send(close(3))  # of connection 3: a rule with apis selects no closes
+    lab.gate.send(request(5, connection=2, find=True))  # on another connection, so it passes
+    lab.gate.send(close(3))  # a rule with apis selects no closes; connection 3 has no held frames
     assert lab.transmitted[4:] == [request(5, connection=2, find=True), close(3)]
 
 
 def test_a_response_is_selected_by_the_api_of_its_request() -> None:
-    """A response has no API of its own. A rule for Heartbeat must select both directions."""
+    """A response frame does not name its API, but a rule for Heartbeat must select its answers."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
     lab.gate.receive(response(1, find=True))
-    lab.gate.receive(response(2, connection=2))
-    lab.gate.send(response(3, connection=3, source=A, destination=B))
+    lab.gate.receive(response(2, connection=2))  # the answer to a Heartbeat: held back
+    lab.gate.send(response(3, connection=3, source=A, destination=B))  # held back, too
     assert lab.delivered == [response(1, find=True)]
     assert lab.transmitted == []
-    assert (api_of(response()), api_of(response(find=True)), api_of(close())) == (
-        "Heartbeat",
-        "FindCoordinator",
-        None,
-    )
+
+    assert api_of(response()) == "Heartbeat"
+    assert api_of(response(find=True)) == "FindCoordinator"
+    assert api_of(close()) is None
 
 
 def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> None:
-    """The order of the rules counts. A frame that a slow rule delays is not also held by a cut."""
+    """If two rules select a frame, the first one counts, and the second one is not applied.
+
+    This holds for frames that `a` sends and for frames that arrive at `a`.
+    """
     slow, cut = both_ways(Slow(delay_us=100)), both_ways(Cut())
     lab = GateLab()
     lab.gate.set_rules([slow, cut])
     lab.gate.send(request(1))
     lab.gate.receive(response(2))
-    # A slow rule delays a frame in the gate of its sender. In the gate of its receiver it passes.
+    # The slow rule has delayed the response already, in the gate of its sender `b`. Here it passes.
     assert lab.delivered == [response(2)]
     lab.run_for(100)
     assert lab.transmitted == [request(1)]
@@ -245,10 +268,10 @@ def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> N
 def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     effect: LinkEffect,
 ) -> None:
-    """The gate has a queue of frames to send, and one of frames that have arrived.
+    """The gate has one queue of frames to send, and one of frames that have arrived.
 
-    Both queues keep their order over all connections. They begin to move only after set_rules has
-    returned.
+    Each queue keeps its order, whatever the connections of the frames. The queues begin to move
+    only after set_rules has returned.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(effect)])
@@ -261,7 +284,7 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     assert lab.order == []
 
     lab.gate.set_rules([])
-    assert lab.order == []
+    assert lab.order == []  # nothing has moved yet
     lab.gate.send(request(6, connection=2))  # must wait behind the held frames of connection 2
     lab.gate.send(request(7, connection=9))  # connection 9 has no held frames, so it passes
     assert lab.transmitted == [request(7, connection=9)]
@@ -274,7 +297,7 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
         request(4, connection=2),
         request(6, connection=2),
     ]
-    # Request 7 was the first frame. The two arrivals and the four frames to send followed.
+    # First request 7, then the two arrivals, then the other four requests.
     assert lab.order == ["transmitted", *["delivered"] * 2, *["transmitted"] * 4]
 
     lab.gate.send(request(8))
@@ -285,17 +308,17 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
 def test_new_rules_keep_the_frames_that_they_also_hold() -> None:
     """New rules replace the old ones in one step, so a cut that remains lets no frame through."""
     lab = GateLab()
-    to_b, to_c = rule(Cut()), rule(Cut(), destinations=(C,))
-    lab.gate.set_rules([to_b, to_c])
+    cut_to_b, cut_to_c = rule(Cut()), rule(Cut(), destinations=(C,))
+    lab.gate.set_rules([cut_to_b, cut_to_c])
     lab.gate.send(request(1))
     lab.gate.send(request(2, destination=C))
-    lab.gate.set_rules([to_b])
+    lab.gate.set_rules([cut_to_b])
     lab.run_for(SECOND_US)
     assert lab.transmitted == [request(2, destination=C)]
 
+    # A slow link replaces the cut. Request 1, which the cut has held, now waits for 100 us.
     lab.gate.set_rules([rule(Slow(delay_us=100))])
     lab.run_for(99)
-    # Request 1 was held by the cut. Now the slow rule delays it by 100 us.
     assert len(lab.transmitted) == 1
     lab.run_for(1)
     assert lab.transmitted[1:] == [request(1)]
@@ -308,7 +331,7 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
-    # The cut holds an open of connection 1 back, and a frame in each direction of connection 2.
+    # The cut holds back the open of connection 1, and frames of connections 2 and 3.
     lab.gate.send(open_frame(1))
     lab.gate.send(request(1, connection=2))
     lab.gate.receive(response(2, connection=2))
@@ -319,7 +342,7 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
 
     lab.gate.set_rules([])
     lab.run_for()
-    # Connection 3 is not closed. The close of connection 1 is sent in place of its open.
+    # Only connection 3 still has its frame. Each close comes in place of what it has dropped.
     assert lab.transmitted == [request(3, connection=3), close(1), close(2)]
     assert lab.delivered == []
 
@@ -327,18 +350,19 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
 def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() -> None:
     """The close drops the held frames of its connection in both directions.
 
-    Request 3 is sent before `a` knows of the close. The gate also drops this request.
+    The gate holds also the close itself back. So `a` does not know of it, and sends request 3. The
+    gate drops this request, too.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
-    end = close(by_client=False, source=B, destination=A)
+    close_by_server = close(by_client=False, source=B, destination=A)
     lab.gate.receive(response(1))
     lab.gate.send(request(2))
-    lab.gate.receive(end)
+    lab.gate.receive(close_by_server)
     lab.gate.send(request(3))
     lab.gate.set_rules([])
     lab.run_for()
-    assert lab.delivered == [end]
+    assert lab.delivered == [close_by_server]
     assert lab.transmitted == []
 
 
@@ -350,9 +374,9 @@ def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])
     lab.gate.send(request(1))
-    end = close(by_client=False, source=B, destination=A)
-    lab.gate.receive(end)
-    assert lab.delivered == [end]
+    close_by_server = close(by_client=False, source=B, destination=A)
+    lab.gate.receive(close_by_server)
+    assert lab.delivered == [close_by_server]
     lab.gate.set_rules([])
     lab.run_for()
     assert lab.transmitted == []
@@ -362,15 +386,15 @@ def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
     """A clog loses no frame, unlike a cut, which keeps only the close of a closed connection."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Clog())])
-    end = close(2, by_client=False, source=B, destination=A)
+    close_by_server = close(2, by_client=False, source=B, destination=A)
     lab.gate.send(request(1))
     lab.gate.send(close())
     lab.gate.receive(response(1, connection=2))
-    lab.gate.receive(end)
+    lab.gate.receive(close_by_server)
     lab.gate.set_rules([])
     lab.run_for()
     assert lab.transmitted == [request(1), close()]
-    assert lab.delivered == [response(1, connection=2), end]
+    assert lab.delivered == [response(1, connection=2), close_by_server]
 
 
 def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
@@ -387,38 +411,41 @@ def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> None:
-    """The kernel of the dead process is cut off, too, so its reset waits until the healing.
+    """The machine of a dead process reports the death with a reset. A cut holds this reset back.
 
-    `b` and `c` die. Only the link to `b` has a rule.
+    Here `b` and `c` die, and the rule is only for the link to `b`. For the node `a` a death looks
+    as if the peer had closed its connections: two with `b`, and one with `c`.
     """
-    lab = GateLab()
-    lab.closes_at_death = (
+    closes_of_b = (
         close(1, by_client=False, source=B, destination=A),
         close(2, by_client=True, source=B, destination=A),
-        close(3, by_client=False, source=C, destination=A),
     )
+    close_of_c = close(3, by_client=False, source=C, destination=A)
+    lab = GateLab()
+    lab.closes_at_death = (*closes_of_b, close_of_c)
     lab.gate.set_rules([both_ways(effect)])
     for peer in (B, C):
         lab.gate.receive(ResetFrame(source=peer, destination=A, source_incarnation=Incarnation(0)))
-    assert lab.delivered == [lab.closes_at_death[2]]
+    assert lab.delivered == [close_of_c]
     lab.gate.set_rules([])
     lab.run_for()
-    # The rule is not about `c`, so its close came first, before the healing.
-    assert lab.delivered == [lab.closes_at_death[2], *lab.closes_at_death[:2]]
+    assert lab.delivered == [close_of_c, *closes_of_b]
 
 
 def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
-    """The peer does not know the connection yet, because its open waits in the gate of `a`."""
+    """The dead peer did not know connection 2: its open still waits in the gate of `a`.
+
+    So only connection 1 ends with the peer.
+    """
     lab = GateLab()
-    lab.closes_at_death = (
-        close(1, by_client=False, source=B, destination=A),
-        close(2, by_client=False, source=B, destination=A),
-    )
+    close_1 = close(1, by_client=False, source=B, destination=A)
+    close_2 = close(2, by_client=False, source=B, destination=A)
+    lab.closes_at_death = (close_1, close_2)
     lab.gate.send(open_frame(1))
     lab.gate.set_rules([rule(Cut())])
     lab.gate.send(open_frame(2))
     lab.gate.peer_lost(B)
-    assert lab.delivered == [lab.closes_at_death[0]]
+    assert lab.delivered == [close_1]
 
 
 def test_a_death_without_rules_is_one_frame() -> None:
@@ -433,25 +460,25 @@ def test_a_death_without_rules_is_one_frame() -> None:
 
 
 def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None:
-    """`gate.reset` is a fault of its own, so no rule holds back the close that it delivers."""
+    """A reset of connections is a fault of its own. `a` sees it at once, also during a cut."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     lab.gate.send(request(1))
     lab.gate.send(request(2, connection=2))
     lab.gate.receive(response(3))
 
-    end = close(by_client=False, source=B, destination=A)
-    lab.gate.reset([end])
-    assert lab.delivered == [end]
+    close_1 = close(1, by_client=False, source=B, destination=A)
+    lab.gate.reset([close_1])
+    assert lab.delivered == [close_1]
 
     lab.gate.set_rules([])
     lab.run_for()
     assert lab.transmitted == [request(2, connection=2)]
-    assert lab.delivered == [end]
+    assert lab.delivered == [close_1]
 
 
-def test_a_connection_with_too_many_held_frames_is_misuse() -> None:
-    """The timeouts of a client close a silent connection long before, so this is a bug of ours."""
+def test_too_many_held_frames_of_one_connection_raise() -> None:
+    """A client closes a silent connection after its timeout, so only a bug can fill the queue."""
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])
     frame = request()
@@ -464,7 +491,7 @@ def test_a_connection_with_too_many_held_frames_is_misuse() -> None:
 # -- slow links ------------------------------------------------------------------------------------
 
 
-def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> list[int]:
+def departures_us(rules: list[LinkRule], frames: list[Frame], every_us: int) -> list[int]:
     """Send a frame every `every_us`, and return the times at which the frames left the gate."""
     lab = GateLab()
     lab.gate.set_rules(rules)
@@ -472,52 +499,58 @@ def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> lis
         lab.loop.call_at_us(number * every_us, lab.gate.send, frame)
 
     lab.run_for()
-    # Go on by one microsecond at a time, and note when each frame has left.
-    left_at: list[int] = []
-    while len(left_at) < len(frames):
-        left_now = len(lab.transmitted) - len(left_at)
-        left_at += [lab.loop.now_us()] * left_now
+    # Advance by one microsecond at a time. Frames that have left since then have left now.
+    times_us: list[int] = []
+    while len(times_us) < len(frames):
+        number_left_now = len(lab.transmitted) - len(times_us)
+        times_us += [lab.loop.now_us()] * number_left_now
         lab.run_for(1)
     assert lab.transmitted == frames
-    return left_at
+    return times_us
 
 
 def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
-    """A frame with a short delay waits for the frames before it on its connection."""
+    """Each frame has a delay of 20 us and a random jitter of 0 to 100 us.
+
+    A frame with a short delay waits for the frames before it on its connection.
+    """
+    # Every third frame is a FindCoordinator, which the rule does not select.
     frames: list[Frame] = [request(number, find=number % 3 == 0) for number in range(60)]
     slow = rule(Slow(delay_us=20, jitter_us=100), apis=("Heartbeat",))
-    # The gate draws a jitter of 0 to 100 us for each frame, in addition to the delay of 20 us.
-    # `stream(1, "r")` is the random stream of this rule, so the test draws the same numbers.
+    # The gate draws the jitters from the random stream of the rule. This is an equal stream, so the
+    # test draws the same numbers.
     rng = stream(1, "r")
-    expected: list[int] = []
+    expected_us: list[int] = []
     for number in range(60):
-        sent_at = number * 5
-        # Every third frame is a FindCoordinator: the rule does not select it, and makes no draw.
+        sent_at_us = number * 5
         delay_us = 0 if number % 3 == 0 else 20 + int(rng.random() * 101)
         # A frame never leaves before an earlier one.
-        expected.append(max([sent_at + delay_us, *expected]))
-    assert departures([slow], frames, every_us=5) == expected
-    delays_us = [left_at - number * 5 for number, left_at in enumerate(expected)]
+        expected_us.append(max([sent_at_us + delay_us, *expected_us]))
+    assert departures_us([slow], frames, every_us=5) == expected_us
+    delays_us = [left_at_us - number * 5 for number, left_at_us in enumerate(expected_us)]
     assert 20 < max(delays_us) <= 120
 
 
 def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
-    """Each rule has its own random stream, so a fault on one link changes no delays on another."""
+    """Each rule has its own random stream, so a fault on one link changes no delays on another.
+
+    The frames to `b` are sent twice: first alone, and then between frames to `c`, which another
+    rule delays. Both times they must have the same delays.
+    """
     frames: list[Frame] = [request(number, connection=number) for number in range(20)]
     slow = rule(Slow(delay_us=20, jitter_us=100))
-    other = rule(Slow(delay_us=1, jitter_us=9), destinations=(C,), rule_id="other")
-    alone = departures([slow], frames, every_us=1_000)
+    slow_to_c = rule(Slow(delay_us=1, jitter_us=9), destinations=(C,), rule_id="other")
+    departures_alone_us = departures_us([slow], frames, every_us=1_000)
 
     lab = GateLab()
-    lab.gate.set_rules([other, slow])
+    lab.gate.set_rules([slow_to_c, slow])
     rng = stream(1, "r")
-    # Before each frame another one goes to `c`, which the other rule delays.
-    for number, (frame, left_at) in enumerate(zip(frames, alone, strict=True)):
+    for number, (frame, left_at_us) in enumerate(zip(frames, departures_alone_us, strict=True)):
         lab.gate.send(request(destination=C))
         lab.gate.send(frame)
 
         delay_us = 20 + int(rng.random() * 101)
-        assert left_at == number * 1_000 + delay_us
+        assert left_at_us == number * 1_000 + delay_us
         lab.run_for(delay_us - 1)
         assert frame not in lab.transmitted
         lab.run_for(1)
@@ -528,10 +561,11 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
 
 
 def test_a_lost_response_resets_its_connection_once() -> None:
-    """Both the client and the server see a reset of the connection.
+    """A response that is lost takes its connection with it.
 
-    By default the rule loses a single response, so the next one passes. The server, here `a`, sees
-    the reset one turn of the loop after its reply.
+    In this test `a` is the server. At the loss its client `b` gets a close frame. One turn of the
+    loop later, `a` gets a close frame, too. By default the rule loses a single response, so the
+    next one passes.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(LoseResponses())])
@@ -553,7 +587,8 @@ def test_a_lost_response_resets_its_connection_once() -> None:
     (close_at_server,) = lab.delivered
     assert isinstance(close_at_server, CloseFrame)
     # For the server it looks as if the client had closed the connection.
-    assert (close_at_server.source, close_at_server.by_client) == (B, True)
+    assert close_at_server.source == B
+    assert close_at_server.by_client
     assert close_at_server.connection_id == 1
 
     second = response(2, connection=2, source=A, destination=B)
@@ -565,6 +600,7 @@ def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> Non
     """A rule can name the APIs and the errors of the responses that it loses.
 
     All other frames pass: requests, arriving responses, and responses with another API or error.
+    All responses of this test have the error NONE.
     """
     lab = GateLab()
     lab.gate.set_rules(
@@ -578,16 +614,20 @@ def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> Non
     for frame in passing:
         lab.gate.send(frame)
     lab.gate.receive(response(4))
-    assert (lab.transmitted, lab.delivered, lab.lost_responses) == (passing, [response(4)], [])
+    assert lab.transmitted == passing
+    assert lab.delivered == [response(4)]
+    assert lab.lost_responses == []
+
     lab.gate.set_rules([both_ways(LoseResponses(errors=("NONE",)), apis=("Heartbeat",))])
     lab.gate.send(response(5, source=A, destination=B))
     assert len(lab.lost_responses) == 1
 
 
 def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
-    """A run sets all rules again whenever a fault begins or ends, and must not lose its counts.
+    """Whenever a fault begins or ends, a run sets all rules again. The counts must not restart.
 
-    The rule loses two responses. One is lost before the new rules, and one after.
+    Here a rule loses two responses: one before the new rules, and one after them. The third one
+    passes.
     """
     lab = GateLab()
     losing = both_ways(LoseResponses(count=2))
@@ -599,11 +639,8 @@ def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
     assert len(lab.lost_responses) == 2
 
 
-def test_a_held_response_is_not_lost_and_frames_before_a_lost_one_are() -> None:
-    """A response is lost when the server sends it, and not when healing releases it.
-
-    The loss resets the connection, which also drops the frames that the gate holds back on it.
-    """
+def test_a_response_is_lost_only_when_it_is_sent() -> None:
+    """A response that a cut has held back is not lost at the healing, even if it would be now."""
     lab = GateLab()
     held = response(1, source=A, destination=B)
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
@@ -611,17 +648,25 @@ def test_a_held_response_is_not_lost_and_frames_before_a_lost_one_are() -> None:
 
     lab.gate.set_rules([both_ways(LoseResponses())])
     lab.run_for()
-    assert (lab.transmitted, lab.lost_responses) == ([held], [])
+    assert lab.transmitted == [held]
+    assert lab.lost_responses == []
+
+
+def test_a_lost_response_also_drops_the_held_frames_of_its_connection() -> None:
+    """The cut holds response 2 back. Response 3, on the same connection, is lost.
+
+    The loss ends the connection, so at the healing response 2 is not sent either. Only the close
+    frame has been sent.
+    """
+    lab = GateLab()
     lab.gate.set_rules(
         [
             both_ways(Cut(), apis=("FindCoordinator",)),
             both_ways(LoseResponses(), apis=("Heartbeat",)),
         ]
     )
-    # Response 2 is held back by the cut. Response 3, on the same connection, is lost, and the reset
-    # drops both.
     lab.gate.send(response(2, source=A, destination=B, find=True))
     lab.gate.send(response(3, source=A, destination=B))
     lab.gate.set_rules([])
     lab.run_for(SECOND_US)
-    assert [type(frame) for frame in lab.transmitted[1:]] == [CloseFrame]
+    assert [type(frame) for frame in lab.transmitted] == [CloseFrame]

@@ -1,13 +1,12 @@
-"""Faults of the virtual runtime: lives of nodes, links, elections, and the end of the run.
+"""Faults of the virtual runtime: deaths, pauses, shutdowns, disturbed links, moved leaders.
 
-- The virtual runtime runs a cluster in one process on a simulated clock.
-- `Run` plays a cluster of three fake brokers and four fake consumers, which send heartbeats. A fake
-  broker appends a batch to its disk for each heartbeat.
-- `SlowToStop` is a fake broker whose shutdown takes 0.5 s.
-- The trace has the recorded events of a run. The driver is the run itself: its rows are the faults.
-- An incarnation is one life of a node.
-- A frame is one message of a connection. A purpose says what a connection is used for. A link is
-  healed when its rules are withdrawn.
+The virtual runtime runs a whole cluster in one process, on a simulated clock. Most tests use a
+`Run`: a cluster of three fake brokers and four fake consumers. The consumers send heartbeats, and a
+fake broker appends a batch to its disk for each heartbeat. The broker class `SlowToStop` also
+appends batches, but flushes them only once, and needs 0.5 s for a shutdown.
+
+Everything that happens becomes a row of the trace, `run.rows`. A row has the node that it is about.
+The rows of the faults have the node "driver", because the driver of the run injects them.
 """
 
 from collections.abc import Callable, Coroutine
@@ -39,10 +38,10 @@ CONSUMER = NodeName("consumer-0")
 def batches_on(status: ClusterStatus, broker: int) -> int:
     """Return the number of batches on a fake broker's disk.
 
-    A fake broker reports this number as the generation of group g.
+    A fake broker reports this number in its status as the generation of group g.
     """
-    sizes = {group.coordinator: group.generation for group in status.groups["g"]}
-    return sizes[BrokerId(broker)]
+    batch_counts = {group.coordinator: group.generation for group in status.groups["g"]}
+    return batch_counts[BrokerId(broker)]
 
 
 def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]]:
@@ -56,7 +55,7 @@ def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]
 def test_a_late_node_is_started_by_the_run() -> None:
     """A node with `starts_later` waits for `start_node`.
 
-    Before its start the node has no rows and no status. A fault that would hit it raises an error.
+    Before its start the node has no rows and no status, and a fault of this node is an error.
     """
     spec = fake_spec()
     late = msgspec.structs.replace(spec.consumers[3], starts_later=True)
@@ -85,7 +84,11 @@ def test_a_late_node_is_started_by_the_run() -> None:
 
 
 def test_every_node_has_a_state_in_the_status() -> None:
-    """The status has the state of every node. Only nodes that are up and not paused report more."""
+    """The status has the state of every node, even of dead ones.
+
+    Groups and members are in the status only if their node can report them: it is up and not
+    paused.
+    """
     run = Run(broker=SlowToStop)
     runtime = run.runtime
 
@@ -138,7 +141,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
         (lambda runtime: runtime.reset_links((NodeName("x"),), (BROKER,)), "no node x"),
     ],
 )
-def test_an_act_on_a_node_in_the_wrong_state_is_misuse_and_changes_nothing(
+def test_an_act_on_a_node_in_the_wrong_state_raises_and_changes_nothing(
     act: Callable[[VirtualRuntime], Coroutine[Any, Any, object]], message: str
 ) -> None:
     """The error message names the node, its state, and the act that is impossible."""
@@ -147,23 +150,25 @@ def test_an_act_on_a_node_in_the_wrong_state_is_misuse_and_changes_nothing(
     async def main() -> None:
         await run.runtime.crash(OTHER)
         await run.runtime.pause(CONSUMER)
-        rows, nodes = len(run.rows), (await run.runtime.status()).nodes
+        rows_before = len(run.rows)
+        states_before = (await run.runtime.status()).nodes
         with pytest.raises(UnknownNode, match=message):
             await act(run.runtime)
-        assert len(run.rows) == rows
-        assert (await run.runtime.status()).nodes == nodes
+        assert len(run.rows) == rows_before
+        assert (await run.runtime.status()).nodes == states_before
 
     run.run(main())
 
 
-def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> None:
-    """A crash ends the process, and the page cache remains. A power loss ends the machine.
+def test_a_power_loss_loses_unflushed_data_and_a_crash_does_not() -> None:
+    """After the crash of a process its machine still has all writes, in the page cache.
 
-    SlowToStop flushes once, at 0.5 s.
+    A power loss empties the page cache, so only flushed data is left. SlowToStop flushes once, at
+    0.5 s. After 2 s one broker loses its power, and another one crashes.
     """
     run = Run(broker=SlowToStop)
     runtime = run.runtime
-    sizes: dict[NodeName, int] = {}
+    batches_after_restart: dict[NodeName, int] = {}
 
     async def main() -> None:
         await runtime.sleep(2 * SECOND_US)
@@ -172,17 +177,17 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
         await runtime.crash(OTHER)
         for broker in (BROKER, OTHER):
             await runtime.restart(broker)
-            sizes[broker] = batches_on(await runtime.status(), int(broker[-1]))
+            batches_after_restart[broker] = batches_on(await runtime.status(), int(broker[-1]))
 
     run.run(main())
     append_times_us = {
         broker: [row.time_us for row in run.rows_of(broker, TraceKind.APPEND_STARTED)]
         for broker in (BROKER, OTHER)
     }
-    # Batches before the flush are on the disk. The later ones are lost.
+    assert batches_after_restart[OTHER] == len(append_times_us[OTHER])
+    # The batches before the flush are on the disk. The later ones are lost.
     flushed = [time_us for time_us in append_times_us[BROKER] if time_us < 500 * MS]
-    assert sizes[OTHER] == len(append_times_us[OTHER])
-    assert sizes[BROKER] == len(flushed)
+    assert batches_after_restart[BROKER] == len(flushed)
     assert flushed != []  # without a flushed batch the test would show nothing
     assert driver_rows(run.rows) == [
         (TraceKind.NODE_KILLED, BROKER, "power loss"),
@@ -193,7 +198,7 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
 def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
     """With `empty_disk` a node returns without its data, as after the loss of its machine."""
     run = Run()
-    sizes: list[int] = []
+    batch_counts: list[int] = []
 
     async def main() -> None:
         await run.runtime.sleep(SECOND_US)
@@ -202,17 +207,17 @@ def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
             await run.runtime.crash(BROKER)
             await run.runtime.restart(BROKER, empty_disk=empty_disk)
             # Ask before the restarted broker can append anything.
-            sizes.append(batches_on(await run.runtime.status(), 0))
+            batch_counts.append(batches_on(await run.runtime.status(), 0))
 
     run.run(main())
-    assert sizes[0] > 10  # the heartbeats of one second
-    assert sizes[1:] == [0, 0]
+    assert batch_counts[0] > 10  # the heartbeats of one second
+    assert batch_counts[1:] == [0, 0]
 
 
-def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once() -> None:
-    """As after SIGTERM, a node first finishes its work. Then its connections are closed.
+def test_a_shutdown_takes_its_time_and_peers_learn_of_its_end_at_once() -> None:
+    """As after SIGTERM, a node first finishes its work. Then its process ends.
 
-    The kernel of the node's machine closes them, so peers need not wait for a timeout.
+    The kernel of the node's machine closes its connections. So peers need not wait for a timeout.
     """
     run = Run(broker=SlowToStop)
     runtime = run.runtime
@@ -232,10 +237,11 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
 
     run.run(main())
     assert driver_rows(run.rows) == [(TraceKind.NODE_STOPPING, BROKER, None)]
-    first = [row for row in run.rows_of(BROKER) if row.incarnation == 0]
+    rows_of_first_life = [row for row in run.rows_of(BROKER) if row.incarnation == 0]
+    last_row = rows_of_first_life[-1]
     # The shutdown was requested at 1 s and took 0.5 s. Meanwhile the broker served requests.
-    assert (first[-1].kind, first[-1].time_us) == (TraceKind.NODE_STOPPED, 1_500 * MS)
-    assert [row for row in first if row.time_us > SECOND_US + 100 * MS]
+    assert (last_row.kind, last_row.time_us) == (TraceKind.NODE_STOPPED, 1_500 * MS)
+    assert [row for row in rows_of_first_life if row.time_us > SECOND_US + 100 * MS]
 
     failed = [
         row
@@ -249,7 +255,10 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
 
 
 def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
-    """The crash ends the shutdown. The end of the shutdown must not stop the next incarnation."""
+    """The broker crashes during its shutdown, and restarts.
+
+    The old shutdown would have ended after 0.5 s. This must not stop the restarted broker.
+    """
     run = Run(broker=SlowToStop)
 
     async def main() -> None:
@@ -273,7 +282,7 @@ class HasALastWord(FakeBroker):
         self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
 
 
-def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
+def test_a_node_ends_only_after_the_callback_in_which_its_shutdown_ends() -> None:
     """A node that reports the end of its shutdown may still write rows in the same callback.
 
     The process of a real node also ends only after that callback.
@@ -314,21 +323,27 @@ def test_a_shutdown_that_raises_is_a_failure_of_the_node() -> None:
 
 
 def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
-    """Between its NODE_PAUSED and NODE_RESUMED a node writes no row. Requests to it time out."""
+    """The rows NODE_PAUSED and NODE_RESUMED of the driver follow each other without a row between.
+
+    Requests to the paused node time out.
+    """
     run = Run()
 
     async def main() -> None:
         await run.runtime.sleep(SECOND_US)
         hit = await run.runtime.pause(BROKER)
+        # A node in virtual time has no process of its own, so it has no pid.
         assert (hit.node, hit.incarnation, hit.pid) == (BROKER, 0, None)
         await run.runtime.sleep(SECOND_US)
         await run.runtime.resume(BROKER)
         await run.runtime.sleep(SECOND_US)
 
     run.run(main())
+    # The rows of the paused broker and of the driver, in the order of the trace.
     order = [(row.node, row.kind) for row in run.rows if row.node in (BROKER, "driver")]
     paused_at = order.index(("driver", TraceKind.NODE_PAUSED))
     assert order[paused_at + 1] == ("driver", TraceKind.NODE_RESUMED)
+    # Both rows of the driver are about the broker.
     assert [row.peer for row in run.rows if row.node == "driver"] == [BROKER, BROKER]
 
     rows_after_resume = [node for node, _ in order[paused_at:] if node == BROKER]
@@ -345,9 +360,10 @@ def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
 def test_a_restarted_node_has_the_rules_from_its_first_frame_on(
     effect: Cut | Slow,
 ) -> None:
-    """Link rules apply to every incarnation of a node until they are withdrawn.
+    """Link rules apply to every life of a node until they are withdrawn.
 
-    The slow link delays by 20 s, which is longer than the run.
+    The slow link delays by 20 s, which is longer than the run. So with both rules no request
+    arrives at the broker.
     """
     run = Run()
     runtime = run.runtime
@@ -386,16 +402,20 @@ class FailsOnAnAnswer(FakeConsumer):
 
 
 def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
-    """A timer of a healed link delivers the frames that the link has held back.
+    """After a cut a timer delivers the frames that were held back.
 
-    A bug in the receiver then raises through this timer, which must not report the bug a second
-    time.
+    If a bug in the receiver raises then, the exception passes through this timer. The timer must
+    not report it a second time.
     """
     run = Run(FailsOnAnAnswer)
 
     async def main() -> None:
-        # Wait for a broker's answer, and cut the link before the answer arrives.
-        while not [r for r in run.rows_of(BROKER, TraceKind.RESPONSE_SENT) if r.peer == CONSUMER]:
+        def broker_has_answered() -> bool:
+            answers = run.rows_of(BROKER, TraceKind.RESPONSE_SENT)
+            return any(row.peer == CONSUMER for row in answers)
+
+        # Cut the link while the answer is on its way.
+        while not broker_has_answered():
             await run.runtime.sleep(50)
         await run.runtime.set_link_rules([rule(Cut(), BROKERS, CONSUMERS)])
         await run.runtime.sleep(500 * MS)
@@ -411,8 +431,8 @@ def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
 def test_reset_links_counts_each_connection_once() -> None:
     """`reset_links` ends the connections between two sets of nodes, and returns their number.
 
-    The order of the two sets does not matter. Each of the four consumers has one connection, of
-    purpose "coordinator".
+    Each of the four consumers has one connection to a broker, with the purpose "coordinator". There
+    are no connections between brokers, and none with the purpose "fetch".
     """
     run = Run()
     runtime = run.runtime
@@ -423,16 +443,17 @@ def test_reset_links_counts_each_connection_once() -> None:
         counts = [
             await runtime.reset_links(CONSUMERS, BROKERS),
             await runtime.reset_links(BROKERS, BROKERS),
-            await runtime.reset_links(CONSUMERS, BROKERS, ("fetch",)),  # connections for fetching
+            await runtime.reset_links(CONSUMERS, BROKERS, ("fetch",)),
         ]
         assert counts == [4, 0, 0]
         await runtime.sleep(1)
         failed = [row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED][failures_before:]
-        # If requests were in flight, they have failed with this error.
+        # Requests that were in flight have failed with this error. There may have been none.
         assert {row.error for row in failed} <= {"DISCONNECTED"}
 
         await runtime.sleep(SECOND_US)
-        # The consumers have connected again. Both sets contain both ends of each connection.
+        # The consumers have connected again. Here both sets contain both ends of each connection,
+        # but a connection still counts once.
         assert await runtime.reset_links((BROKER, *CONSUMERS), (*CONSUMERS, *BROKERS)) == 4
         assert await runtime.reset_links((), BROKERS) == 0
 
@@ -443,34 +464,35 @@ def test_reset_links_counts_each_connection_once() -> None:
 
 
 def play_everything(seed: int, *, copy_messages: bool = False) -> tuple[Run, str]:
-    """Play every fault; return the run and the digest (hash) of its trace."""
+    """Play a run with every kind of fault. Return the run and a hash of its trace."""
     run = Run(broker=SlowToStop, seed=seed, copy_messages=copy_messages)
     run.run(everything(run.runtime))
     return run, run.digest.hexdigest()
 
 
 def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None:
-    """`everything` leaves some nodes paused, cut off or stopping. At the end all of them stop.
+    """The faults leave some nodes paused, cut off or stopping. At the end all of them stop.
 
     After the end no node writes a row.
     """
     run, _ = play_everything(seed=1)
-    alive = {row.node for row in run.rows if row.kind == TraceKind.NODE_STARTED}
+    started = {row.node for row in run.rows if row.kind == TraceKind.NODE_STARTED}
     stopped = {row.node for row in run.rows if row.kind == TraceKind.NODE_STOPPED}
-    assert stopped == alive
+    assert stopped == started
     assert run.runtime.failures() == ()
 
-    rows = len(run.rows)
+    rows_at_the_end = len(run.rows)
     run.runtime.run(run.runtime.sleep(60 * SECOND_US))
     run.runtime.run(run.runtime.stop())
-    assert len(run.rows) == rows
-    assert not list(recwarn)
+    assert len(run.rows) == rows_at_the_end
+    assert not list(recwarn)  # such as a warning about a coroutine that was never awaited
 
 
 def test_a_seed_with_every_fault_gives_one_trace() -> None:
-    """The same seed gives the same trace, byte for byte, also if messages are copied.
+    """The same seed gives the same trace, byte for byte, and another seed gives another trace.
 
-    Another seed gives another trace.
+    With `copy_messages` a receiver gets a copy of each message. This must not change the trace
+    either.
     """
     _, digest = play_everything(seed=1)
     assert play_everything(seed=1)[1] == digest
@@ -479,7 +501,11 @@ def test_a_seed_with_every_fault_gives_one_trace() -> None:
 
 
 def test_rules_and_pauses_that_are_undone_at_once_leave_a_run_unchanged() -> None:
-    """No frame was held back and no random latency drawn, so only the driver's rows differ."""
+    """No time passes between the faults and their end, so no frame is held back.
+
+    Then the run with the faults must be the same as one without them. Only the rows of the driver
+    differ.
+    """
 
     def played(*, with_faults: bool) -> list[TraceRow]:
         run = Run()
@@ -525,31 +551,37 @@ def real_run(main: Callable[[VirtualRuntime], Coroutine[Any, Any, None]]) -> lis
 
 
 def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
-    """An administrator moves a leadership to `other`, which then crashes and restarts.
+    """An administrator of the cluster moves leaders with requests to the controller.
 
-    The administrator's next request moves the leadership to `other` again. Both requests travel
-    through the cluster's own network.
+    1. The administrator moves a partition from its first leader to another broker. This broker is
+       the preferred leader from then on.
+    2. The new leader crashes, and a third broker becomes leader.
+    3. The new leader restarts. The administrator asks for preferred leaders, and the partition
+       returns to it.
     """
     partition = TopicPartition(TOPIC, 0)
 
     async def main(runtime: VirtualRuntime) -> None:
-        first = (await runtime.status()).partitions[partition].leader
-        other = next(broker_id for broker_id in range(3) if broker_id != first)
-        await runtime.ask_as_admin(move_leader, partition, BrokerId(other))
-        assert (await runtime.status()).partitions[partition].leader == other
+        async def leader() -> int:
+            return (await runtime.status()).partitions[partition].leader
 
-        # After a crash the brokers of this cluster are fenced (counted as dead) after 2 s.
-        await runtime.crash(NodeName(f"broker-{other}"))
+        first_leader = await leader()
+        new_leader = next(broker_id for broker_id in range(3) if broker_id != first_leader)
+        await runtime.ask_as_admin(move_leader, partition, BrokerId(new_leader))
+        assert await leader() == new_leader
+
+        # The controller fences a dead broker (counts it as dead) after 2 s in this cluster.
+        await runtime.crash(NodeName(f"broker-{new_leader}"))
         await runtime.sleep(5 * SECOND_US)
-        assert (await runtime.status()).partitions[partition].leader != other
+        assert await leader() != new_leader
 
-        await runtime.restart(NodeName(f"broker-{other}"))
+        await runtime.restart(NodeName(f"broker-{new_leader}"))
         await runtime.sleep(5 * SECOND_US)
         await runtime.ask_as_admin(elect_preferred_leaders, None)
-        assert (await runtime.status()).partitions[partition].leader == other
+        assert await leader() == new_leader
 
     rows = real_run(main)
-    # One administrator sends both requests. Its host is created at the first request.
+    # One administrator sends both requests. It is a node that starts at the first request.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
     assert started.count("admin-0") == 1
 

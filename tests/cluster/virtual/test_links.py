@@ -1,13 +1,19 @@
-"""Link rules and resets of connections on virtual hosts: what both ends of a connection see.
+"""Link rules and resets of connections: what the client and the server of a connection see.
 
-A host gives a node its clock, network and disk. A frame is one message on a connection: an open, an
-opened (the answer to an open), a request, a response, a close or a reset. A rule holds back, slows
-or loses frames between two hosts. A cut and a clog hold frames until the healing. After a clog also
-the frames of a closed connection are delivered; after a cut only the close is delivered.
+The tests disturb the network between a client and a server with link rules. Everything that
+travels on a connection is a frame: the open of the connection and its acceptance (opened), a
+request, a response, a close and a reset. A rule holds frames back, delays them or loses them:
 
-A frame takes LATENCY_US in each direction, so `run_for(2 * LATENCY_US)` is a round trip. The server
-answers each heartbeat without delay, except those of `parked_groups`, which wait for `release()`. A
-test names a request by its group. `lab.set_rules()` without a rule is the healing.
+- `Cut` and `Clog` hold frames back until the link is healed, which is `lab.set_rules()` without any
+  rule. They differ if the connection was closed meanwhile. After a cut only the close arrives.
+  After a clog everything arrives, also requests for which no client waits any more.
+- `Slow` delays each frame.
+- `LoseResponses` loses a response together with its connection.
+
+Both nodes run in virtual time. A frame takes LATENCY_US in each direction, so
+`run_for(2 * LATENCY_US)` is a round trip. The client sends heartbeats, and a test recognises each
+one by its group. The server answers each heartbeat at once, except those of `parked_groups`, whose
+answers wait until the test calls `release()`.
 """
 
 import pytest
@@ -24,9 +30,10 @@ from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab,
 
 SERVER = NodeName("broker-0")
 CLIENT = NodeName("client")
-# Timeouts of opening a connection (SETUP_US) and of a request.
 SETUP_US = 10_000
+"""Timeout for opening a connection."""
 TIMEOUT_US = 50_000
+"""Timeout of a request."""
 QUIET_US = 10 * LATENCY_US
 """After this time all frames that no rule holds back have arrived. No timeout has fired."""
 
@@ -53,7 +60,8 @@ def to_client(
 class Client:
     """A client's host, and the outcomes of the requests on its connections.
 
-    `outcomes` has pairs: the request's group, and "ok" or the class name of the failure.
+    `outcomes` has an entry for each request that is over: its group, and "ok" or the class of the
+    failure. Example: `[("a", "ok"), ("b", "Disconnected")]`.
     """
 
     def __init__(self, lab: HostLab) -> None:
@@ -73,7 +81,10 @@ class Client:
         *,
         timeout_us: int = TIMEOUT_US,
     ) -> None:
-        """Send a heartbeat of `group`, or `request`, whose outcome is stored under this name."""
+        """Send a heartbeat of `group`.
+
+        If there is a `request`, send this one instead; then `group` is only its name in `outcomes`.
+        """
 
         def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
             failed = isinstance(outcome, Disconnected | RequestTimedOut)
@@ -103,11 +114,11 @@ class World:
 def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
     """Neither end of a connection is told of a cut; only a timeout would show it.
 
-    Requests that are sent during the cut arrive at the healing.
+    When the cut begins, the request "parked" waits at the server, and "in flight" is on its way.
+    The client sends "a" and "b" during the cut.
     """
     world = World("parked")
     lab, client = world.lab, world.client
-    # One request waits at the server, one is on its way, and two more are sent during the cut.
     parked = client.connect("other")
     client.send(parked, "parked")
     lab.run_for(4 * LATENCY_US)  # enough to open the connection and to send "parked"
@@ -115,7 +126,7 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
     world.cut()
     for group in ("a", "b"):
         client.send(world.connection, group)
-    world.server.release()
+    world.server.release()  # the server answers "parked", but the cut holds the answer back
     lab.run_for(TIMEOUT_US // 2)
 
     assert world.server.served_groups == ["parked"]
@@ -124,12 +135,13 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
 
     lab.set_rules()
     lab.run_for(0)
-    # The server's host had held "in flight" back on its arrival. So it is served without a latency.
+    # "in flight" had arrived at the server's host during the cut, and was held back there. So the
+    # server gets it at once.
     assert world.server.served_groups == ["parked", "in flight"]
     lab.run_for(LATENCY_US)
     assert world.server.served_groups == ["parked", "in flight", "a", "b"]
-    # The answers to "parked" and "in flight" were sent at the healing. The answers to "a" and "b"
-    # need one latency more.
+    # The answers to "parked" and "in flight" left at the healing, one latency ago. The answers to
+    # "a" and "b" leave only now.
     assert sorted(client.outcomes) == [("in flight", "ok"), ("parked", "ok")]
     lab.run_for(LATENCY_US)
     assert client.outcomes[2:] == [("a", "ok"), ("b", "ok")]
@@ -153,13 +165,17 @@ def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> 
     lab.run_for(4 * LATENCY_US)  # open, opened, request, response
     assert world.server.served_groups == ["after"]
     assert client.outcomes[1:] == [("after", "ok")]
-    # `reset_links` returns the connections that the server still has. Connection 0 was closed.
+    # `reset_links` returns the connections that the server still has. That is only the client's
+    # second connection, because connection 0 was closed.
     (still_open,) = world.server.host.reset_links((CLIENT,), ())
     assert still_open.connection_id == 1
 
 
 def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
-    """The cut lets no refusal through, so only socket.connection.setup.timeout.ms ends the wait."""
+    """The cut lets no refusal through, so the client waits until its own timeout for an open.
+
+    In Kafka this is socket.connection.setup.timeout.ms, here it is SETUP_US.
+    """
     world = World()
     world.cut()
     connection = world.client.connect()
@@ -181,17 +197,17 @@ def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
     lab, client = world.lab, world.client
     lab.set_rules(to_client(Cut()))
     client.send(world.connection, "a")
-    opening = client.connect()
+    second_connection = client.connect()
     lab.run_for(5 * LATENCY_US)
     assert world.server.served_groups == ["a"]
-    # The cut holds back the answer and the OpenedFrame of the new connection.
+    # The cut holds back the answer to "a", and the acceptance of the second connection.
     assert client.outcomes == []
-    assert not opening.is_open
+    assert not second_connection.is_open
 
     lab.set_rules()
     lab.run_for(LATENCY_US)
     assert client.outcomes == [("a", "ok")]
-    assert opening.is_open
+    assert second_connection.is_open
 
 
 def test_a_cut_of_one_direction_does_not_touch_the_other() -> None:
@@ -227,23 +243,23 @@ def test_a_cut_hides_a_death_until_healing() -> None:
     assert world.connection.is_closed
 
 
-def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
-    """The broker is killed and restarted before the healing, so its clients must connect again."""
+def test_a_restarted_server_never_gets_the_held_frames_of_its_former_life() -> None:
+    """The server is killed and restarted before the healing, so its clients must connect again."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
     client.send(world.connection, "old")
     world.server.host.crash()
     lab.run_for(2 * LATENCY_US)
-    successor = EchoServer(lab.host(SERVER, incarnation=1))
-    world.cut()  # again, because a new host has no rules until it gets them
+    restarted_server = EchoServer(lab.host(SERVER, incarnation=1))
+    world.cut()  # once more, because the restarted server's host does not have the rules yet
     lab.set_rules()
     lab.run_for(0)
 
     connection = client.connect()
     client.send(connection, "new")
     lab.run_for(4 * LATENCY_US)
-    assert successor.served_groups == ["new"]
+    assert restarted_server.served_groups == ["new"]
     assert client.outcomes == [("old", "Disconnected"), ("new", "ok")]
 
 
@@ -253,7 +269,7 @@ def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_re
     The machine of the dead process knows no such connection, and answers with a reset.
     """
     world = World()
-    # The kernel's report of the death is lost.
+    # The kernel reports the death with a reset. The network loses this frame.
     world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
     world.server.host.crash()
     world.client.send(world.connection, "g")
@@ -269,7 +285,8 @@ def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection
     world = World("p")
     world.client.send(world.connection, "p")
     world.lab.run_for(LATENCY_US)
-    # The client dies with a request at the server, and the kernel's report of its death is lost.
+    # The client dies while its request waits at the server. The reset that reports its death is
+    # lost.
     world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
     world.client.host.crash()
     world.server.release()
@@ -278,8 +295,8 @@ def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection
     assert world.server.host.reset_links((CLIENT,), ()) == ()
 
 
-def test_after_a_clog_even_requests_without_a_waiting_client_are_served() -> None:
-    """A clog loses no frame, so it delivers the request although its client has given up."""
+def test_after_a_clog_even_a_request_that_has_timed_out_is_served() -> None:
+    """A clog loses no frame, so the request arrives although its client has given up."""
     world = World()
     world.lab.set_rules(to_server(Clog()), to_client(Clog()))
     world.client.send(world.connection, "late", timeout_us=1_000)
@@ -301,20 +318,21 @@ def test_a_slow_link_adds_its_delay_to_each_frame() -> None:
     assert world.client.outcomes == [("g", "ok")]
 
 
-def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None:
-    """Opens and other requests pass the rule, until the first Heartbeat is held back.
+def test_a_rule_for_an_api_holds_its_requests_and_all_that_follow_on_their_connection() -> None:
+    """The rule is for Heartbeats only, so it lets opens and other requests pass.
 
-    Frames of the same connection must stay in order, so they wait behind it.
+    But the frames of a connection must stay in order. So behind a Heartbeat that is held back, the
+    other requests of the same connection wait, too.
     """
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_server(Cut(), apis=("Heartbeat",)))
     find = FindCoordinatorRequest(coordinator_keys=("g",))
-    connections = [world.connection, client.connect("other")]
-    client.send(connections[0], "find 0", find)
-    client.send(connections[0], "heartbeat 0")  # held back by the rule
-    client.send(connections[0], "behind", find)  # waits behind the heartbeat
-    client.send(connections[1], "find 1", find)
+    other_connection = client.connect("other")
+    client.send(world.connection, "find 0", find)
+    client.send(world.connection, "heartbeat 0")  # held back by the rule
+    client.send(world.connection, "behind", find)  # waits behind the heartbeat
+    client.send(other_connection, "find 1", find)
     lab.run_for(QUIET_US)
     assert client.outcomes == [("find 0", "ok"), ("find 1", "ok")]
 
@@ -334,7 +352,7 @@ def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
 
 
 def test_a_rule_for_a_purpose_spares_other_connections() -> None:
-    """The purpose is what a connection is used for. Both ends of a connection know the purpose."""
+    """A connection is opened for a purpose, such as fetching. Both ends know it."""
     world = World()
     lab, client = world.lab, world.client
     fetch = client.connect("fetch")
@@ -348,7 +366,11 @@ def test_a_rule_for_a_purpose_spares_other_connections() -> None:
 
 
 def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
-    """Both ends of the connection learn of a reset. Frames on their way are dropped on arrival."""
+    """Frames that are on their way are dropped on arrival, because their connection is gone.
+
+    Only the connection of the purpose "coordinator" is reset, at the host of each end. The one of
+    the purpose "fetch" stays open.
+    """
     world = World("parked")
     lab, client = world.lab, world.client
     other = client.connect("fetch")
@@ -356,13 +378,12 @@ def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
     lab.run_for(2 * LATENCY_US)
     client.send(world.connection, "in flight")
 
-    # Each end is reset by its own host. One connection has the purpose "coordinator".
     assert len(client.host.reset_links((SERVER,), ("coordinator",))) == 1
     assert len(world.server.host.reset_links((CLIENT,), ("coordinator",))) == 1
     lab.run_for(0)
     assert client.outcomes == [("parked", "Disconnected"), ("in flight", "Disconnected")]
 
-    world.server.release()  # the answer to "parked" finds no connection, which is no error
+    world.server.release()  # the answer to "parked" has no connection any more; that is no error
     lab.run_for(QUIET_US)
     assert world.server.served_groups == ["parked"]
     assert world.connection.is_closed
@@ -385,11 +406,11 @@ def test_a_reset_passes_a_cut_and_drops_its_held_frames() -> None:
     frames_before = len(lab.frames)
     lab.run_for(QUIET_US)
     assert world.server.served == []
-    assert len(lab.frames) == frames_before
+    assert len(lab.frames) == frames_before  # the healing has sent nothing
 
 
 @pytest.mark.parametrize("effect", [Cut(), Clog(), Slow(delay_us=10)])
-def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> None:
+def test_a_host_that_dies_drops_the_frames_that_a_rule_holds_back(effect: LinkEffect) -> None:
     """A killed process loses the frames that it has not sent yet. Its peers learn of its death."""
     world = World()
     lab, client = world.lab, world.client
@@ -408,14 +429,14 @@ def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> No
 def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -> None:
     """The server accepts a connection, a rule holds the acceptance back, and the server dies.
 
-    At the healing the client learns that the connection is closed. If it did not, it would wait
-    for its connection setup timeout. The frame of an acceptance is an OpenedFrame.
+    At the healing the client learns that the connection is closed. Otherwise it would wait until
+    its timeout for opening a connection.
     """
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_client(effect))
     half_open = client.connect("other")
-    lab.run_for(2 * LATENCY_US)  # the server has accepted, and its OpenedFrame is held back
+    lab.run_for(2 * LATENCY_US)  # the server has accepted, and the acceptance is held back
 
     world.server.host.crash()
     lab.run_for(2 * LATENCY_US)
@@ -427,8 +448,8 @@ def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -
     assert world.connection.is_closed
 
 
-def test_a_failure_behind_a_gate_is_reported_once() -> None:
-    """A callback that raises on a frame which the healing delivers is one failure of its node."""
+def test_a_callback_that_raises_during_the_healing_is_reported_once() -> None:
+    """The healing delivers the response, and the client's callback raises."""
     world = World()
     lab = world.lab
 
@@ -440,15 +461,16 @@ def test_a_failure_behind_a_gate_is_reported_once() -> None:
     lab.run_for(TIMEOUT_US // 2)
     lab.set_rules()
     lab.run_for(LATENCY_US)
-    assert [(what, str(error)) for what, error in lab.failures] == [("client: callback", "a bug")]
+    failures = [(what, str(error)) for what, error in lab.failures]
+    assert failures == [("client: callback", "a bug")]
     # The trace row TASK_FAILED is written by the runtime, which this lab does not have.
     assert not [row for row in lab.rows if row.kind == TraceKind.TASK_FAILED]
 
 
-def test_request_is_carried_out_and_its_response_lost_with_the_connection() -> None:
+def test_a_lost_response_ends_its_connection_although_its_request_was_served() -> None:
     """The client must connect again, and cannot know whether the server has acted on its request.
 
-    By default the rule LoseResponses loses a single response.
+    By default LoseResponses loses only the first response, so the second connection works.
     """
     world = World()
     lab, client = world.lab, world.client
