@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.soak import KEPT, ROOT, code_id, say
+from tests.support.soak import ROOT, SAVED_RESULTS, code_id, say
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 
@@ -28,7 +28,7 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
 
     The command `explore` itself searches, and continues an interrupted search.
     """
-    folder = KEPT / "explore" / code_id()
+    folder = SAVED_RESULTS / "explore" / code_id()
     begun = folder / SPACE / "latest"  # an interrupted search of this code
     search = ["--resume", str(begun)] if begun.exists() else [SPACE, "--explorations", str(folder)]
     done = subprocess.run(

@@ -1,18 +1,20 @@
-"""Planted bugs over many seeds, and mutants of the code.
+"""Do the checkers find planted bugs with many seeds, and do the tests notice small changes?
 
-A planted bug is a change that breaks a promise of Kafka; a checker must report it as a finding. One
-seed shows that a checker can find a bug; many seeds show how much luck that takes. Code without a
-bug must have no finding under any of the seeds. Two sets of bugs are tried:
+A planted bug is a change of the code that breaks a promise of Kafka, so that a checker must report
+it. `make test` plants each bug in a run with one seed, which shows that a checker can find the bug.
+Here it is planted with many seeds, which shows how much luck that takes. And with every seed, code
+without a bug must have no finding. There are two sets of bugs:
 
-- The bugs of tests/chaos/test_planted_bugs, each with the faults of its test.
-- The bugs of benchmarks/planted_bugs. `hunt` draws schedules of faults from a space (a file) until
-  one shows the bug, and shrinks this schedule.
+- The bugs of tests/chaos/test_planted_bugs. The test of each bug injects the faults that make it
+  visible.
+- The bugs of benchmarks/planted_bugs. Here the faults are not given: `hunt` draws schedules of
+  faults at random until one of them makes the bug visible, and then shrinks this schedule.
 
-A mutant is the code with one small change; a test that fails with it kills the mutant. A listed
-mutant changes one scenario, and the tests of that scenario must kill it. A drawn mutant is one of a
-sample of all possible changes, and any test of the coordinator may kill it.
-
-`load_or_compute` keeps results; `say` prints a line into the soak's record.
+A mutant is a copy of the code with one small change. If a test fails with it, the test has killed
+the mutant. A listed mutant breaks one scenario (a test case of Kafka), and the tests of this
+scenario must kill it. A drawn mutant is one of a random sample of all possible changes, and any
+test of the coordinator may kill it. A recorded mutant was drawn long ago and killed; it must still
+be killed after the code was moved or reworded.
 """
 
 import inspect
@@ -36,7 +38,7 @@ from tests.support.mutation.mutants import (
     read_survivors,
     survivors,
 )
-from tests.support.mutation.recorded_mutants import STAGES, newly_alive, read_record
+from tests.support.mutation.recorded_mutants import STAGES, fates_of_killed, read_record
 from tests.support.soak import load_or_compute, say
 from tests.support.worlds import planted
 
@@ -44,18 +46,16 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
 
 SEEDS = 40
 FOUND_AT_LEAST = 0.9
-"""The share of seeds that must show a bug; with fewer, the checker finds it only by chance."""
+"""A bug must be found with this share of the seeds; with fewer it would be found only by chance."""
 
 PlantedTest = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The result of a planted bug's test with one seed.
+    """The result of a planted bug's test with one seed."""
 
-    `missed` is the first line of the failed assertion; None: the test passed.
-    """
-
+    # The first line of the failed assertion; None if the test passed.
     missed: str | None
 
 
@@ -64,12 +64,12 @@ def planted_tests() -> dict[str, PlantedTest]:
     return {
         name: function
         for name, function in inspect.getmembers(planted_bugs, inspect.isfunction)
-        if name.startswith("test_") and ("_found" in name)
+        if name.startswith("test_") and "_found" in name
     }
 
 
 def attempt(test: PlantedTest, seed: int) -> Tried:
-    """Run a test of tests/chaos/test_planted_bugs with a seed; return its failure, if any."""
+    """Run a test of tests/chaos/test_planted_bugs, but with this seed instead of its own."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(planted, "SEED", seed)
         try:
@@ -78,7 +78,8 @@ def attempt(test: PlantedTest, seed: int) -> Tried:
             else:
                 test()
         except AssertionError as error:
-            return Tried(missed=str(error).partition("\n")[0] or "an assertion failed")
+            first_line = str(error).partition("\n")[0]
+            return Tried(missed=first_line or "an assertion failed")
     return Tried(missed=None)
 
 
@@ -115,16 +116,20 @@ def test_code_without_a_bug_has_no_finding_with_every_seed(fault: dict[str, obje
         load_or_compute("mutants", f"sound-{name}-{seed}", Tried, partial(attempt, test, seed))
         for seed in range(SEEDS)
     ]
-    noisy = [result.missed for result in tried if result.missed is not None]
-    say(f"{SEEDS - len(noisy)} of {SEEDS} seeds silent without a bug: {name}")
-    assert noisy == []
+    failures = [result.missed for result in tried if result.missed is not None]
+    say(f"{SEEDS - len(failures)} of {SEEDS} seeds silent without a bug: {name}")
+    assert failures == []
 
 
-MAY_BE_MISSED = 1  # of the planted bugs
+MAY_BE_MISSED = 1
+"""So many of the planted bugs may be missed by the hunt."""
 
 
 def hunted(name: str) -> Hunted:
-    """Return the result of the hunt for one bug in its space."""
+    """Return the result of the hunt for one bug, saved or computed now.
+
+    The space of the bug is a file that says which faults the hunt may draw.
+    """
     return load_or_compute(
         "mutants",
         f"hunted-{name}",
@@ -135,17 +140,17 @@ def hunted(name: str) -> Hunted:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_hunted_in_its_space(name: str) -> None:
-    """Each bug has a test of its own, so that an interrupted soak loses one hunt at most.
+    """Run and save one hunt. The next test judges the results of all hunts.
 
-    The next test judges the results of all hunts.
+    Each bug has a test of its own, so that an interrupted soak loses one hunt at most.
     """
     assert hunted(name).seeds_tried > 0
 
 
 def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
-    """Each bug is found within 500 seeds and shrunk to three faults in half a minute.
+    """`is_found` demands that a bug is found within 500 seeds and shrunk to three faults.
 
-    One bug may be missed.
+    This must take less than half a minute for each bug. One bug may be missed.
     """
     hunts = [hunted(name) for name in BUGS]
     # Before the assertion, so that the page also has the results of a search that missed bugs.
@@ -158,7 +163,7 @@ def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
 def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Here all listed mutants are tried, in `make test` only some of them."""
+    """Here all listed mutants are tried; `make test` tries only some of them."""
     mutants = read_mutants()
     alive = [mutant.name for mutant in survivors(tmp_path_factory.mktemp("mutants"), mutants)]
     killed = len(mutants) - len(alive)
@@ -166,8 +171,10 @@ def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
     assert alive == []
 
 
-# Number of drawn mutants, the seed of the draw, and the share that must be killed.
-SAMPLED, SAMPLE_SEED, KILLED_AT_LEAST = 300, 7, 0.85
+SAMPLED = 300
+SAMPLE_SEED = 7
+KILLED_AT_LEAST = 0.85
+"""The tests must kill this share of the sampled mutants."""
 
 
 @pytest.mark.timeout(3_600)
@@ -179,7 +186,10 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
     alive = drawn_survivors(tmp_path_factory.mktemp("drawn"), drawn)
     killed = len(drawn) - len(alive)
     say(f"{killed} of {len(drawn)} drawn mutants of the coordinator killed by its tests")
-    reasons = {(s.file, s.before, s.after): s.reason for s in read_survivors()}
+    reasons = {
+        (survivor.file, survivor.before, survivor.after): survivor.reason
+        for survivor in read_survivors()
+    }
     for mutant in alive:
         reason = reasons.get((mutant.file, mutant.before, mutant.after), "no reason known")
         say(f"survived: {mutant.name}: {reason}")
@@ -191,10 +201,9 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
 def test_no_recorded_mutant_of_a_package_survives_newly(package: str) -> None:
     """A mutant that the tests killed when it was recorded must still be killed.
 
-    A mutant lives if no test fails with it. If its line was rewritten, the mutant no longer exists;
-    it is counted and printed.
+    If its line was rewritten since, the mutant no longer exists. It is only counted and printed.
     """
-    fates = newly_alive(package)
+    fates = fates_of_killed(package)
     killed_before = sum(mutant.is_killed for mutant in read_record() if mutant.package == package)
     say(
         f"{package}: of {killed_before} recorded mutants that were killed {fates.killed} are "

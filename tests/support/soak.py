@@ -1,8 +1,9 @@
-"""Saved results and printed lines of the soak; docs/SOAK.md records the lines.
+"""Helpers of the soak: they save its results and print its lines.
 
-The soak (`make soak`) runs tests that are too long for each change; a part of it takes up to an
-hour. Its results are saved in `.soak/`, in folders named by an id of the code that computed them.
-So an interrupted soak continues where it ended, and after a change of the code it begins anew.
+The soak (`make soak`) runs tests that take too long to run after each change; one part takes up to
+an hour. Its results are saved in the folder `.soak/`, so that an interrupted soak continues where
+it ended. The path of a result contains an id of the code, so that after a change of the code the
+soak computes the result anew. The lines that the soak prints are recorded in docs/SOAK.md.
 """
 
 import hashlib
@@ -20,8 +21,8 @@ from tests.support.worlds.failover import Failover
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = ROOT / ".soak"
-CODE = (
+SAVED_RESULTS = ROOT / ".soak"
+CODE_OF_RUNS = (
     "protocol",
     "partition_log",
     "coordinator",
@@ -33,63 +34,60 @@ CODE = (
     "benchmarks/planted_bugs",
     "constraints.txt",
 )
-"""Code that has an effect on the results of a run; the code of reports and commands has none."""
+"""The code on which the results of a run depend. Reports and commands are not part of it."""
 
 
 def say(line: str) -> None:
-    """Print one line of the record."""
+    """Print one line, such as `soak: 40 of 40 seeds silent without a bug`."""
     # The newline comes first, because pytest may have printed a line without its end.
     print(f"\nsoak: {line}", flush=True)
 
 
 def load_or_compute(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> T:
-    """Return the saved result of `key` for the present code; if there is none, compute and save it.
+    """Return the result that is saved as `.soak/<part>/<id of the code>/<key>.json`.
 
-    `kind` is the type of the result. msgspec must be able to write it as JSON and to read it again.
-
-    The file is `.soak/<part>/<id of the code>/<key>.json`.
+    If the file does not exist, call `compute`, save its result and return it. `kind` is the type of
+    the result. msgspec must be able to write it as JSON and to read it again.
     """
     path = _path_of(part, key)
     if path.exists():
         return msgspec.json.decode(path.read_bytes(), type=kind)
     value = compute()
     path.parent.mkdir(parents=True, exist_ok=True)
+    # The file gets its name only when it is complete: an interruption must leave no half result.
     unfinished = path.with_suffix(".unfinished")
-    # The file is renamed when it is complete, so that an interruption leaves no half result.
     unfinished.write_bytes(msgspec.json.encode(value))
     unfinished.replace(path)
     return value
 
 
 def has_result(part: str, key: str) -> bool:
-    """Return True if `load_or_compute` has a value for `key`."""
+    """Return True if `load_or_compute` would find a saved result."""
     return _path_of(part, key).exists()
 
 
 def _path_of(part: str, key: str) -> Path:
-    """Return the file of a result; its folder names the code."""
-    return KEPT / part / code_id() / f"{key}.json"
+    """Return the file of a result: `.soak/<part>/<id of the code>/<key>.json`."""
+    return SAVED_RESULTS / part / code_id() / f"{key}.json"
 
 
 @cache
-def code_id(paths: tuple[str, ...] = CODE) -> str:
-    """Return an id of the code below `paths`, which changes with each committed or local change.
-
-    The default of `paths` is the code that has an effect on the results of a run.
-    """
+def code_id(paths: tuple[str, ...] = CODE_OF_RUNS) -> str:
+    """Return an id that is another one after any change below `paths`, committed or not."""
     digest = hashlib.sha256()
-    # `ls-files -s` prints the hashes of committed files, `diff HEAD` all changes since.
-    for command in (["ls-files", "-s", "--"], ["diff", "HEAD", "--"]):
+    hashes_of_files = ["ls-files", "-s", "--"]
+    uncommitted_changes = ["diff", "HEAD", "--"]
+    for command in (hashes_of_files, uncommitted_changes):
         done = subprocess.run(["git", *command, *paths], cwd=ROOT, capture_output=True, check=True)
         digest.update(done.stdout)
     return digest.hexdigest()[:12]
 
 
 def say_failovers(failovers: Sequence[Failover]) -> None:
-    """Print the figures of docs/kafka/MEASURED_FAILOVER.md over all members and runs.
+    """Print the figures of docs/kafka/MEASURED_FAILOVER.md, over all members and runs.
 
-    A figure is left out if its event occurred in no run, for example if the fault moved no
-    leadership.
+    A figure is missing in a run in which its event did not happen, for example because the fault
+    moved no leadership. If it is missing in all runs, its line is not printed.
     """
     _say_runs("controller decides, ms", [failover.decided_us for failover in failovers])
     _say_runs(
@@ -124,7 +122,10 @@ def say_failovers(failovers: Sequence[Failover]) -> None:
 
 
 def _say_runs(what: str, values_us: Sequence[int | None]) -> None:
-    """Print the median and the range of a figure that each run has at most once."""
+    """Print median and range of a figure that a run has once or not at all.
+
+    For example `load, ms: 31 (8.4 - 214)`.
+    """
     ascending = sorted(value for value in values_us if value is not None)
     if ascending:
         middle = _ms(percentile(ascending, 50))
@@ -132,7 +133,7 @@ def _say_runs(what: str, values_us: Sequence[int | None]) -> None:
 
 
 def _say_members(what: str, values_us: Sequence[Sequence[int]]) -> None:
-    """Print percentiles of a figure that each run has for several members."""
+    """Print percentiles of a figure that a run has once for each of its members."""
     ascending = sorted(value for values in values_us for value in values)
     if ascending:
         p50, p90 = percentile(ascending, 50), percentile(ascending, 90)
@@ -140,4 +141,5 @@ def _say_members(what: str, values_us: Sequence[Sequence[int]]) -> None:
 
 
 def _ms(value_us: int) -> str:
+    """Return milliseconds, with one digit after the point below 10 ms: `9.3` or `214`."""
     return f"{value_us / 1_000:.1f}" if abs(value_us) < 10_000 else f"{value_us / 1_000:.0f}"

@@ -15,7 +15,8 @@ from pathlib import Path
 from protocol.errors import ErrorCode
 
 LEFT_ALONE = ("invariants.py", "__init__.py")
-"""Files that are not changed: checks of invariants, and files that have almost only a docstring."""
+"""Names of files without mutants: checks of invariants, and files with little but a docstring."""
+# For each node of the syntax tree: the operator in the source, and what replaces it in a mutant.
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
@@ -39,12 +40,17 @@ _FUNCTIONS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A file with one change, and the change as a line for people."""
+    """A mutant: a file of the package with one change."""
 
+    # Relative to the package, such as "apis/join_group.py".
     file: str
+    # The text of the whole changed file.
     source: str
+    # The number of the changed line, from 1.
     line: int
-    scope: str  # qualified name of the function or class around the change, "" for the module
+    # The function or class around the change, such as "Server._answer"; "" outside of any.
+    scope: str
+    # The changed line before and after the change, without indentation.
     before: str
     after: str
 
@@ -56,7 +62,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """A text that replaces the bytes of a file from `start` to `end`."""
+    """A possible change of a file: `text` replaces its bytes from `start` to `end`."""
 
     start: int
     end: int
@@ -65,91 +71,114 @@ class _Edit:
 
 
 def sample(package: Path, count: int, seed: int) -> list[Drawn]:
-    """Return `count` mutants of a package, or all if there are fewer, ordered by their places."""
-    places = [
+    """Draw `count` mutants of a package, or all if there are fewer; the same for the same seed.
+
+    They are returned in the order in which they stand in the files.
+    """
+    possible = [
         (path, edit)
         for path in sorted(package.glob("**/*.py"))
         if path.name not in LEFT_ALONE
         for edit in _edits(path.read_bytes())
     ]
-    chosen = random.Random(seed).sample(range(len(places)), min(count, len(places)))
-    return [_drawn(package, *places[index]) for index in sorted(chosen)]
+    chosen = random.Random(seed).sample(range(len(possible)), min(count, len(possible)))
+    return [_with_edit(package, *possible[index]) for index in sorted(chosen)]
 
 
 def every_mutant(package: Path, path: Path) -> Iterator[Drawn]:
-    """Yield all mutants of one file, in the order of their places."""
+    """Yield all mutants of one file, in the order in which they stand in it."""
     for edit in _edits(path.read_bytes()):
-        yield _drawn(package, path, edit)
+        yield _with_edit(package, path, edit)
 
 
-def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
-    """Return the mutant of one edit; `before` and `after` are all lines that the edit touches."""
+def _with_edit(package: Path, path: Path, edit: _Edit) -> Drawn:
+    """Return the mutant with this edit of the file `path`.
+
+    An edit may touch several lines, for example if it removes a long call. `before` and `after`
+    are then these lines, joined by spaces.
+    """
     source = path.read_bytes()
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
-    # Here lines count from 0, so the number of a line is the number of newlines before it.
-    line = source.count(b"\n", 0, edit.start)
-    last_before = source.count(b"\n", 0, edit.end)
-    before = b" ".join(text.strip() for text in source.split(b"\n")[line : last_before + 1])
-    last_after = line + edit.text.count("\n")
-    after = b" ".join(text.strip() for text in changed.split(b"\n")[line : last_after + 1])
+    # The index of a line, from 0, is the number of newlines before it.
+    first_line = source.count(b"\n", 0, edit.start)
+    last_line_before = source.count(b"\n", 0, edit.end)
+    last_line_after = first_line + edit.text.count("\n")
     return Drawn(
         file=path.relative_to(package).as_posix(),
         source=changed.decode(),
-        line=line + 1,
+        line=first_line + 1,
         scope=edit.scope,
-        before=before.decode(),
-        after=after.decode(),
+        before=_joined_lines(source, first_line, last_line_before),
+        after=_joined_lines(changed, first_line, last_line_after),
     )
 
 
+def _joined_lines(source: bytes, first: int, last: int) -> str:
+    """Return the lines from index `first` to `last`, without indentation, as one line."""
+    lines = source.split(b"\n")[first : last + 1]
+    return b" ".join(line.strip() for line in lines).decode()
+
+
 def _edits(source: bytes) -> Iterator[_Edit]:
-    """Yield every edit of a file, in the order of its places. Offsets count bytes, as in `ast`."""
-    starts = [0]
+    """Yield every possible edit of a file, in the order of the file."""
+    # An edit has positions in the file, but `ast` gives lines and columns. So find the position at
+    # which each line begins. All are counted in bytes, because `ast` counts columns in bytes.
+    line_starts = [0]
     for line in source.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    for node, scope in _visible(ast.parse(source), ""):
-        for edit in _changes(node, source, starts):
+        line_starts.append(line_starts[-1] + len(line))
+    for node, scope in _changeable_nodes(ast.parse(source), ""):
+        for edit in _edits_of_node(node, source, line_starts):
             yield replace(edit, scope=scope)
 
 
-def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the syntax nodes whose change a test could notice, with their scope, in file order."""
-    # Texts of errors and formatted texts are for people. A changed import fails in any case, so
-    # that the mutant would show nothing.
+def _changeable_nodes(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
+    """Yield `node` and all nodes below it whose change a test could notice, in file order.
+
+    With each node comes its scope: the name of the function or class that it is in.
+    """
+    # Raised errors and f-strings are mostly texts for people, which tests need not check. A changed
+    # import fails in every test, so it would say nothing about the tests.
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
-    # Rows of the trace are texts for people.
-    if isinstance(node, ast.Call) and _called(node) == "TraceEvent":
+    # Calls of TraceEvent make rows of the trace, which are texts for people as well.
+    if isinstance(node, ast.Call) and _called_name(node) == "TraceEvent":
         return
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         scope = f"{scope}.{node.name}" if scope else node.name
     yield node, scope
     for name, value in ast.iter_fields(node):
-        # Types have no effect at run time. Decorators are not changed either.
+        # Annotations have no effect at run time. A changed decorator would mostly fail at once.
         if name in {"annotation", "returns", "decorator_list"}:
             continue
-        for child in value if isinstance(value, list) else [value]:
+        children = value if isinstance(value, list) else [value]
+        for child in children:
             if isinstance(child, ast.AST):
-                yield from _visible(child, scope)
+                yield from _changeable_nodes(child, scope)
 
 
-def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]:
-    """Yield the changes of one syntax node; `starts` are the offsets at which lines begin."""
+def _edits_of_node(node: ast.AST, source: bytes, line_starts: list[int]) -> Iterator[_Edit]:
+    """Yield the possible edits of one node, without those of the nodes below it.
+
+    `line_starts` has the position in `source` at which each line begins.
+    """
 
     def span(part: ast.expr | ast.stmt | ast.pattern) -> tuple[int, int]:
+        """Return the positions in `source` at which the part begins and ends."""
         assert part.end_lineno is not None
         assert part.end_col_offset is not None
-        start = starts[part.lineno - 1] + part.col_offset
-        return start, starts[part.end_lineno - 1] + part.end_col_offset
+        begin = line_starts[part.lineno - 1] + part.col_offset
+        return begin, line_starts[part.end_lineno - 1] + part.end_col_offset
 
     def between(left: ast.expr, right: ast.expr, old: str, new: str) -> _Edit:
         """Return the edit that replaces the operator `old` between two operands."""
         begin, end = span(left)[1], span(right)[0]
-        at = source.index(old.encode(), begin, end)
-        return _Edit(at, at + len(old), new)
+        position = source.index(old.encode(), begin, end)
+        return _Edit(position, position + len(old), new)
 
     match node:
         case ast.Compare(left=left, ops=ops, comparators=rights):
+            # `a < b < c` has two operators: the operands to the left of them are a and b, those to
+            # the right b and c.
             lefts = [left, *rights[:-1]]
             for a, op, b in zip(lefts, ops, rights, strict=True):
                 yield between(a, b, *_COMPARISONS[type(op)])
@@ -158,7 +187,7 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
             # Of `a and b and c` only the first operator is replaced.
             yield between(values[0], values[1], old, new)
         case ast.UnaryOp(op=ast.Not()):
-            # The operator is removed.
+            # The `not` is removed.
             begin = span(node)[0]
             yield _Edit(begin, begin + len("not"), "")
         case ast.BinOp(op=op, left=a, right=b) if type(op) in _OPERATORS:
@@ -174,14 +203,14 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
             yield _Edit(*span(node), f"ErrorCode.{other}")
         case ast.Name(id=name) if name in _FUNCTIONS:
             yield _Edit(*span(node), _FUNCTIONS[name])
-        # In this case and the next an effect is removed: a call whose result is not used, or an
-        # assignment to a field.
+        # In this case and the next one a statement is replaced by `pass`: a call whose result is
+        # not used, or an assignment to a field.
         case ast.Expr(value=ast.Call()):
             yield _Edit(*span(node), "pass")
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():
             yield _Edit(*span(node), "pass")
-        # A condition is negated as a whole. A comparison and a `not` are left out: the cases above
-        # change their operator.
+        # The condition of an `if` is negated as a whole. A comparison or a `not` is left out here,
+        # because the cases above change its operator.
         case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(
             test, (ast.Compare, ast.UnaryOp)
         ):
@@ -191,6 +220,6 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
             pass
 
 
-def _called(node: ast.Call) -> str:
-    """Return the name of the called function; "" if it is an attribute or an expression."""
+def _called_name(node: ast.Call) -> str:
+    """Return the called name: `f(x)` -> `f`; "" if more than a name is called, as in `a.f(x)`."""
     return node.func.id if isinstance(node.func, ast.Name) else ""

@@ -1,9 +1,13 @@
-"""The process that runs tests against mutants, in a copy of the packages that it may change.
+"""A process that runs tests on mutants.
 
-A mutant is a package with one small change, which tests should notice. The process reads jobs as
-JSON, and answers each job with a line. Each job runs in a forked child process, which imports the
-changed package. Modules that no mutant changes are imported once, in the parent. The parent must
-not import a module that a mutant changes: the children would inherit the original.
+A mutant is a package with one small change, which the tests should notice.
+`JobFolder` starts the process in a copy of the packages, in which the process may change files. It
+reads all jobs from stdin as JSON, and answers each job with a line on stdout.
+
+The tests of each job run in a forked child process, which imports the changed package. Forking
+saves time: pytest and the modules that no mutant changes are imported only once, in the parent. But
+the parent must not import a module that a mutant changes, because the children would inherit the
+original module.
 """
 
 import io
@@ -15,7 +19,7 @@ from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
-import hypothesis  # noqa: F401  # imported here for the children
+import hypothesis  # noqa: F401  # imported in the parent, so that the children need not do it
 import msgspec
 import pytest
 
@@ -23,19 +27,21 @@ ARGUMENTS = ("-x", "-q", "--timeout=60", "--timeout-method=signal", "-p", "no:ca
 CPU_SECONDS_MAX = 600
 """Limit of a child's CPU time, after which the system kills the child.
 
-A child that takes longer is in an endless loop, which counts as a failed test. Spark's process
-inherits the limit; it takes 100 s.
+A child that takes longer is in an endless loop because of the mutant. That counts as a failed test.
+Spark's process inherits the limit, and needs only 100 s.
 """
 OUTPUT_MAX = 4_000
-"""Number of last characters of pytest's output that are kept."""
+"""Of pytest's output only so many characters are kept, from its end."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Tests to run with the packages unchanged, or with one file changed."""
+    """Tests to run on one mutant. If `path` is empty, they run on the unchanged packages."""
 
+    # Arguments of pytest: files, names of tests, options.
     tests: tuple[str, ...]
-    path: str = ""  # of the changed file; empty: nothing is changed
-    source: str = ""  # the whole changed file
+    # The file that the mutant changes, and its whole text with the change.
+    path: str = ""
+    source: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +62,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main() -> None:
-    """Run the jobs of stdin one after another."""
+    """Read the jobs from stdin, and run one after another."""
     jobs = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Job])
-    # Unless a mutant changes it, `protocol` is imported here once, for all children.
+    # Every package imports `protocol`. Unless a mutant changes it, the parent imports it.
     if not any(job.path.startswith("protocol/") for job in jobs):
         for path in sorted(Path("protocol").rglob("*.py")):
             import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))
@@ -70,25 +76,29 @@ def main() -> None:
 
 @contextmanager
 def _changed(job: Job, number: int) -> Iterator[None]:
-    """Write the changed file, and restore the original afterwards."""
+    """Write the changed file of job `number`, and restore the original afterwards."""
     if not job.path:
         yield
         return
     path = Path(job.path)
-    before, times = path.read_bytes(), path.stat()
+    original, times = path.read_bytes(), path.stat()
     path.write_text(job.source, encoding="utf-8")
-    # Python recompiles a file if its time (in whole seconds) or its size differs from that of the
-    # compiled one. So every changed file gets a second of its own.
+    # Python keeps the compiled file, and compiles it anew if the time of the file (in whole
+    # seconds) or its size has changed. Two mutants of a file may have the same size and may be
+    # written within a second. So the number of the job becomes the time, which differs.
     os.utime(path, (number, number))
     try:
         yield
     finally:
-        path.write_bytes(before)
+        path.write_bytes(original)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 def _in_child(tests: Sequence[str]) -> bytes:
-    """Run pytest in a child, which ends with its modules; return its Run."""
+    """Run pytest in a forked child, and return its Run as JSON.
+
+    The changed modules are imported only in the child, so they are gone when it ends.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -102,7 +112,7 @@ def _in_child(tests: Sequence[str]) -> bytes:
     with os.fdopen(reading, "rb") as answer:
         run = answer.read()
     os.waitpid(child, 0)
-    # A child that was killed has written nothing; then the limit of CPU time is the likely reason.
+    # A child that was killed has written nothing. The likely reason is the limit of CPU time.
     return run or msgspec.json.encode(
         Run(code=pytest.ExitCode.TESTS_FAILED, output=f"over {CPU_SECONDS_MAX} s of CPU time")
     )

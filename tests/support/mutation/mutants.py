@@ -1,12 +1,16 @@
-"""Mutants of `coordinator`: small changes that must make the tests of a scenario fail.
+"""Run the tests of `coordinator` on mutants of it, to see whether the tests notice a change.
 
-A mutant is the code with one change. The change is made in a copy of the packages and their tests,
-never in the checkout. A scenario is a test case of Kafka, with an id such as GC-010; the tests of a
-scenario name its id. A mutant is killed if one of these tests fails, and a survivor if all pass. A
-job is a list of tests to run with one file changed.
+A mutant is a copy of the code with one small change. If a test fails with the change, the tests
+have killed the mutant; if all pass, the mutant is a survivor. The change is made in a copy of the
+packages and their tests, never in the checkout.
 
-There are two sources of mutants: a list written by hand (`LIST`), and changes drawn at random
-(`drawn_survivors`).
+There are two kinds of mutants:
+
+- `LIST` is written by hand. Each of its mutants breaks one scenario: a test case of Kafka, with an
+  id such as GC-010. Our tests of a scenario name its id in their docstrings, and these tests must
+  kill the mutant.
+- `drawn_survivors` runs mutants that were drawn at random. Any test of the coordinator may kill
+  them.
 """
 
 import os
@@ -29,33 +33,34 @@ PACKAGE = "coordinator"
 LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
 TESTS = "tests/coordinator/"
 COPIED = ("protocol", "partition_log", PACKAGE, "benchmarks", "tests/support", "tests/coordinator")
-"""Folders that the tests of the coordinator need. `run_jobs` adds the files that pytest needs."""
+"""The folders that the tests of the coordinator need."""
 SURVIVORS = ROOT / "tests" / "coordinator" / "surviving_mutants.toml"
-"""Drawn mutants that no test can kill, each with the reason."""
+"""Drawn mutants that no test can kill, each with the reason why not."""
 SLOW_TESTS = (
     "test_coordinator_properties.py",
     "storage/test_compacted_load.py",
     "test_core_benchmark.py",
 )
-"""Tests tried only on mutants that the others did not kill."""
+"""Tests that run only on the mutants that all other tests let live."""
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A change of one file of the package, and the scenario whose tests must notice the change.
+    """A mutant of `LIST`: a change of one file, and the scenario whose tests must notice it.
 
     Some changes belong to no scenario, for example those of the switches that imitate the Java
-    coordinator. Such a mutant names a file of tests (`tests`) instead of a scenario.
+    coordinator. Such a mutant has an empty `scenario`, and names a file of tests in `tests`.
     """
 
     file: str
     scenario: str = ""
     tests: str = ""
-    old: str  # occurs in the file exactly once
+    # The text that is replaced by `new`. It occurs in the file exactly once.
+    old: str
     new: str
 
     @property
     def name(self) -> str:
-        """Return scenario or tests, file and the first changed line, for people."""
+        """Return a line for people, such as `GC-011 apis/join_group.py: <= config.group_max`."""
         line = self.old.strip().splitlines()[0].strip()
         return f"{self.scenario or self.tests} {self.file}: {line}"
 
@@ -70,7 +75,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_mutants() -> tuple[Mutant, ...]:
-    """Return the mutants of the list."""
+    """Return the mutants of `LIST`."""
     with LIST.open("rb") as file:
         return msgspec.convert(tomllib.load(file)["mutant"], tuple[Mutant, ...])
 
@@ -82,13 +87,14 @@ def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
     """
     if mutant.tests:
         return (f"{TESTS}{mutant.tests}",)
-    # `places_by_scenario` has the tests that name a scenario, by its id.
     places = places_by_scenario().get(mutant.scenario, ())
     return tuple(f"{place.path}::{place.name}" for place in places if place.path.startswith(TESTS))
 
 
 def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
-    """Run for each mutant the tests of its scenario, below `folder`; return the survivors.
+    """Run for each mutant the tests of its scenario; return the mutants with which all tests pass.
+
+    The copy of the code is made in `folder`.
 
     Raises: RuntimeError if a test fails without a change, or cannot be run with a mutant.
     """
@@ -102,15 +108,15 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
     ]
     runs = run_jobs(folder, jobs)
     for mutant, run in zip(mutants, runs, strict=True):
-        # If an import fails, for example, the tests have neither passed nor failed. Such a mutant
-        # proves nothing about the tests.
+        # The tests have neither passed nor failed if, for example, an import fails because of the
+        # change. Such a mutant proves nothing about the tests.
         if not run.is_passed and not run.is_failed:
             raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.output}")
     return [mutant for mutant, run in zip(mutants, runs, strict=True) if run.is_passed]
 
 
 class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A drawn mutant that no test kills, and the reason why that is right."""
+    """A drawn mutant that no test kills, and the reason why none has to."""
 
     file: str
     before: str
@@ -129,7 +135,8 @@ def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
 
     Raises: RuntimeError if the tests fail without any change.
     """
-    # test_mutants compares the text of the code with a list, so it would fail with any mutant.
+    # test_mutants compares the text of the code with a list, so it would fail with every mutant and
+    # prove nothing.
     ignored = (f"--ignore={TESTS}{name}" for name in ("test_mutants.py", *SLOW_TESTS))
     quick = (TESTS, *ignored)
     slow = tuple(f"{TESTS}{name}" for name in SLOW_TESTS)
@@ -152,7 +159,7 @@ def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
 
     Raises: RuntimeError, before any job, if a test of the jobs fails without a change.
     """
-    # pytest needs its settings and fixtures, too.
+    # The last two files have the settings and the fixtures of pytest.
     copy = JobFolder(folder, copied=(*COPIED, "pyproject.toml", "tests/conftest.py"))
     return list(copy.run(jobs))
 
@@ -161,10 +168,13 @@ class JobFolder:
     """A copy of packages and their tests, in which a job changes one file at a time."""
 
     def __init__(self, folder: Path, copied: Sequence[str] = (".",)) -> None:
-        """Copy the files below the paths `copied` into `folder`, without files that Git ignores."""
+        """Copy the files below the paths `copied` into `folder`, except those that Git ignores.
+
+        By default that is the whole repository.
+        """
         self._folder = folder
         listed = subprocess.run(
-            # `--others`: new files too, which are not committed yet.
+            # `--others` lists also new files, which are not committed yet.
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied],
             cwd=ROOT,
             capture_output=True,
@@ -181,20 +191,22 @@ class JobFolder:
 
         Raises: RuntimeError, before any job, if a test of the jobs fails without a change.
         """
-        everything = dict.fromkeys(test for job in jobs for test in job.tests)
-        # One run of all tests without a change; each of them must pass. `*_` reads to the end of
-        # the output, so that the process can end.
-        unchanged, *_ = self._run([Job(tests=tuple(everything))])
+        # First all tests run once without a change, and must pass. A dict has each test only once.
+        all_tests = dict.fromkeys(test for job in jobs for test in job.tests)
+        # `_run` yields one result for the one job. `*_` asks it for more, so that it goes on to the
+        # end, at which it waits for its process.
+        unchanged, *_ = self._run([Job(tests=tuple(all_tests))])
         if not unchanged.is_passed:
             raise RuntimeError(f"tests fail without a mutant:\n{unchanged.output}")
         yield from self._run(jobs)
 
     def _run(self, jobs: Sequence[Job]) -> Iterator[Run]:
+        """Start a process that runs the jobs in the copy, and yield each result as it comes."""
+        # Python must import the copy of the packages, and PYTHONPATH could lead it to the checkout.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         with subprocess.Popen(
             [sys.executable, "-m", "tests.support.mutation.mutant_runs"],
             cwd=self._folder,
-            # Without PYTHONPATH, which could lead to the checkout: Python must import the copy.
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,10 +1,17 @@
-"""A sample of mutants of every package, drawn once, and which of them the tests killed.
+"""Check that a refactoring has not made the tests weaker.
 
-A mutant is the code with one small change. The tests kill it if one of them fails; otherwise it
-lives. After a change that moves or rewords code, the tests must kill the same mutants as before. A
-mutant is found again by its package, its scope (function or class) and its line before and after
-the change; the line may be in another file now. `python -m tests.support.mutation.recorded_mutants`
-finds the recorded mutants, runs the tests on them and compares.
+A mutant is a copy of the code with one small change, such as `<` to `<=`. If a test fails with the
+change, the tests have killed the mutant; otherwise the mutant is alive.
+
+Once, a random sample of mutants of every package was drawn and run. The file
+`recorded_mutants.jsonl` records the sample, with a note for each mutant whether the tests killed
+it. When code has been moved or reworded since, the tests must still kill those mutants.
+`python -m tests.support.mutation.recorded_mutants` looks for the mutants in the present code, runs
+the tests on them and compares.
+
+The line of a mutant may be in another file by now. So a mutant is recognised by its package, its
+scope (the name of the function or class around the change), and its line before and after the
+change.
 """
 
 import argparse
@@ -26,9 +33,10 @@ from tests.support.soak import code_id, has_result, load_or_compute
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "tests" / "soak" / "recorded_mutants.jsonl"
-# The number of mutants that are drawn of each package, and the seed of the draw.
-PER_PACKAGE, SEED = 40, 17
-PART = "mutants"
+DRAWN_PER_PACKAGE = 40
+DRAW_SEED = 17
+SOAK_PART = "mutants"
+"""The soak saves the result of each mutant in `.soak/mutants/`, so that it can be interrupted."""
 _QUICK = "not ray and not spark and not browser and not soak and not slow"
 STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     "protocol": (
@@ -37,7 +45,8 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "partition_log": (("tests/partition_log", "-m", _QUICK),),
     "coordinator": (
-        # test_mutants compares the text of the code with a list, so it would fail with any mutant.
+        # test_mutants compares the text of the code with a list, so it would fail with every
+        # mutant and prove nothing.
         ("tests/coordinator", "--ignore=tests/coordinator/test_mutants.py", "-m", _QUICK),
     ),
     "cluster": (("tests/cluster", "-m", _QUICK), ("tests/chaos", "-m", _QUICK)),
@@ -48,48 +57,60 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "coordlab": (("tests/coordlab", "-m", _QUICK),),
 }
-"""Tests of each package in stages (pytest's arguments).
+"""For each package the tests that may kill its mutants, as arguments of pytest.
 
-A later stage runs only on mutants that the earlier stages did not kill.
+They run in stages: first the tests of the first tuple. The tests of a later tuple run only on the
+mutants that are still alive then.
 """
-FOLDERS = (*STAGES, "results_schema", "scripts")
-Place = tuple[str, Drawn]  # a folder, and a mutant whose file is relative to this folder
+SEARCHED_FOLDERS = (*STAGES, "results_schema", "scripts")
+"""Folders into which the code of a package may have moved since the record.
+
+The last two have no mutants of their own in the record.
+"""
+Place = tuple[str, Drawn]
+"""A folder, and a mutant of a file in it: `mutant.file` is relative to the folder."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """One mutant, and whether the tests killed it at the commit of the record."""
+    """A line of the record: one mutant, and whether the tests killed it when it was recorded."""
 
     package: str
-    file: str  # below the package, when it was drawn
+    # The file in which the mutant was drawn, relative to the package.
+    file: str
+    # The function or class around the change: "Server._answer" for a method.
     scope: str
+    # The changed line before and after the change.
     before: str
     after: str
-    nth: int  # index among the mutants of its package with equal `scope`, `before` and `after`
+    # A function may contain the same line twice, so that two mutants look alike. Then the first has
+    # 0 here and the second 1.
+    nth: int
     is_killed: bool
 
     @property
     def name(self) -> str:
-        """Return place and change, for people."""
+        """Return place and change, to be printed."""
         return f"{self.package}/{self.file} {self.scope}: `{self.before}` -> `{self.after}`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """The present results of those recorded mutants of a package that the tests killed.
+    """What became of the mutants of one package that the tests killed when they were recorded."""
 
-    `killed` is the number of mutants that the tests still kill. `alive` are the mutants that they
-    no longer kill. `gone` are the mutants whose line was removed or rewritten.
-    """
-
+    # The number of mutants that the tests still kill.
     killed: int
+    # Mutants that the tests killed then, and do not kill now.
     alive: tuple[Recorded, ...]
+    # Mutants whose line no longer exists, because it was removed or rewritten.
     gone: tuple[Recorded, ...]
 
 
 def main() -> None:
-    """Draw and run the sample, or run the recorded one against the present code."""
+    """Run the tests on the recorded mutants; with `--draw`, record new ones instead."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draw", action="store_true", help="draw anew and write the record")
+    parser.add_argument(
+        "--draw", action="store_true", help="draw mutants and append them to the record"
+    )
     parser.add_argument("--package", choices=STAGES, action="append")
     arguments = parser.parse_args()
     packages = arguments.package or list(STAGES)
@@ -97,10 +118,9 @@ def main() -> None:
         for package in packages:
             write_sample(package)
         return
-    lives = False
+    any_is_alive = False
     for package in packages:
-        fates = newly_alive(package)
-        # "No longer exist": the mutant's line was rewritten or removed.
+        fates = fates_of_killed(package)
         print(
             f"{package}: {fates.killed} killed, {len(fates.alive)} live, "
             f"{len(fates.gone)} no longer exist",
@@ -110,25 +130,24 @@ def main() -> None:
             print(f"  lives: {recorded.name}")
         for recorded in fates.gone:
             print(f"  rewritten: {recorded.name}")
-        lives |= bool(fates.alive)
-    sys.exit(lives)  # True becomes exit code 1: a mutant lives
+        if fates.alive:
+            any_is_alive = True
+    sys.exit(1 if any_is_alive else 0)
 
 
 def write_sample(package: str) -> None:
-    """Draw mutants of one package, run the tests on each, and add the results to the record."""
-    drawn = sample(ROOT / package, PER_PACKAGE, SEED)
+    """Draw mutants of one package, run the tests on each, and append the results to the record.
+
+    Older lines of the package stay in the record. Whoever draws anew removes them by hand.
+    """
+    drawn = sample(ROOT / package, DRAWN_PER_PACKAGE, DRAW_SEED)
     killed = run_mutants(package, [(package, mutant) for mutant in drawn])
-    possible = list(_every(package))
+    possible = list(_possible_mutants(package))
     with RECORD.open("a", encoding="utf-8") as file:
         for mutant, is_killed in zip(drawn, killed, strict=True):
-            alike = [candidate for candidate in possible if _key(candidate) == _key(mutant)]
-            # A function may have the same line twice, so several mutants may have equal keys. They
-            # differ in `source`, the text of the whole file with the change.
-            nth = next(
-                number
-                for number, candidate in enumerate(alike)
-                if candidate.source == mutant.source
-            )
+            alike = [other for other in possible if _looks_like(other, mutant)]
+            # Mutants that look alike differ in `source`, the text of the whole changed file.
+            nth = [other.source for other in alike].index(mutant.source)
             recorded = Recorded(
                 package=package,
                 file=mutant.file,
@@ -142,121 +161,135 @@ def write_sample(package: str) -> None:
     print(f"{package}: {sum(killed)} of {len(drawn)} killed", flush=True)
 
 
-def newly_alive(package: str) -> Fates:
-    """Find the recorded mutants of a package that were killed, and run the tests on them."""
+def fates_of_killed(package: str) -> Fates:
+    """Run the tests again on the package's mutants that the tests killed when they were recorded.
+
+    Return which of them the tests still kill, which are alive now, and which no longer exist.
+    """
     killed_before = [
         recorded for recorded in read_record() if recorded.package == package and recorded.is_killed
     ]
-    # Code that left a package is searched for in the packages that it may have moved to.
-    possible = [
-        (folder, list(_every(folder)))
-        for folder in (package, *(other for other in FOLDERS if other != package))
+    # The package itself comes first. Code that has left it may be in one of the other folders.
+    folders = [package, *(folder for folder in SEARCHED_FOLDERS if folder != package)]
+    possible = [(folder, list(_possible_mutants(folder))) for folder in folders]
+    existing: list[Recorded] = []
+    places: list[Place] = []
+    gone: list[Recorded] = []
+    for recorded in killed_before:
+        place = find(recorded, possible)
+        if place is None:
+            gone.append(recorded)
+        else:
+            existing.append(recorded)
+            places.append(place)
+    still_killed = run_mutants(package, places)
+    alive = [
+        recorded
+        for recorded, is_killed in zip(existing, still_killed, strict=True)
+        if not is_killed
     ]
-    places = [(recorded, find(recorded, possible)) for recorded in killed_before]
-    existing = [(recorded, place) for recorded, place in places if place is not None]
-    killed = run_mutants(package, [place for _, place in existing])
-    return Fates(
-        killed=sum(killed),
-        alive=tuple(
-            recorded
-            for (recorded, _), is_killed in zip(existing, killed, strict=True)
-            if not is_killed
-        ),
-        gone=tuple(recorded for recorded, place in places if place is None),
-    )
+    return Fates(killed=sum(still_killed), alive=tuple(alive), gone=tuple(gone))
 
 
 def read_record() -> list[Recorded]:
-    """Return the recorded mutants."""
+    """Return all recorded mutants, whether they were killed or not."""
     lines = RECORD.read_text(encoding="utf-8").splitlines()
     return [msgspec.json.decode(line, type=Recorded) for line in lines]
 
 
 def find(recorded: Recorded, possible: Sequence[tuple[str, Sequence[Drawn]]]) -> Place | None:
-    """Return the place of the mutant in the present code; None if its line was removed.
+    """Return the recorded mutant's place in the present code; None if its line is gone.
 
-    If only one place has the mutant's lines, it is the right one even if its scope has another
-    name.
-
-    possible: all possible mutants of each package, first those of the package in the record.
+    `possible` has all possible mutants of each folder. The folders are searched in this order, and
+    the first one that has the mutant is taken.
     """
     for folder, mutants in possible:
-        alike = [
+        with_same_line = [
             mutant
             for mutant in mutants
-            if (mutant.before, mutant.after) == (recorded.before, recorded.after)
+            if mutant.before == recorded.before and mutant.after == recorded.after
         ]
-        # If no scope is equal, the function may have moved to another class. Then only the last
-        # part of the scope, the function's name, must be equal.
-        name = recorded.scope.rpartition(".")[2]
-        in_scope = [mutant for mutant in alike if mutant.scope == recorded.scope] or [
-            mutant for mutant in alike if mutant.scope.rpartition(".")[2] == name
-        ]
+        in_scope = [mutant for mutant in with_same_line if mutant.scope == recorded.scope]
+        if not in_scope:
+            # The function may have moved to another class. So its name must be the same, but not
+            # the class before the name.
+            function = _last_part(recorded.scope)
+            in_scope = [mutant for mutant in with_same_line if _last_part(mutant.scope) == function]
         if in_scope:
-            # Some of the equal lines may have been removed since, so `nth` may be too large.
+            # Of several equal lines some may have been removed, so `nth` may be too large now.
             return folder, in_scope[min(recorded.nth, len(in_scope) - 1)]
-        if len(alike) == 1:
-            return folder, alike[0]
+        if len(with_same_line) == 1:
+            # The function was renamed. As its folder has the line only once, it is the right one.
+            return folder, with_same_line[0]
     return None
 
 
-def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
-    """Run the stages of a package; return for each mutant whether a test failed.
+def _last_part(scope: str) -> str:
+    """Return a function's name without its class: `Server._answer` -> `_answer`."""
+    return scope.rpartition(".")[2]
 
-    Each result is saved as soon as it is known. After an interruption only the other mutants are
-    run.
+
+def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
+    """Run the package's tests, stage by stage; return for each mutant whether a test failed.
+
+    The result of each mutant is saved as soon as it is known. If the function is interrupted, the
+    next call runs only the mutants that have no saved result.
     """
     killed = [False] * len(mutants)
     for stage, tests in enumerate(STAGES[package]):
-        alive = [number for number, is_killed in enumerate(killed) if not is_killed]
-        keys = {number: _key_of(package, stage, mutants[number]) for number in alive}
-        # `runs` is lazy. It has only the mutants without a saved result, in the order in which the
-        # loop below asks for them.
-        runs = _runs(
-            tests, [mutants[number] for number in alive if not has_result(PART, keys[number])]
-        )
-        for number in alive:
-            killed[number] = load_or_compute(
-                PART, keys[number], bool, partial(_is_killed_next, runs)
+        alive = [index for index, is_killed in enumerate(killed) if not is_killed]
+        keys = {index: _result_key(package, stage, mutants[index]) for index in alive}
+        unsaved = [index for index in alive if not has_result(SOAK_PART, keys[index])]
+        # `runs` is a generator: it runs the tests on the next unsaved mutant only when it is asked
+        # for the next result. The loop below asks once for each unsaved mutant, in the same order.
+        runs = _run_one_by_one(tests, [mutants[index] for index in unsaved])
+        for index in alive:
+            killed[index] = load_or_compute(
+                SOAK_PART, keys[index], bool, partial(_next_is_killed, runs)
             )
     return killed
 
 
-def _is_killed_next(runs: Iterator[Run]) -> bool:
+def _next_is_killed(runs: Iterator[Run]) -> bool:
     """Run the tests on the next mutant of `runs`, and return True if a test failed."""
     return not next(runs).is_passed
 
 
-def _runs(tests: tuple[str, ...], places: Sequence[Place]) -> Iterator[Run]:
-    """Yield the result of the tests on each mutant, one run at a time."""
+def _run_one_by_one(tests: tuple[str, ...], places: Sequence[Place]) -> Iterator[Run]:
+    """Run the tests on one mutant after another, and yield the result of each."""
+    # A JobFolder copies the packages and runs all tests once. That is not worth it for no mutant.
     if not places:
         return
     jobs = [
         Job(tests=tests, path=f"{folder}/{mutant.file}", source=mutant.source)
         for folder, mutant in places
     ]
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        yield from JobFolder(Path(folder)).run(jobs)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as copy:
+        yield from JobFolder(Path(copy)).run(jobs)
 
 
-def _key_of(package: str, stage: int, place: Place) -> str:
-    """Return the key of a mutant's result, which depends on the code and the tests."""
-    about = (code_id(("tests", *FOLDERS)), place[0], place[1].file, place[1].source)
-    digest = hashlib.sha256("".join(about).encode())
+def _result_key(package: str, stage: int, place: Place) -> str:
+    """Return the name under which the result of a mutant in one stage is saved.
+
+    A change of the code or of the tests gives another name, so that an old result is not used.
+    """
+    folder, mutant = place
+    code = code_id(("tests", *SEARCHED_FOLDERS))
+    digest = hashlib.sha256(f"{code}{folder}{mutant.file}{mutant.source}".encode())
     return f"recorded-{package}-{stage}-{digest.hexdigest()[:16]}"
 
 
-def _every(package: str) -> Iterator[Drawn]:
-    """Yield all possible mutants of a package."""
+def _possible_mutants(package: str) -> Iterator[Drawn]:
+    """Yield a mutant for each small change that is possible in the package."""
     folder = ROOT / package
     for path in sorted(folder.glob("**/*.py")):
         if path.name not in LEFT_ALONE:
             yield from every_mutant(folder, path)
 
 
-def _key(mutant: Drawn) -> tuple[str, str, str]:
-    """Return what the record has of a mutant: its scope and its line before and after."""
-    return mutant.scope, mutant.before, mutant.after
+def _looks_like(mutant: Drawn, other: Drawn) -> bool:
+    """Return True if the record could not tell the mutants apart, except by `nth`."""
+    return (mutant.scope, mutant.before, mutant.after) == (other.scope, other.before, other.after)
 
 
 if __name__ == "__main__":
