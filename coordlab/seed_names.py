@@ -1,63 +1,73 @@
-"""Names of the run directories of one `run --seeds`, such as `2026-01-31T12-00-00.000Z-seed-07`.
+"""Names of the run directories of `run --seeds`, such as `2026-01-31T12-00-00.000Z-seed-07`.
 
-Such a name has two parts: the group (not a consumer group), which is the same for all seeds of the
-command, and the seed. The module also has the texts that name several seeds.
+All seeds of one command are a batch. The names of their directories begin with the name of the
+batch, the time at which the command began. At the end of the module are functions for texts that
+name several seeds, such as `seeds 1..5,9`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_SEED = "-seed-"
+_SEPARATOR = "-seed-"
 
 
-def seed_run_name(group: str, seed: int, digits: int) -> str:
+def seed_run_name(batch: str, seed: int, digits: int) -> str:
     """Return the name of a seed's directory.
 
-    The seed is padded to `digits` digits, so that sorted names are in the order of the seeds.
+    The seed is padded with zeros to `digits` digits: then sorted names are in the order of the
+    seeds, -seed-07 before -seed-10.
     """
-    return f"{group}{_SEED}{seed:0{digits}}"
+    return f"{batch}{_SEPARATOR}{seed:0{digits}}"
 
 
-def seeds_pattern(group: str) -> str:
-    """Return a shell pattern for the directories of a group."""
-    return f"{group}{_SEED}*"
+def seeds_pattern(batch: str) -> str:
+    """Return a shell pattern for all directories of a batch."""
+    return f"{batch}{_SEPARATOR}*"
 
 
-def group_of_seeds(name: str) -> str | None:
-    """Return the group at the beginning of a directory's name; None for another kind of name."""
-    # `separator` is "" if the name does not contain _SEED.
-    group, separator, seed = name.rpartition(_SEED)
-    return group if separator and seed.isdecimal() else None
+def batch_of_seeds(name: str) -> str | None:
+    """Return the batch to which a directory of this name belongs; None if it belongs to none.
 
-
-def seed_directories(group: Path) -> list[Path]:
-    """Return the directories of all seeds of a group, sorted.
-
-    `group`: the path of such a directory, without `-seed-N` at its end.
+    `2026-01-31T12-00-00.000Z-seed-07` belongs to the batch `2026-01-31T12-00-00.000Z`.
     """
-    if not group.parent.is_dir():
+    batch, separator, seed = name.rpartition(_SEPARATOR)
+    is_of_a_seed = bool(separator) and seed.isdecimal()
+    return batch if is_of_a_seed else None
+
+
+def seed_directories(batch: Path) -> list[Path]:
+    """Return the directories of all seeds of a batch, sorted.
+
+    `batch`: the path that they have in common, such as `runs/fencing/2026-01-31T12-00-00.000Z`.
+    """
+    if not batch.parent.is_dir():
         return []
-    siblings = (path for path in group.parent.iterdir() if path.is_dir() and not path.is_symlink())
-    return sorted(path for path in siblings if group_of_seeds(path.name) == group.name)
+    siblings = (path for path in batch.parent.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted(path for path in siblings if batch_of_seeds(path.name) == batch.name)
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
-    """Return seeds as text, sorted: `seed 7`, `seeds 1..5,9`."""
+    """Return seeds for a sentence: `seed 7` for [7], `seeds 1..3,9` for [3, 1, 2, 9]."""
     return seeds_words(seed_ranges(seeds))
 
 
 def seeds_words(ranges: str) -> str:
-    """Return `ranges`, a result of `seed_ranges`, after the word `seed` or `seeds`."""
-    # A single seed has only digits.
+    """Return the word `seed` or `seeds`, and then `ranges`, a result of `seed_ranges`."""
+    # The text of a single seed is a number. That of several has dots or commas, too.
     return f"{'seed' if ranges.isdecimal() else 'seeds'} {ranges}"
 
 
 def seed_ranges(seeds: Iterable[int]) -> str:
-    """Return seeds in the format of `--seeds`, sorted: `1..5,9`."""
-    ranges: list[list[int]] = []  # each is a list of successive seeds
+    """Return seeds as the option `--seeds` takes them: `1..3,9` for [3, 1, 2, 9]."""
+    ranges: list[list[int]] = []  # [[1, 2, 3], [9]] in the example
     for seed in sorted(seeds):
         if ranges and seed == ranges[-1][-1] + 1:
             ranges[-1].append(seed)
         else:
             ranges.append([seed])
-    return ",".join(f"{part[0]}..{part[-1]}" if len(part) > 1 else str(part[0]) for part in ranges)
+    return ",".join(_range_text(numbers) for numbers in ranges)
+
+
+def _range_text(numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return str(first) if first == last else f"{first}..{last}"

@@ -20,7 +20,7 @@ from chaos.results.run_directory import NotARun, PastRun, scan_runs
 from coordlab.console import print_document, print_lines, print_table
 from coordlab.options import json_option, runs_option, with_examples
 from coordlab.report_facts import status_of
-from coordlab.seed_names import group_of_seeds, seed_ranges, seeds_words
+from coordlab.seed_names import batch_of_seeds, seed_ranges, seeds_words
 from pipeline.report.facts import Status
 from pipeline.summary.caveats import caveats_of
 from pipeline.summary.figures import RunSummary, duration_text
@@ -142,7 +142,7 @@ def _newest_entries(past_runs: Sequence[PastRun], limit: int) -> Sequence[PastRu
 
 def _entry_of(run: str) -> str:
     """Return the name of the entry that has the run: the run, or all runs of its `run --seeds`."""
-    return group_of_seeds(run) or run
+    return batch_of_seeds(run) or run
 
 
 def _listed_run(past: PastRun) -> ListedRun:

@@ -1,8 +1,8 @@
-"""`run`: plays an experiment into a run directory, and prints a verdict and a closing summary.
+"""`run`: plays an experiment, and prints whether the cluster kept its promises.
 
-This module has the options and connects other parts: the experiment and its checks (`chaos`), the
-runtime of the cluster (`cluster`), the figures and tables (`pipeline`). A run in virtual time has
-its own simulated clock; other runs take real time.
+Here are the options, and what the command does for one run: it loads the experiment, plays it into
+a run directory, and prints the verdict and a closing summary. With `--seeds` it plays several runs;
+see `coordlab.commands.run.seeds`.
 """
 
 from dataclasses import dataclass
@@ -40,19 +40,19 @@ from pipeline.summary.caveats import caveats_of
 from results_schema.results import Results, Verdict
 
 MAX_WORKERS = 1_000
-"""Limit of `--workers`."""
+"""The largest value of `--workers`."""
 RUNTIMES = (RAY, LOCAL, VIRTUAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options of a run.
+    """The argument and the options of `run`.
 
-    - `seed`: None if the option is not given; `_seed` then chooses.
-    - `seeds`: the seeds of several runs; None for one run.
-    - `workers`: the number of processes for several runs; None: one for each processor.
-    - `time_limit_us`: microseconds of the run's clock.
-    - `time_scale`: the run's clock is so many times as fast as a real clock.
+    - `seed`: None if the option is not given; `_chosen_seed` then chooses.
+    - `seeds`: (1, 2, 3) for `--seeds 1..3`; None for a single run.
+    - `workers`: the processes that play the seeds; None for one on each processor.
+    - `time_limit_us`: the time of the run's clock at which the run ends.
+    - `time_scale`: 2.0 lets the run's clock go twice as fast as a real one.
     """
 
     experiment: str
@@ -161,7 +161,7 @@ def run_command(options: RunOptions) -> int:
 
     EXPERIMENT is a name that `list` shows, or a file.
     """
-    _check_seeds(options)
+    _check_that_options_fit(options)
     if options.runtime == VIRTUAL and options.time_scale != 1.0:
         raise click.BadParameter(
             f"virtual time takes no real time to be scaled; expected `--runtime local` or `ray` "
@@ -174,18 +174,18 @@ def run_command(options: RunOptions) -> int:
     try:
         return _run(options, Console())
     except BaseException as error:
-        # Without a file, CI would show no run at all. So a Ctrl-C is also written, which is no
-        # Exception. An error after the run, such as one of the analysis, must not replace the run's
-        # results: then the file exists already.
+        # Without a JUnit file a CI system would show no run at all. So the failure is written into
+        # one, even a Ctrl-C, which is a BaseException. If the file exists already, it has the
+        # results of the run, and what failed came after it. Those results must stay.
         if not options.junit.exists():
             write_junit(options.junit, junit_of_failure(options.experiment, error))
         raise
 
 
-def _check_seeds(options: RunOptions) -> None:
-    """Check that `--seed`, `--seeds`, `--workers` and `--runtime` fit together.
+def _check_that_options_fit(options: RunOptions) -> None:
+    """Check `--seed`, `--seeds`, `--workers` and `--runtime`, which depend on each other.
 
-    Raises: click.BadParameter if they do not.
+    Raises: click.BadParameter if they do not fit together.
     """
     if options.seeds is None:
         if options.workers is not None:
@@ -206,13 +206,13 @@ def _check_seeds(options: RunOptions) -> None:
 
 
 def _run(options: RunOptions, console: Console) -> int:
-    """Run one experiment and return the exit code.
+    """Load the experiment, play it, print the results, and return the exit code.
 
-    Raises: ExperimentError if the experiment's file has a mistake (nothing is started then);
-    JunitNotWritable if the JUnit file cannot be written.
+    Raises: ExperimentError if the experiment's file has a mistake; JunitNotWritable if the JUnit
+    file cannot be written.
     """
     loaded = load_experiment(options.experiment, options.var)
-    # With --json, standard output is one document and nothing else.
+    # With --json, standard output has one JSON document and nothing else.
     warnings_console = Console(stderr=True) if options.json else console
     for warning in loaded.warnings:
         warnings_console.print(
@@ -220,7 +220,7 @@ def _run(options: RunOptions, console: Console) -> int:
         )
     playable = Playable(
         experiment=loaded.experiment,
-        named=options.experiment,
+        name_on_command_line=options.experiment,
         path=loaded.path,
         overrides=options.var,
         runtime=options.runtime,
@@ -231,16 +231,16 @@ def _run(options: RunOptions, console: Console) -> int:
     )
     if options.seeds is not None:
         return run_seeds(_seeds_options(options, options.seeds), playable, console)
-    directory = playable.make_directory(options.runs, _seed(options, loaded.experiment))
+    directory = playable.make_directory(options.runs, _chosen_seed(options, loaded.experiment))
     with terminate_as_ctrl_c():
         results = _play(options, playable, directory, console)
         if options.junit is not None:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
-            # A caveat says what users of a group noticed although the run passed. The summary is
-            # computed only for the caveats. For a trace with more than ROWS_AT_ONCE rows it would
-            # take too long, so the document of such a run has no caveats.
+            # A caveat says what users of a group noticed although the run passed, such as a long
+            # time without commits. Caveats need the summary of the run. For a trace of more than
+            # ROWS_AT_ONCE rows it would take too long, so such a run has no caveats here.
             summary = sum_up(Console(stderr=True), directory.path, results, max_rows=ROWS_AT_ONCE)
             passed = results.verdict is Verdict.PASS
             document = {
@@ -263,7 +263,6 @@ def _run(options: RunOptions, console: Console) -> int:
 
 
 def _seeds_options(options: RunOptions, seeds: tuple[int, ...]) -> SeedsOptions:
-    """Return the options that `run --seeds` needs."""
     return SeedsOptions(
         seeds=seeds,
         workers=options.workers,
@@ -276,8 +275,8 @@ def _seeds_options(options: RunOptions, seeds: tuple[int, ...]) -> SeedsOptions:
     )
 
 
-def _seed(options: RunOptions, experiment: Experiment) -> int:
-    """Return the seed of the command line, else the seed in the file's `replay`, else 0."""
+def _chosen_seed(options: RunOptions, experiment: Experiment) -> int:
+    """Return the seed to play: that of the command line, or that of the file's `replay`, or 0."""
     if options.seed is not None:
         return options.seed
     return 0 if experiment.replay is None else experiment.replay.seed
@@ -286,7 +285,7 @@ def _seed(options: RunOptions, experiment: Experiment) -> int:
 def _play(
     options: RunOptions, playable: Playable, directory: RunDirectory, console: Console
 ) -> Results:
-    """Play the experiment, with the live view unless `--json` is given."""
+    """Play the run. A live view shows its progress, except with --json."""
     if options.json:
         return play_into(directory, playable)
     name = playable.experiment.name

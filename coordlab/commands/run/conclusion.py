@@ -1,7 +1,7 @@
-"""The steps after a run: print verdict and figures, make Spark's tables, write the report.
+"""What `run` does when the run is over: print verdict and figures, make tables, write the report.
 
-The figures come from a summary of the trace (the run's recorded events). It is computed in memory;
-only if the trace has too many rows, Spark computes it together with the tables.
+The figures come from the summary, which is computed from the run's trace. For a small trace this
+process does it. A large one is left to Spark, which reads it anyway for the tables.
 """
 
 from contextlib import nullcontext
@@ -31,35 +31,40 @@ def conclude_run(
 ) -> Path | None:
     """Print verdict and figures, make the tables, and write the report.
 
-    If the disk refuses a write, or the user presses Ctrl-C, this function prints that and goes on,
-    because the run itself is complete.
+    The run itself is complete and recorded. So if the disk is full, or the user presses Ctrl-C,
+    this function prints that and goes on.
 
     Returns: the path of the report; None if it was not written.
     Raises: the other exceptions of the analysis and of the report.
     """
-    # If Spark computes the figures afterwards anyway, a trace is summed up in memory only if it is
-    # small. Spark can run if there is no notice that Java is missing.
+    # A large trace is left to Spark, if Spark comes next and can run: it needs Java. Otherwise the
+    # trace is summed up here, however large it is.
     spark_follows = analyze and java_notice(directory.path) is None
     max_rows = ROWS_AT_ONCE if spark_follows else None
-    summary = _sum_up(directory, results, console, max_rows=max_rows)
+    summary = _print_verdict_with_caveats(directory, results, console, max_rows=max_rows)
     print_figures(console, directory.manifest, results, summary)
     print_path(console, "run directory", directory.path)
     console.print(Text(f"again: {to_paste(directory.manifest.replay)}"), soft_wrap=True)
-    analysed = _analyze(directory, results, console, master=master) if analyze else None
-    # If there was no summary, `print_figures` could not print the phases. Spark has computed them.
-    if analysed is not None and summary is None:
-        print_phases(console, analysed)
-    return _report(directory, console) if report and analysed is not None else None
+    if not analyze:
+        return None
+    summary_of_spark = _make_tables(directory, results, console, master=master)
+    if summary_of_spark is None:
+        return None
+    if summary is None:
+        # `print_figures` had no phases to print. Now they are known.
+        print_phases(console, summary_of_spark)
+    return _write_report(directory, console) if report else None
 
 
-def _sum_up(
+def _print_verdict_with_caveats(
     directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
 ) -> RunSummary | None:
-    """Compute the summary, then print the verdict with the caveats that the summary shows.
+    """Compute the summary of the run, print the verdict, and return the summary.
 
-    A caveat says what users of a group noticed although the run passed. While the summary is
-    computed, a terminal shows the verdict in a status line. If an exception ends the computation,
-    the verdict is printed nevertheless.
+    A verdict `pass` is printed with its caveats: what users of a group noticed all the same, such
+    as a long time without commits. They come from the summary, which can take a while. Until then a
+    terminal shows the bare verdict in a status line. If there is no summary, because the user has
+    pressed Ctrl-C for instance, the verdict is printed without caveats.
     """
     summary = None
     status = verdict_text(results).append("  summing up the trace", style="dim")
@@ -71,8 +76,8 @@ def _sum_up(
     return summary
 
 
-def _report(directory: RunDirectory, console: Console) -> Path | None:
-    """Write the report and return its path; None if it was not written."""
+def _write_report(directory: RunDirectory, console: Console) -> Path | None:
+    """Write the report, and return its path; None if it could not be written."""
     try:
         path = write_run_report(console, open_run(directory.path))
     except OSError as error:
@@ -85,10 +90,10 @@ def _report(directory: RunDirectory, console: Console) -> Path | None:
     return path
 
 
-def _analyze(
+def _make_tables(
     directory: RunDirectory, results: Results, console: Console, *, master: str | None
 ) -> RunSummary | None:
-    """Make the tables and return their summary; None if they were not made."""
+    """Have Spark make the tables, and return its summary; None if they could not be made."""
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         return None
     if results.outcome is RunOutcome.INTERRUPTED:
@@ -111,7 +116,10 @@ def _analyze(
 def _print_not_written(
     console: Console, directory: RunDirectory, command: str, error: OSError
 ) -> None:
-    """Print that the tables or the report could not be written. The run's verdict stays valid."""
+    """Print that the tables or the report could not be written, and how to try again.
+
+    `command`: the command that writes only them, such as `report`.
+    """
     path = error.filename or directory.path
     console.print(
         Text(

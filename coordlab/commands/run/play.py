@@ -1,11 +1,7 @@
-"""Plays one run of an experiment into its directory: trace, journal, results, manifest.
+"""Plays one run of an experiment, and records it in a run directory.
 
-The trace has a row for each event of the run. The journal has an entry for each fault of the plan.
-The manifest is the file of a run directory that says what the run is.
-
-A run has one of three runtimes. VIRTUAL plays it in one process, in virtual time, which is the
-run's own simulated clock. LOCAL plays it in one process, in real time. RAY plays it in many
-processes, in real time.
+A run directory gets a manifest (what was run, and how), the trace (all events of the run), a
+journal (when each fault of the plan was injected and healed), and the results of the checks.
 """
 
 from collections.abc import Sequence
@@ -34,24 +30,27 @@ from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from results_schema.results import Results
 
 VIRTUAL = "virtual"
+"""The runtime that plays a run in this process with a simulated clock, as fast as it can."""
 RAY = "ray"
+"""The runtime that gives each broker and client a process of its own, in real time."""
 LOCAL = "local"
+"""The runtime that plays a run in this process, in real time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playable:
-    """An experiment, and all options that determine its runs, except the seed.
+    """An experiment, and every option that its runs depend on, except the seed.
 
-    - `named`: the name or path by which the command line named the experiment.
+    - `name_on_command_line`: how the user named the experiment, such as `fencing` or `mine.yaml`.
     - `path`: the experiment's file.
-    - `overrides`: values of `--var`, which replace settings of the file.
-    - `trace`: False leaves the messages out of the trace.
-    - `time_limit_us`: microseconds on the run's clock after which the run ends; None: no limit.
-    - `time_scale`: speed of the run's clock, as a multiple of real time.
+    - `overrides`: the values of `--var`, such as `cluster.brokers=5`.
+    - `time_limit_us`: the time of the run's clock at which the run ends; None: no limit.
+    - `time_scale`: 2.0 lets the run's clock go twice as fast as a real one.
+    - `trace`: False to leave messages out of the trace, which then has only events of the nodes.
     """
 
     experiment: Experiment
-    named: str
+    name_on_command_line: str
     path: Path
     overrides: tuple[str, ...]
     runtime: str
@@ -63,7 +62,7 @@ class Playable:
     def command_line(self, seed: int) -> str:
         """Return the command that plays `seed` again with the same options."""
         return run_command_line(
-            self.named,
+            self.name_on_command_line,
             runtime=self.runtime,
             seed=seed,
             overrides=self.overrides,
@@ -76,7 +75,7 @@ class Playable:
     def make_directory(self, runs: Path, seed: int, *, name: str | None = None) -> RunDirectory:
         """Make the directory of a run below `runs`.
 
-        `name`: the directory's name; None: a name from the present time.
+        `name`: the directory's name; None to name it after the present time.
         Raises: NotARun if the directory cannot be made there.
         """
         return create_run_directory(
@@ -97,17 +96,19 @@ def play_into(
 ) -> Results:
     """Play a run, record it in `directory`, and return its results.
 
-    Raises: NotRecorded if the directory could not be written; the cluster is stopped even then.
+    Raises: NotRecorded if the directory could not be written. The cluster is stopped before.
     """
     experiment = playable.experiment
     context = context_of(experiment, in_virtual_time=playable.runtime == VIRTUAL)
-    suite = CheckSuite(context, experiment.checks)  # the checks of this run
-    digest = TraceDigest()  # a hash over the rows of the trace
+    checks = CheckSuite(context, experiment.checks)
+    digest = TraceDigest()
     trace = RunTrace(directory)
-    # The runtime calls each observer with each row of the trace.
-    observers: list[RowObserver] = [suite.observe, trace]
+    # The runtime passes every row of the trace to these: the checks look for violated promises, and
+    # the RunTrace writes the row to the directory.
+    observers: list[RowObserver] = [checks.observe, trace]
     if playable.runtime == VIRTUAL:
-        # A digest shows whether two runs have equal traces. In real time no two runs have.
+        # The digest, a hash of all rows, shows whether two runs were the same. In real time no two
+        # runs are, so a digest would say nothing.
         observers.append(digest)
     runtime = make_runtime(
         experiment,
@@ -118,13 +119,13 @@ def play_into(
         trace_messages=playable.trace,
     )
     try:
-        # Each garbage collection scans the objects of the whole cluster, which takes long.
+        # The whole cluster lives in this process, so each garbage collection takes long.
         with collecting_seldom():
             results = ExperimentRun(
                 experiment,
                 plan_of(experiment),
                 runtime,
-                suite,
+                checks,
                 seed=directory.manifest.seed,
                 directory=directory,
                 progress=progress,
@@ -132,28 +133,30 @@ def play_into(
                 time_limit_us=playable.time_limit_us,
             ).execute()
     finally:
-        rows = trace.close()
+        row_count = trace.close()
     if playable.runtime == VIRTUAL:
         directory.manifest.digest = digest.hexdigest()
     directory.manifest.clock_error_us = runtime.clock_error_us
     directory.manifest.losses = runtime.losses
     directory.write_manifest()
-    # The last step, because it raises NotRecorded if any write of this run has failed.
-    directory.conclude(results, rows=rows)
+    # This comes last, because it raises NotRecorded if any write to the directory has failed.
+    directory.conclude(results, rows=row_count)
     return results
 
 
 def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | None:
-    """Return the checks during a run in real time; None in virtual time.
+    """Return checks that read the trace while a run in real time goes on; None in virtual time.
 
-    In virtual time the runtime calls the run's CheckSuite for each row. In real time the nodes
-    write their rows into files, which the live checks read while the run goes on.
+    In virtual time all rows pass through this process, so the run's own CheckSuite sees them at
+    once. In real time each node writes its rows into a file. They are merged only at the end, but
+    the live view should show a violation earlier: the live checks read the files as they grow.
     """
     if playable.runtime == VIRTUAL:
         return None
-    # A TraceTail returns a row only after a lag, because another node's file may still get an
-    # earlier row. A file is late by some real time, but the lag is in time of the run. If the run's
-    # clock is faster, the same real time is a longer time of the run.
+    # The checks need the rows of all files in the order of time. A node writes a row a moment late,
+    # so the TraceTail holds each row back for a lag, in which earlier rows of other nodes arrive.
+    # This moment is one of real time, and the lag is one of the run's clock. A run at double speed
+    # therefore needs a double lag.
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
     experiment = playable.experiment
@@ -172,13 +175,13 @@ def make_runtime(
 ) -> Runtime:
     """Return the runtime that the directory's manifest names.
 
-    `listener`: the address at which brokers listen for clients from outside the cluster; None:
-    brokers do not listen.
+    `listener`: the address at which the brokers accept other clients than those of the experiment,
+    as `up` needs it; None if they accept none.
     """
     spec = msgspec.structs.replace(to_cluster_spec(experiment), listener=listener)
     manifest = directory.manifest
     if manifest.runtime == VIRTUAL:
-        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - the only one needed
+        from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - only if it is needed
 
         return VirtualRuntime(
             spec,
@@ -188,7 +191,7 @@ def make_runtime(
             trace_messages=trace_messages,
         )
     if manifest.runtime == LOCAL:
-        from cluster.local.runtime import LocalRuntime  # noqa: PLC0415 - the only one needed
+        from cluster.local.runtime import LocalRuntime  # noqa: PLC0415 - only if it is needed
 
         return LocalRuntime(
             spec,

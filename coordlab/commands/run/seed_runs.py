@@ -1,8 +1,8 @@
-"""SeedRuns: the results of several seeds of one experiment, with exit code, figures and documents.
+"""The results of `run --seeds`: a SeedRun for each seed, and a SeedRuns for all of them.
 
-`seeds` plays the seeds, `seeds_view` prints the results. A seed determines all random choices of a
-run. A figure is a number that each run prints at its end; over several seeds it has a median and a
-range.
+From these come the exit code, the JSON document and the JUnit file of the command, and each figure
+as its median and range over the seeds. The module `seeds` plays the seeds and collects the results
+here; `seeds_view` prints them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,10 +30,11 @@ from results_schema.results import (
 
 
 class SeedState(StrEnum):
-    """Outcome of a seed. The output of `run --seeds` lists the outcomes in this order.
+    """How a seed ended. The output lists the states in this order.
 
-    If a seed FAILED, coordlab itself failed, so the run says nothing about Kafka. VIOLATED, UNKNOWN
-    and PASSED are the verdicts of complete runs, the worst first.
+    Most seeds have a verdict: VIOLATED, UNKNOWN or PASSED. FAILED means that coordlab itself
+    failed, so the seed says nothing about the cluster. After a Ctrl-C some seeds are INTERRUPTED,
+    and the others are NOT_PLAYED.
     """
 
     FAILED = "failed"
@@ -50,26 +51,24 @@ _STATE_BY_VERDICT = {
     Verdict.UNKNOWN: SeedState.UNKNOWN,
 }
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
-"""Measures by which `SeedRuns.chosen` finds the median run. It uses the first measure that at least
-one run has. A measure is a length of time after a fault:
+"""What `SeedRuns.chosen` measures to find a typical run: the first of these that some run has.
 
-- "detect": from the fault until the controller has decided what to do about the failed node;
-- "commit gap": a member's time without an acknowledged commit of its offsets;
-- "processing gap": a partition's time in which no member processes its records.
+- "detect": how long after a fault the controller has decided what to do about the failed node;
+- "commit gap": how long a member got no acknowledgement for a commit of its offsets;
+- "processing gap": how long no member processed the records of a partition.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedRun:
-    """The result of one seed.
+    """The result of one seed. A seed that was not played has only the first two fields.
 
-    - `replay`: the command that plays the seed again. A seed that was not played has no more than
-      `seed` and `replay`.
+    - `replay`: the command that plays the seed again.
     - `past`: the run directory; None if none was made.
-    - `results`: None if the run wrote none.
-    - `summary`: None if the run did not complete, or if its trace is so large that only Spark
-      computes its figures (`coordlab analyze`).
-    - `failure`: the traceback of an error of coordlab itself.
+    - `results`: the verdict and findings; None if the run wrote none.
+    - `summary`: the figures of the run; None if it did not complete, or if its trace is so large
+      that only Spark can compute them.
+    - `failure`: the traceback, if coordlab itself failed.
     """
 
     seed: int
@@ -81,13 +80,13 @@ class SeedRun:
 
     @cached_property
     def state(self) -> SeedState:
-        """Outcome of the seed."""
+        """How the seed ended."""
         results = self.results
         if self.failure is not None:
             return SeedState.FAILED
         if results is None:
-            # A run that began but has no results was broken off by Ctrl-C, because any other reason
-            # would be in `failure`.
+            # A run that has a directory but no results was broken off by a Ctrl-C: after anything
+            # else there would be a `failure`.
             return SeedState.NOT_PLAYED if self.past is None else SeedState.INTERRUPTED
         match results.outcome:
             case RunOutcome.INTERNAL_ERROR:
@@ -99,25 +98,29 @@ class SeedRun:
 
     @property
     def why(self) -> str:
-        """One line on the reason for which the seed did not pass."""
+        """Why the seed did not pass, in one line; "" if it passed or was not played."""
         if self.failure is not None:
-            # The last line of the traceback has the exception.
-            return self.failure.strip().rpartition("\n")[2]
+            last_line_of_traceback = self.failure.strip().rpartition("\n")[2]
+            return last_line_of_traceback
         if self.results is None:
             return ""
         if self.state is SeedState.VIOLATED:
             findings = self.results.findings
-            # The first finding is printed. The results keep only some of the others, but count all.
+            # `findings` may lack some findings, because the results keep only the first few of each
+            # check. But `findings_total` counts all.
             more = sum(check.findings_total for check in self.results.checks) - 1
             first = f"{findings[0].check}: {findings[0].summary}" if findings else "no finding kept"
             return f"{first} (and {more:,} more)" if more > 0 else first
-        # The reasons of an interrupted run contain the word "interrupted", which is printed anyway.
+        # A reason that only repeats the state is left out: "seed 7 interrupted: interrupted".
         return "; ".join(reason for reason in self.results.reasons if reason != self.state.value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The run whose report is written, and the reason for this choice."""
+    """The run whose report is written, and why it is this one.
+
+    `because`: a phrase such as `the first seed with a violation`.
+    """
 
     run: SeedRun
     because: str
@@ -125,9 +128,9 @@ class Chosen:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedRuns:
-    """The results of all requested seeds, in the order of the command line.
+    """The results of all seeds that the user named, in that order.
 
-    `interrupted`: a Ctrl-C ended the command early.
+    `interrupted`: True if a Ctrl-C ended the command early.
     """
 
     experiment: str
@@ -136,18 +139,18 @@ class SeedRuns:
     interrupted: bool = False
 
     def of(self, state: SeedState) -> tuple[SeedRun, ...]:
-        """Return the seeds with this outcome, in order."""
+        """Return the runs that ended in this state."""
         return tuple(run for run in self.runs if run.state is state)
 
     @property
     def finished(self) -> tuple[SeedRun, ...]:
-        """Results of the seeds that have a verdict."""
+        """The runs that have a verdict."""
         with_verdict = frozenset(_STATE_BY_VERDICT.values())
         return tuple(run for run in self.runs if run.state in with_verdict)
 
     @property
     def exit_code(self) -> int:
-        """The exit code of an interruption, else of a failure, else of the worst verdict."""
+        """The exit code of the command: that of the worst thing that happened to a seed."""
         if self.interrupted or self.of(SeedState.INTERRUPTED):
             return EXIT_INTERRUPTED
         if self.of(SeedState.FAILED):
@@ -157,30 +160,34 @@ class SeedRuns:
         return EXIT_UNKNOWN if self.of(SeedState.UNKNOWN) else EXIT_PASS
 
     def check_counts(self) -> Mapping[str, Mapping[CheckOutcome, int]]:
-        """Return the number of finished seeds with each outcome of each check."""
+        """Return for each check in how many seeds it had which outcome.
+
+        For example `{"one_owner": {PASS: 18, VIOLATED: 2, ...}}` for 20 seeds.
+        """
         counts: dict[str, dict[CheckOutcome, int]] = {}
         for run in self.finished:
             if run.results is None:
                 continue
             for check in run.results.checks:
-                of_check = counts.setdefault(check.check, dict.fromkeys(CheckOutcome, 0))
-                of_check[check.outcome] += 1
+                no_seeds = dict.fromkeys(CheckOutcome, 0)
+                counts_of_check = counts.setdefault(check.check, no_seeds)
+                counts_of_check[check.outcome] += 1
         return counts
 
     def figures(self, summaries: Sequence[RunSummary]) -> Comparison:
-        """Return every figure that a run prints at its end, over all `summaries`."""
-        # `compare_runs` makes one column for each name. All runs get the same name, so there is one
-        # column, whose cells have a median and a range over all runs.
+        """Return each figure as its median and range over these runs."""
+        # `compare_runs` compares experiments: it makes one column of all runs with the same name.
+        # Here all runs are of one experiment, so there is a single column.
         return compare_runs(summaries, names=[self.experiment] * len(summaries), in_full=True)
 
     def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
-        """Return the run whose report is most useful; None if no seed is finished.
+        """Return the run whose report is most useful; None if no seed has a verdict.
 
-        It is the run of the first violated seed. If no seed was violated, it is the median run: the
-        runs are ordered by their longest value of a measure (_CHOOSING_MEASURES), or by their
-        lengths if no run has such a measure.
+        This is the first run with a violation. Without violations it is a typical run: the one in
+        the middle, if the runs are sorted by their longest "detect" for instance. If no run has any
+        of the _CHOOSING_MEASURES, they are sorted by their lengths.
 
-        `summaries`: the summary of each seed.
+        `summaries`: seed -> the figures of its run.
         """
         violated = self.of(SeedState.VIOLATED)
         if violated:
@@ -190,10 +197,8 @@ class SeedRuns:
             median = self._median_run(longest)
             if median is not None:
                 run, value_us = median
-                longest_text = duration_text(value_us)
-                return Chosen(
-                    run=run, because=f"its longest {measure}, {longest_text}, is the median"
-                )
+                because = f"its longest {measure}, {duration_text(value_us)}, is the median"
+                return Chosen(run=run, because=because)
         # A run begins at 0 on its clock, so the time of its end is its length.
         lengths_us = {run.seed: run.results.ended_at_us for run in self.finished if run.results}
         median = self._median_run(lengths_us)
@@ -203,27 +208,27 @@ class SeedRuns:
         return Chosen(run=run, because=f"its length, {duration_text(value_us)}, is the median")
 
     def _median_run(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
-        """Return the finished run with the median value, and this value; None if there is no value.
+        """Return the run with the median value, and this value; None if no run has a value.
 
-        Of two middle values, the lower one is the median, so that a run has this value.
+        Of an even number of values, the lower one of the middle two is taken. Their mean would be
+        the value of no run.
 
-        `values_us`: the value of each seed; None if the seed has no value.
+        `values_us`: seed -> its value; None if the run of this seed has none.
         """
-        known = {
-            run.seed: value_us
-            for run in self.finished
-            if (value_us := values_us.get(run.seed)) is not None
-        }
-        if not known:
+        runs_with_values: list[tuple[SeedRun, int]] = []
+        for run in self.finished:
+            value_us = values_us.get(run.seed)
+            if value_us is not None:
+                runs_with_values.append((run, value_us))
+        if not runs_with_values:
             return None
-        median_us = middle(sorted(known.values()))
-        median_run = next(run for run in self.finished if known.get(run.seed) == median_us)
-        return median_run, median_us
+        median_us = middle(sorted(value_us for _, value_us in runs_with_values))
+        return next(pair for pair in runs_with_values if pair[1] == median_us)
 
     def document(self) -> dict[str, object]:
         """Return the document that `--json` prints."""
-        known = [run.summary for run in self.finished if run.summary is not None]
-        figures = self.figures(known).rows if known else ()
+        summaries = [run.summary for run in self.finished if run.summary is not None]
+        rows = self.figures(summaries).rows if summaries else ()
         return {
             "experiment": self.experiment,
             "runtime": self.runtime,
@@ -233,7 +238,7 @@ class SeedRuns:
                 check: {outcome.value: count for outcome, count in counts.items()}
                 for check, counts in self.check_counts().items()
             },
-            "figures": [figure for row in figures for figure in _figure_documents(row)],
+            "figures": [figure for row in rows for figure in _figure_documents(row)],
             "runs": [
                 {
                     "seed": run.seed,
@@ -242,7 +247,8 @@ class SeedRuns:
                     "run_directory": None if run.past is None else str(run.past.path),
                     "manifest": None if run.past is None else run.past.manifest,
                     "results": run.results,
-                    # A caveat says what users of a group noticed although the run passed.
+                    # A caveat says what users of a group noticed although the run passed, such as
+                    # a long time without commits.
                     "caveats": caveats_of(run.summary) if run.state is SeedState.PASSED else (),
                     "failure": run.failure,
                 }
@@ -251,11 +257,11 @@ class SeedRuns:
         }
 
     def junit(self) -> bytes:
-        """Return JUnit XML with one suite per seed. A suite succeeds only if its seed passed."""
+        """Return JUnit XML with a suite for each seed, which is green only if the seed passed."""
         return document([self._suite(run) for run in self.runs])
 
     def _suite(self, run: SeedRun) -> Suite:
-        """Return the suite of a seed. If the run has no results, its only case is an error."""
+        """Return the suite of a seed: a case for each check, or one error without results."""
         name = f"{self.experiment}.seed-{run.seed}"
         if run.failure is None and run.past is not None and run.results is not None:
             return suite_of_run(run.past.manifest, run.results, run.past.path, name=name)
@@ -265,20 +271,26 @@ class SeedRuns:
 
 
 def _longest_us(summary: RunSummary, measure: str) -> int | None:
-    """Return the longest value of a measure over all faults of a run."""
-    distributions = [fault.distribution(measure) for fault in summary.faults]
-    maxima = (figures.maximum for figures in distributions if figures is not None)
-    return max((maximum for maximum in maxima if maximum is not None), default=None)
+    """Return the longest value of a measure after any fault of a run; None if it has none."""
+    longest_us: list[int] = []
+    for fault in summary.faults:
+        distribution = fault.distribution(measure)
+        if distribution is not None and distribution.maximum is not None:
+            longest_us.append(distribution.maximum)
+    return max(longest_us, default=None)
 
 
 def _figure_documents(row: ComparisonRow) -> Iterator[dict[str, object]]:
-    """Yield the JSON entry of each cell in a row, except cells without a median."""
+    """Yield the JSON entries of one statistic of a figure, such as the p90 of "detect".
+
+    There is at most one here, because the Comparison has a single column.
+    """
     for cell in row.cells:
         if cell is not None and cell.median is not None:
             yield {
                 "fault": row.fault,
                 "section": row.group,
-                "group": row.group,  # the earlier name of `section`
+                "group": row.group,  # the same as `section`, for readers of older documents
                 "figure": row.name,
                 "statistic": row.statistic or None,
                 "unit": row.unit,

@@ -1,8 +1,8 @@
-"""The work for one seed in a worker process: play it into its directory, and summarize its trace.
+"""What a worker process of `run --seeds` does: it plays one seed after the other.
 
-All workers have the same SeedJob. The main process gives a worker one seed at a time. The worker
-writes a run directory, and answers with a PlayedSeed, encoded as bytes. A summary has the figures
-of one run, computed from its trace (the run's recorded events).
+When a worker starts, it gets a SeedJob, which says what to play; it is the same for all workers.
+Then the main process sends it one seed at a time. The worker plays this seed into a run directory,
+computes the summary of the run, and answers with a PlayedSeed. Seed and answer travel as bytes.
 """
 
 import traceback
@@ -21,32 +21,30 @@ from results_schema.results import RunOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedJob:
-    """An experiment to play with every seed.
+    """What to play, except the seed, and where to write it.
 
-    - `playable`: the experiment with all options that determine its runs, except the seed.
-    - `runs`: folder of the run directories.
-    - `group`: the beginning of the names of these directories.
-    - `digits`: number of digits to which seeds are padded in these names, so that the names sort
-      like the seeds.
+    - `playable`: the experiment and its options.
+    - `runs`: the folder in which the run directories are made.
+    - `batch`, `digits`: the parts of the directories' names; see `seed_run_name`.
     """
 
     playable: Playable
     runs: Path
-    group: str
+    batch: str
     digits: int
 
     def name_of(self, seed: int) -> str:
         """Return the name of a seed's directory."""
-        return seed_run_name(self.group, seed, self.digits)
+        return seed_run_name(self.batch, seed, self.digits)
 
 
 class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a worker, for one seed.
+    """The answer of a worker about one seed. Verdict and findings are in the run directory.
 
-    - `directory`: the run directory; None if none could be made.
-    - `summary`: bytes for `decode_summary`; None if the run did not complete, or if its trace has
-      too many rows to sum up in memory.
-    - `failure`: traceback of an error of coordlab itself; None if there was no error.
+    - `directory`: the run directory; None if it could not be made.
+    - `summary`: the figures of the run as bytes, for `decode_summary`; None if the run did not
+      complete, or if its trace is too large to be summed up in memory.
+    - `failure`: the traceback, if coordlab itself failed.
     """
 
     seed: int
@@ -57,21 +55,17 @@ class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
 
 def play_seed(job: SeedJob, items: Items) -> bytes:
     """Play the one seed in `items`, and return an encoded PlayedSeed."""
-    # The main process gives one item at a time.
-    (item,) = items
-    return msgspec.msgpack.encode(_played(job, number_of(item)))
+    (item,) = items  # the main process never sends more than one
+    return msgspec.msgpack.encode(_play(job, number_of(item)))
 
 
 def decode_seed(answer: bytes) -> PlayedSeed:
-    """Decode the result of `play_seed`."""
+    """Decode what `play_seed` has returned."""
     return msgspec.msgpack.decode(answer, type=PlayedSeed)
 
 
-def _played(job: SeedJob, seed: int) -> PlayedSeed:
-    """Play one seed. An exception becomes the `failure` of the answer, and is not raised.
-
-    After a Ctrl-C before or after the run, the answer has no failure and no summary.
-    """
+def _play(job: SeedJob, seed: int) -> PlayedSeed:
+    """Play one seed. Raises nothing: an exception becomes the `failure` of the answer."""
     path: Path | None = None
     summary = None
     try:
@@ -81,7 +75,8 @@ def _played(job: SeedJob, seed: int) -> PlayedSeed:
         if results.outcome is RunOutcome.COMPLETED:
             summary = summarize_directory(path)
     except KeyboardInterrupt:
-        # A run handles Ctrl-C itself, so this Ctrl-C came before or after the run.
+        # The run itself ends in order after a Ctrl-C, and raises nothing. So this one came shortly
+        # before the run or after it, and there is no summary.
         return PlayedSeed(seed=seed, directory=None if path is None else str(path))
     except Exception:
         directory_text = None if path is None else str(path)

@@ -1,12 +1,12 @@
 """`run --seeds`: plays one experiment with several seeds in virtual time, in worker processes.
 
-1. Worker processes play a SeedJob, and return a PlayedSeed for each seed.
-2. SeedRuns collects these results, which are printed, or written as JSON or JUnit.
-3. Spark makes the tables of all runs.
-4. The report of one run, and a page that compares all runs, are written.
+1. `_play_all` gives the seeds to the worker processes. Each seed becomes a SeedRun.
+2. The results of all seeds, a SeedRuns, are printed, or written as JSON or JUnit.
+3. `_analyze` has Spark make the tables of all runs.
+4. `_write_pages` writes the report of one run, and a page that compares all runs.
 
-A summary has the figures of one run. The worker computes the summary, unless the trace (the run's
-recorded events) has too many rows. Then Spark computes the summary together with the tables.
+Steps 2 and 4 need the figures of each run, its summary. The worker computes it from the trace. If a
+trace is too large for this, Spark computes the summary in step 3, and the figures are printed then.
 """
 
 import os
@@ -41,18 +41,20 @@ from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import decode_summary
 
 _POLL_S = 0.2
-"""Longest wait for an answer of a worker. After each wait Ctrl-C is handled."""
-_MAX_LINES = 40
-"""Without a bar, each seed has a line if there are no more seeds than this. Otherwise only seeds
-that did not pass have a line."""
+"""The main process waits so long for an answer of a worker, and then looks for a Ctrl-C."""
+_MAX_SEEDS_WITH_LINES = 40
+"""If the output is no terminal, so many seeds get a line each when they end.
+
+If there are more, only those that did not pass get a line.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedsOptions:
-    """Options of `run --seeds`.
+    """The options of `run` that concern all seeds together.
 
-    - `workers`: the number of worker processes; None: one for each processor.
-    - `master`: the address of a Spark master; None: Spark on this machine.
+    - `workers`: the number of worker processes; None for one on each processor.
+    - `master`: the address of a Spark master; None for Spark in a process on this machine.
     """
 
     seeds: tuple[int, ...]
@@ -72,18 +74,18 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     JUnit file cannot be written.
     """
     folder = options.runs / playable.experiment.name
-    # If the folder cannot be made, this is a mistake of the user, and is reported once. If the
-    # workers made the folder, each seed would report a failure of coordlab.
+    # The folder is made here, although a worker could make it, too. If that fails, it is a mistake
+    # of the user, who then gets one message, instead of a failure of coordlab for each seed.
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotARun(f"no run directory can be made in {options.runs}: {error}") from error
-    # The names of all run directories of this command begin with `group`.
-    group = timestamp(datetime.now(UTC))
+    # The names of all run directories of this command begin with the present time.
+    batch = timestamp(datetime.now(UTC))
     job = SeedJob(
         playable=playable,
         runs=options.runs,
-        group=group,
+        batch=batch,
         digits=len(str(max(options.seeds))),
     )
     seed_runs = _play_all(job, options, console)
@@ -96,35 +98,37 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
 
     print_seed_runs(console, seed_runs)
     summaries = {run.seed: run.summary for run in seed_runs.finished if run.summary is not None}
-    # A run with a large trace has no summary yet, because its figures come with Spark's tables.
-    complete = len(summaries) == len(seed_runs.finished)
-    if complete and summaries:
+    # Runs with a large trace have no summary yet.
+    all_have_summaries = len(summaries) == len(seed_runs.finished)
+    if all_have_summaries and summaries:
         print_seed_figures(console, seed_runs.figures(list(summaries.values())), len(summaries))
     print_notes(console, notes_of(playable.experiment))
-    pattern = folder / seeds_pattern(group)
+    pattern = folder / seeds_pattern(batch)
     print_path(console, "run directories", pattern)
 
-    analysed = _analyze(options, seed_runs, pattern, console)
-    # If some runs had no summary, no figures were printed above. Spark's summaries are of all runs.
-    # If Spark has computed none, the figures are those of the runs that have a summary.
-    known = analysed or summaries
-    if not complete and known:
-        shown = list(known.values())
-        print_seed_figures(console, seed_runs.figures(shown), len(shown))
-    if analysed and options.report:
-        _write_pages(seed_runs, analysed, folder / f"{group}-seeds.html", console)
+    summaries_of_spark = _analyze(options, seed_runs, pattern, console)
+    if not all_have_summaries:
+        # No figures were printed above. Spark has computed the summaries of all runs; if it did not
+        # run, the figures are at least those of the runs that have a summary.
+        shown = list((summaries_of_spark or summaries).values())
+        if shown:
+            print_seed_figures(console, seed_runs.figures(shown), len(shown))
+    if summaries_of_spark and options.report:
+        _write_pages(seed_runs, summaries_of_spark, folder / f"{batch}-seeds.html", console)
     return seed_runs.exit_code
 
 
 def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns:
-    """Play every seed in worker processes, and return the results. Ctrl-C ends this early."""
+    """Play every seed in worker processes, and return the results; after a Ctrl-C, not all."""
     playable = job.playable
     runs = {seed: SeedRun(seed=seed, replay=playable.command_line(seed)) for seed in options.seeds}
-    size = min(options.workers or os.cpu_count() or 1, len(options.seeds))
+    processors = os.cpu_count() or 1
+    workers_wanted = processors if options.workers is None else options.workers
+    process_count = min(workers_wanted, len(options.seeds))
     with (
         stop_on_ctrl_c() as stop_requested,
         _SeedProgress(console, len(options.seeds), wanted=not options.json) as seed_progress,
-        WorkerProcesses(partial(play_seed, job), size=size) as workers,
+        WorkerProcesses(partial(play_seed, job), size=process_count) as workers,
     ):
         interrupted = _play(
             workers, deque(options.seeds), stop_requested, seed_progress.add, runs, job
@@ -145,14 +149,14 @@ def _play(
     runs: dict[int, SeedRun],
     job: SeedJob,
 ) -> bool:
-    """Play the seeds of `waiting`; return True if the user interrupted this.
+    """Play the seeds that are waiting. Return True if a Ctrl-C ended this early.
 
     After a Ctrl-C no other seed begins. The runs in progress heal their clusters and end.
 
-    - `waiting`: the seeds to play. This function removes each seed that it begins.
-    - `runs`: an entry for each seed, which says that the seed is not played. This function replaces
-      the entry by the result of the seed.
-    - `show`: is called with each result.
+    - `waiting`: each seed is removed from it when a worker begins to play it.
+    - `show`: called with each run that has ended.
+    - `runs`: seed -> its run. At first each is a run that was not played; it is replaced by the
+      run that the worker has played.
     """
     playing: set[int] = set()
     interrupted = False
@@ -160,7 +164,8 @@ def _play(
         if stop_requested() and not interrupted:
             interrupted = True
             waiting.clear()
-            # The workers are not in the session of the terminal, so a Ctrl-C does not reach them.
+            # The terminal sends a Ctrl-C only to processes of its own session. The workers are in
+            # another one.
             workers.interrupt()
         for worker in workers.idle():
             if waiting:
@@ -168,47 +173,49 @@ def _play(
                 workers.give(worker, (seed,))
                 playing.add(seed)
         for event in workers.wait(_POLL_S):
-            # A worker gets one item at a time, so the event is about one seed.
-            seed = number_of(event.items[0])
+            (item,) = event.items  # a worker gets one seed at a time
+            seed = number_of(item)
             playing.discard(seed)
-            runs[seed] = _seed_run(runs[seed], event, job, interrupted=interrupted)
+            runs[seed] = _finished_run(runs[seed], event, job, interrupted=interrupted)
             show(runs[seed])
     return interrupted
 
 
-def _seed_run(
+def _finished_run(
     unplayed: SeedRun, event: Finished | Died, job: SeedJob, *, interrupted: bool
 ) -> SeedRun:
-    """Return the run of a seed after its worker has finished or died."""
+    """Return the run of a seed, whose worker has answered (Finished) or died.
+
+    `unplayed`: the run with only the fields that are known before it is played.
+    """
     match event:
         case Died():
-            # The worker died before it could answer with the path.
+            # The worker could not say where its run directory is, but the name is known.
             path = job.runs / job.playable.experiment.name / job.name_of(unplayed.seed)
-            # Ctrl-C may end a worker process. That is no failure of coordlab.
+            # After a Ctrl-C a worker process may die. That is no failure of coordlab.
             if interrupted:
                 return _with_directory(unplayed, path)
             failure = f"the worker that played seed {unplayed.seed} died: {event.why}"
             return replace(_with_directory(unplayed, path), failure=failure)
         case Finished():
             played = decode_seed(event.answer)
-            return _with_answer(unplayed, played)
+            return _with_played(unplayed, played)
 
 
-def _with_answer(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
-    """Return the run of a seed with the worker's answer and the content of its directory."""
-    run = replace(
-        unplayed,
-        failure=played.failure,
-        summary=None if played.summary is None else decode_summary(played.summary),
-    )
-    return run if played.directory is None else _with_directory(run, Path(played.directory))
+def _with_played(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
+    """Return a run with what its worker has answered, and with what is in its directory."""
+    summary = None if played.summary is None else decode_summary(played.summary)
+    run = replace(unplayed, failure=played.failure, summary=summary)
+    if played.directory is None:
+        return run
+    return _with_directory(run, Path(played.directory))
 
 
 def _with_directory(run: SeedRun, path: Path) -> SeedRun:
-    """Return a run with the manifest and results in its directory, as far as they can be read.
+    """Return a run with the manifest and the results in its directory.
 
-    If results exist but cannot be read, the error becomes the `failure` of the run, unless the run
-    has a failure already.
+    A run that was broken off has no results, or not even a manifest. If results exist but cannot be
+    read, this is the `failure` of the run, unless it has another one already.
     """
     try:
         past = open_run(path)
@@ -221,12 +228,15 @@ def _with_directory(run: SeedRun, path: Path) -> SeedRun:
 
 
 class _SeedProgress:
-    """Progress of the seeds: a bar on a terminal, elsewhere a line for each finished seed."""
+    """Shows how many seeds have ended: a bar on a terminal, elsewhere a line for each seed.
+
+    If `wanted` is False, it shows nothing.
+    """
 
     def __init__(self, console: Console, total: int, *, wanted: bool) -> None:
         self._console = console
         self._total = total
-        self._lines = wanted and not console.is_terminal
+        self._prints_lines = wanted and not console.is_terminal
         self._not_passed = 0
         self._bar = Progress(
             TextColumn("playing seeds"),
@@ -248,13 +258,13 @@ class _SeedProgress:
         self._bar.stop()
 
     def add(self, run: SeedRun) -> None:
-        """Show a seed that is finished."""
+        """Show that a seed has ended."""
         passed = run.state is SeedState.PASSED
         if not passed:
             self._not_passed += 1
         description = f"{self._not_passed} not passed" if self._not_passed else ""
         self._bar.update(self._task, advance=1, description=description)
-        if self._lines and (not passed or self._total <= _MAX_LINES):
+        if self._prints_lines and (not passed or self._total <= _MAX_SEEDS_WITH_LINES):
             why = "" if passed else f": {run.why}"
             print_lines(self._console, [f"seed {run.seed} {run.state.value}{why}"])
 
@@ -262,10 +272,12 @@ class _SeedProgress:
 def _analyze(
     options: SeedsOptions, seed_runs: SeedRuns, pattern: Path, console: Console
 ) -> dict[int, RunSummary] | None:
-    """Make the tables of all finished runs, and return their summaries by seed.
+    """Have Spark make the tables of all finished runs, and return their summaries by seed.
 
-    `pattern`: a path with `*` that matches the run directories, for printed commands.
-    Returns: None if the tables are not wanted, or were not made.
+    Return None if the user does not want tables, or if they could not be made.
+
+    `pattern`: a path with `*` for all run directories. A command that is printed for the user to
+    enter has it as its argument.
     """
     directories = _directories(seed_runs.finished)
     if not options.analyze or not directories:
@@ -288,14 +300,13 @@ def _analyze(
 
 
 def _directories(runs: Sequence[SeedRun]) -> dict[int, PastRun]:
-    """Return the run directories by seed."""
     return {run.seed: run.past for run in runs if run.past is not None}
 
 
 def _write_pages(
     seed_runs: SeedRuns, summaries: dict[int, RunSummary], page: Path, console: Console
 ) -> None:
-    """Write the report of the chosen run, then the page that compares all runs."""
+    """Write the report of the run that is worth reading, then the page that compares all runs."""
     chosen = seed_runs.chosen(summaries)
     try:
         if chosen is not None and chosen.run.past is not None:

@@ -1,12 +1,17 @@
-"""Output of `run --seeds` on a terminal: verdicts, checks, and each figure with its range.
+"""Prints the results of `run --seeds`: verdicts, checks, and each figure with its range.
 
-A figure is what a run prints at its end about one measured thing, such as the phase "detect". Most
-figures are distributions within the run, which have several statistics: p50 (the median), p90, max,
-and sum for counts. A figure that is one number has the statistic "".
+The figures look like this:
 
-A ComparisonRow is one statistic of one figure. It is about the time after one fault, or about the
-whole run if its `fault` is None. Here it has only one cell, with the median and the range over the
-seeds.
+    after 1-kill_broker
+    phases                p50                       max
+    detect                8.00 s (7.20 to 9.10 s)   8.00 s (7.20 to 9.10 s)
+
+Each line is about one figure, something that every run measures. Each column is a statistic of the
+values within one run. A cell has the median of this statistic over the seeds, and its range: in the
+middle run the longest "detect" took 8.00 s, and in no run more than 9.10 s.
+
+The figures come as ComparisonRows, one for each statistic of a figure. A figure that is a single
+number in each run has one row, with the statistic "".
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,22 +33,26 @@ from pipeline.summary.story import GROUP_HEADINGS, counted
 from results_schema.results import CheckOutcome
 
 _MAX_LISTED = 20
-"""Limit of the seeds of one outcome that have lines of their own."""
-_GAP = 2
-"""Blanks behind each column."""
+"""So many seeds of each state get a line of their own. The others share one."""
+_GAP_WIDTH = 2
+"""Number of blanks after each column."""
 _NAME_WIDTH = 22
-"""Width that is kept free for the names of figures; a longer name takes two lines."""
-_WHERE_WIDTH = 10
-"""Width of the column with the number of seeds (`_Line.where`, such as "12 of 20"), and its gap."""
-_CHOICES: tuple[tuple[Statistic, ...], ...] = (("p50", "p90", "max"), ("p50", "max"), ("max",))
-"""Choices of columns. The first choice that fits into the terminal's width is shown."""
-_CHOICES_WITH_SUM: tuple[tuple[Statistic, ...], ...] = (
+"""Width of the column with the names of figures; a longer name takes two lines."""
+_SEED_COUNT_WIDTH = 10
+"""Width of the column with texts such as "12 of 20", with the blanks after it."""
+_COLUMN_CHOICES: tuple[tuple[Statistic, ...], ...] = (
+    ("p50", "p90", "max"),
+    ("p50", "max"),
+    ("max",),
+)
+"""Which statistics to show as columns: the first of these choices that fits into the terminal."""
+_COLUMN_CHOICES_WITH_SUM: tuple[tuple[Statistic, ...], ...] = (
     ("p50", "p90", "max", "sum"),
     ("p50", "max", "sum"),
     ("max", "sum"),
     ("max",),
 )
-"""Choices of columns for figures that have a sum."""
+"""The same for figures that also have a sum, such as numbers of records."""
 _STYLES = {
     SeedState.FAILED: "bold magenta",
     SeedState.VIOLATED: "bold red",
@@ -52,8 +61,8 @@ _STYLES = {
     SeedState.INTERRUPTED: "bold yellow",
     SeedState.NOT_PLAYED: "bold yellow",
 }
-_EXPLAINED = (SeedState.FAILED, SeedState.VIOLATED, SeedState.UNKNOWN)
-"""Outcomes whose seeds are printed with reason and command."""
+_STATES_WITH_REASONS = (SeedState.FAILED, SeedState.VIOLATED, SeedState.UNKNOWN)
+"""Seeds in these states are printed with the reason, and with the command that plays them again."""
 _CHECK_COLUMNS = {
     "passed": CheckOutcome.PASS,
     "not tested": CheckOutcome.NOTHING_SEEN,
@@ -63,23 +72,23 @@ _CHECK_COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """One figure, with a cell for each statistic.
+class _FigureLine:
+    """A line of the table: one figure, with a cell for each column.
 
-    `where`: how many seeds have the figure, such as "12 of 20"; "" if all have it.
+    `seed_count`: "12 of 20" if only 12 of 20 seeds have the figure; "" if all have it.
     """
 
     name: str
     cells: tuple[str, ...]
-    where: str
+    seed_count: str
 
 
 def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
-    """Print the numbers of seeds by outcome, the seeds that did not pass, and the checks."""
+    """Print how many seeds ended how, then those that did not pass, then a table of the checks."""
     console.print()
     _print_verdicts(console, seed_runs)
-    for state in _EXPLAINED:
-        _print_explained(console, state, seed_runs.of(state))
+    for state in _STATES_WITH_REASONS:
+        _print_seeds_with_reasons(console, state, seed_runs.of(state))
     counts = seed_runs.check_counts()
     if not counts:
         return
@@ -88,31 +97,37 @@ def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
     table.add_column("check, in how many seeds")
     for heading in _CHECK_COLUMNS:
         table.add_column(heading, justify="right")
-    for check, of_check in counts.items():
-        # A zero is shown as an empty cell.
-        cells = (str(of_check[outcome] or "") for outcome in _CHECK_COLUMNS.values())
+    for check, outcome_counts in counts.items():
+        shown_counts = [outcome_counts[outcome] for outcome in _CHECK_COLUMNS.values()]
+        cells = ["" if count == 0 else str(count) for count in shown_counts]
         table.add_row(check.replace("_", " "), *cells)
     print_table(console, table)
 
 
 def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
-    """Print the worst outcome, the numbers of seeds by outcome, and the caveats of passed seeds.
+    """Print the verdict over all seeds, the seeds that need no reason, and an example of a caveat.
 
-    After a Ctrl-C the word INTERRUPTED replaces the word for the worst outcome, but not its colour.
+    The verdict is `VIOLATED  fencing on virtual, 20 seeds: 2 violated, 18 passed` for instance. It
+    begins with the worst state of a seed. After a Ctrl-C it begins with INTERRUPTED, in the colour
+    of the worst state.
     """
     total = counted(len(seed_runs.runs), "seed")
-    by_state = {state: seed_runs.of(state) for state in SeedState if seed_runs.of(state)}
-    # `by_state` has the order of SeedState, which begins with the worst outcome.
-    worst = next(iter(by_state))
-    word = "PASS" if worst is SeedState.PASSED else worst.value.upper()
-    numbers = ", ".join(f"{len(runs)} {state.value}" for state, runs in by_state.items())
+    runs_by_state = {state: seed_runs.of(state) for state in SeedState if seed_runs.of(state)}
+    worst = next(iter(runs_by_state))  # SeedState is sorted, the worst state first
+    if seed_runs.interrupted:
+        verdict = "INTERRUPTED"
+    elif worst is SeedState.PASSED:
+        verdict = "PASS"
+    else:
+        verdict = worst.value.upper()
+    numbers = ", ".join(f"{len(runs)} {state.value}" for state, runs in runs_by_state.items())
     line = Text.assemble(
-        ("INTERRUPTED" if seed_runs.interrupted else word, _STYLES[worst]),
+        (verdict, _STYLES[worst]),
         f"  {seed_runs.experiment} on {seed_runs.runtime}, {total}: {numbers}",
     )
     console.print(line, highlight=False, soft_wrap=True)
-    for state, runs in by_state.items():
-        if state not in _EXPLAINED:
+    for state, runs in runs_by_state.items():
+        if state not in _STATES_WITH_REASONS:
             print_lines(console, [f"{state.value}: {seeds_text(run.seed for run in runs)}"])
     with_caveats = [run for run in seed_runs.of(SeedState.PASSED) if caveats_of(run.summary)]
     if with_caveats:
@@ -122,15 +137,12 @@ def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
         print_lines(console, [f"  {caveat}; no promise forbids this here"])
 
 
-def _print_explained(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> None:
-    """Print each seed of a state with its reason and its command.
-
-    After the first _MAX_LISTED seeds, the others are only listed by their numbers.
-    """
+def _print_seeds_with_reasons(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> None:
+    """Print the seeds of one state with their reasons, and the commands that play them again."""
     for run in runs[:_MAX_LISTED]:
         why = f": {run.why}" if run.why else ""
         print_lines(console, [f"seed {run.seed} {state.value}{why}"], style=_STYLES[state])
-        # On one line, so that the command can be copied.
+        # Not wrapped, so that the command can be copied.
         console.print(Text(f"  again: {to_paste(run.replay)}"), soft_wrap=True, highlight=False)
     more = runs[_MAX_LISTED:]
     if more:
@@ -138,7 +150,7 @@ def _print_explained(console: Console, state: SeedState, runs: Sequence[SeedRun]
 
 
 def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> None:
-    """Print every figure of the closing summary as median and range over the seeds."""
+    """Print every figure of a run's closing summary as its median and range over the seeds."""
     console.print()
     heading = f"median over {counted(seeds, 'seed')} (smallest to largest)"
     print_lines(console, [heading], style="bold")
@@ -147,94 +159,106 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
         if fault is not None and rows:
             console.print()
             print_lines(console, [f"after {fault}"], style="bold")
-        # The keys of the dict are the groups of figures in the order of the rows, each once.
-        for group in dict.fromkeys(row.group for row in rows):
+        groups = dict.fromkeys(row.group for row in rows)  # each once, in the order of the rows
+        for group in groups:
             _print_group(console, group, [row for row in rows if row.group == group], seeds)
         if fault is not None:
-            print_lines(console, _same_gap_lines(figures, fault), style="dim")
+            print_lines(console, _lines_about_shared_gaps(figures, fault), style="dim")
 
 
-def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
-    """Yield a line for each longest gap after `fault` that is also the longest after another fault.
+def _lines_about_shared_gaps(figures: Comparison, fault: str) -> Iterator[str]:
+    """Yield a line for each longest gap after `fault` that an earlier fault has, too.
 
-    A gap is a time without commits or without processing. One gap can be counted for two faults
-    that follow each other soon. Two gaps with equal figures over all seeds count as one gap. The
-    line names the first fault of the plan that has this gap.
+    A gap is a time without commits or without processing. If two faults follow each other soon, one
+    long gap counts for both. The line then tells the reader not to look for two gaps:
+    `the longest commit gap is the one after 1-kill_broker`. Whether it is the same gap is not
+    known. It is taken for the same if its figures over all seeds are equal.
     """
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
     for gap in (row for row in longest if row.fault == fault):
-        # The rows are in the order of the plan, so this is the first fault with an equal gap. It is
-        # `fault` itself if no earlier fault has such a gap.
+        # The rows are in the order of the plan. If no earlier fault has an equal gap, the search
+        # ends at `gap` itself.
         first = next(
             row.fault for row in longest if row.name == gap.name and row.cells == gap.cells
         )
-        # The largest value is 0 if no seed had such a gap at all.
-        if first != fault and gap.cells[0] is not None and gap.cells[0].high:
+        # If no seed had such a gap, its largest value over the seeds (`high`) is 0.
+        (cell,) = gap.cells
+        if first != fault and cell is not None and cell.high:
             yield f"the longest {gap.name} is the one after {first}"
 
 
 def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], seeds: int) -> None:
     """Print the figures of one group, such as the phases or the gaps, under its heading."""
     console.print(Text(GROUP_HEADINGS[group], style="underline"))
-    # One table for the distributions, one for the figures of one number per run (statistic "").
-    for statistics in (_statistics(console, rows, seeds), ("",)):
-        lines = list(_lines(rows, statistics, seeds))
+    # The figures that are a single number in each run (statistic "") get a table of their own.
+    for statistics in (_statistics_that_fit(console, rows, seeds), ("",)):
+        lines = list(_figure_lines(rows, statistics, seeds))
         if lines:
             print_table(console, _table(statistics, lines))
 
 
-def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
-    """Return a table of figures.
+def _table(statistics: Sequence[str], lines: Sequence[_FigureLine]) -> Table:
+    """Return the lines as a table.
 
-    If some seeds lack a figure, the table also has a column with the number of seeds.
+    If some seeds lack a figure, it has one more column, with the number of seeds that have it.
     """
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP_WIDTH, 0, 0))
     table.add_column("")
     for statistic in statistics:
         table.add_column(statistic or "in a run", justify="right", no_wrap=True)
-    partial = any(line.where for line in lines)
-    if partial:
+    some_lack_a_figure = any(line.seed_count for line in lines)
+    if some_lack_a_figure:
         table.add_column("in seeds", justify="right", no_wrap=True)
     for line in lines:
-        table.add_row(line.name, *line.cells, *([line.where] if partial else []))
+        cells = [line.name, *line.cells]
+        if some_lack_a_figure:
+            cells.append(line.seed_count)
+        table.add_row(*cells)
     return table
 
 
-def _statistics(
+def _statistics_that_fit(
     console: Console, rows: Sequence[ComparisonRow], seeds: int
 ) -> tuple[Statistic, ...]:
-    """Return as many statistics as fit into the width: the first of the choices that fits.
+    """Return the statistics to show as columns: the first choice that fits into the console.
 
-    If none fits, return the last choice. The width of a long name is counted only up to
-    _NAME_WIDTH, because a name can take two lines. A range must stay on one line.
+    If even the last choice does not fit, it is returned nevertheless. Only the names of figures may
+    take two lines, so they never need more than _NAME_WIDTH. The cells stay on one line.
     """
     present = {row.statistic for row in rows}
-    for choice in _CHOICES_WITH_SUM if "sum" in present else _CHOICES:
+    for choice in _COLUMN_CHOICES_WITH_SUM if "sum" in present else _COLUMN_CHOICES:
         statistics = tuple(statistic for statistic in choice if statistic in present)
-        lines = list(_lines(rows, statistics, seeds))
+        lines = list(_figure_lines(rows, statistics, seeds))
         if not lines:
             return statistics
-        widths = [max(len(line.cells[place]) for line in lines) for place in range(len(statistics))]
-        name = min(_NAME_WIDTH, max(len(line.name) for line in lines))
-        where = _WHERE_WIDTH if any(line.where for line in lines) else 0
-        if name + sum(width + _GAP for width in widths) + where <= console.width:
+        columns = zip(*(line.cells for line in lines), strict=True)
+        width = min(_NAME_WIDTH, max(len(line.name) for line in lines))
+        width += sum(max(map(len, column)) + _GAP_WIDTH for column in columns)
+        if any(line.seed_count for line in lines):
+            width += _SEED_COUNT_WIDTH
+        if width <= console.width:
             return statistics
     return statistics
 
 
-def _lines(rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int) -> Iterator[_Line]:
-    """Yield a line for each figure that has one of `statistics`."""
-    # The rows of one figure follow each other.
-    for name, of_name in groupby(rows, key=lambda row: row.name):
-        by_statistic: dict[str, Cell] = {
-            row.statistic: row.cells[0] for row in of_name if row.cells[0] is not None
+def _figure_lines(
+    rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int
+) -> Iterator[_FigureLine]:
+    """Yield a line for each figure that has at least one of `statistics`.
+
+    `seeds`: the number of all seeds.
+    """
+    # The rows about one figure stand together, one for each statistic.
+    for name, group in groupby(rows, key=lambda row: row.name):
+        rows_of_figure = list(group)
+        unit = rows_of_figure[0].unit  # that of all its rows
+        cell_by_statistic: dict[str, Cell] = {
+            row.statistic: row.cells[0] for row in rows_of_figure if row.cells[0] is not None
         }
-        shown = [by_statistic.get(statistic) for statistic in statistics]
+        shown = [cell_by_statistic.get(statistic) for statistic in statistics]
         if not any(shown):
             continue
-        # All rows of a figure have the same unit. `of_name` is an iterator, which is at its end
-        # here, so the unit comes from `rows`.
-        unit = next(row.unit for row in rows if row.name == name)
-        cells = tuple("" if cell is None else range_text(cell, unit) for cell in shown)
-        runs = max(cell.runs for cell in shown if cell is not None)
-        yield _Line(name=name, cells=cells, where=f"{runs} of {seeds}" if runs < seeds else "")
+        texts = tuple("" if cell is None else range_text(cell, unit) for cell in shown)
+        seeds_with_figure = max(cell.runs for cell in shown if cell is not None)
+        seed_count = f"{seeds_with_figure} of {seeds}" if seeds_with_figure < seeds else ""
+        yield _FigureLine(name=name, cells=texts, seed_count=seed_count)
