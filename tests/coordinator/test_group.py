@@ -1,14 +1,17 @@
 """Rules of a group: members, leader, protocols, pending ids. Mirrors Kafka's GroupMetadataTest.
 
-A rebalance has two phases. In the join phase (state PreparingRebalance) the members send a
-JoinGroup with the assignment protocols that they support; a parked JoinGroup waits for its answer
-until this phase ends. The group then selects a protocol that all members support, and begins its
-next generation. (The generation counts the rebalances.) In the sync phase (CompletingRebalance) the
-members send a SyncGroup and get their partitions. A pending id was assigned to a client that has
-not joined with it yet. An instance id is the configured id of a static member.
+The tests call the methods of a Group object directly, without a coordinator.
 
-Ids such as GM-22 are cases of Kafka's test (docs/kafka/BEHAVIOUR.md 10.2), MM-28 is one of another
-test. BEHAVIOUR 4.3 is a section of that page.
+A rebalance of a group has two phases. In the join phase (state PreparingRebalance) each member
+sends a JoinGroup with the assignment protocols that it supports. The coordinator parks each
+JoinGroup: it does not answer before the phase ends. Then the group selects a protocol that all
+members support, and begins its next generation. In the sync phase (state CompletingRebalance) each
+member sends a SyncGroup, and gets its partitions with the answer.
+
+A new client first gets a member id, and then joins with it. In between, the id is pending.
+
+Ids such as GM-22 are cases of Kafka's test, listed in docs/kafka/BEHAVIOUR.md 10.2. "BEHAVIOUR 4.3"
+is a section of that page.
 """
 
 import pytest
@@ -33,12 +36,15 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def empty_group() -> Group:
-    """Return a new group "g" of offsets partition 0, whose state began at time 0."""
+    """Return a group "g" of offsets partition 0. It has been Empty since the time 0."""
     return Group("g", 0, GroupState.EMPTY, 0)
 
 
 def preparing(*members: Member) -> Group:
-    """Return a group in PreparingRebalance with these members, whose JoinGroups are parked."""
+    """Return a group in PreparingRebalance with these members.
+
+    Their JoinGroups are parked. The first one has the request id 0, the next one 1, and so on.
+    """
     group = empty_group()
     group.transition_to(
         GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
@@ -70,7 +76,7 @@ def member(
 
 
 def next_generation(group: Group) -> None:
-    """End the join phase of a group in PreparingRebalance and begin its next generation."""
+    """End the join phase of a group, and begin its next generation."""
     group.init_next_generation(now_us=0, cause=GroupStateCause.ALL_JOINED, trace=[])
 
 
@@ -82,17 +88,18 @@ def test_select_protocol_follows_the_majority_of_first_choices() -> None:
     group = preparing(member("a", "range", "roundrobin"))
     assert group.select_protocol() == "range"
     group.add(member("b", "roundrobin", "range"))
-    # One vote each: Kafka promises neither.
+    # Both protocols have one vote. Kafka does not promise which of them wins.
     assert group.select_protocol() in {"range", "roundrobin"}
     group.add(member("c", "roundrobin", "range"))
     assert group.select_protocol() == "roundrobin"
 
 
 def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
-    """With equal votes, Kafka's choice depends on the order of a Scala hash map.
+    """With equal votes, Kafka takes the protocol that comes first in a Scala hash map.
 
-    So the coordinator computes that order. The recordings `vote-tie` and `fuzz-0088` of a real
-    Kafka show that "a" comes before "b", and roundrobin before range.
+    So our coordinator computes the order of that map, to make the same choice. What it should be
+    is known from recordings of a real Kafka: `vote-tie` shows "a" before "b", and `fuzz-0088` shows
+    roundrobin before range.
     """
     assert scala_order(["b", "a"], among=["b", "a"]) == ["a", "b"]
     group = preparing(member("m", "range", "roundrobin"), member("n", "roundrobin", "range"))
@@ -100,10 +107,11 @@ def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
 
 
 def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
-    """Scala's map is a tree, in which each level sorts by five bits of the hash.
+    """Scala's map is a tree. On its first level the names are ordered by five bits of their hashes.
 
-    A name that shares its bits with another one goes into a subtree; subtrees come last. The hashes
-    of range and sticky have the same first five bits, so both are in a subtree.
+    Names with the same five bits go into a subtree, which orders them by the next five bits. On
+    each level the subtrees come after the single names. Here range and sticky have the same first
+    five bits, so they come last.
     """
     names = ["sticky", "range", "roundrobin", "cooperative-sticky"]
     assert scala_order(names, among=names) == [
@@ -115,9 +123,10 @@ def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
 
 
 def test_scala_order_is_by_hashes_of_32_bits() -> None:
-    """The hashes 0x5423dd79 (assignor-27) and 0x23f2b8d9 (assignor-4) have equal lowest five bits.
+    """The hashes of the names are numbers of 32 bits, as in Scala.
 
-    The next five bits, 11 and 6, decide.
+    Here they are 0x5423dd79 (assignor-27) and 0x23f2b8d9 (assignor-4). The lowest five bits of both
+    are the same. The next five bits decide: they are 11 for assignor-27, and 6 for assignor-4.
     """
     names = ["assignor-27", "assignor-4"]
     assert scala_order(names, among=names) == ["assignor-4", "assignor-27"]
@@ -136,8 +145,8 @@ def test_select_protocol_takes_only_what_all_support() -> None:
     assert group.select_protocol() == "roundrobin"
 
 
-def test_select_protocol_without_members_is_misuse() -> None:
-    """Without members there is no protocol to select.
+def test_select_protocol_without_members_raises() -> None:
+    """Without members there is no protocol to select, so only a bug can ask for one.
 
     GM-23: vote without members
     """
@@ -146,10 +155,11 @@ def test_select_protocol_without_members_is_misuse() -> None:
 
 
 def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
-    """A protocol counts as common if it is listed as often as there are members.
+    """Kafka counts how often each protocol is listed by the members.
 
-    Here one member lists range twice, so no protocol is common, and Kafka throws at the end of the
-    join phase.
+    If the count equals the number of members, Kafka takes the protocol as supported by all. Here
+    the only member lists range twice, so the count is 2. No protocol counts as supported by all,
+    and Kafka throws at the end of the join phase.
     """
     group = preparing(member("a", "range", "range"))
     with pytest.raises(UnknownServerError):
@@ -157,17 +167,22 @@ def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
 
 
 def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
-    """An Empty group supports any list with a protocol and a protocol type.
+    """A client may join if its protocol type is that of the group, and all support one of its list.
+
+    An Empty group accepts any protocol type and any protocols, but not an empty type or list.
 
     GM-25: which protocols a group supports
     """
     assert empty_group().supports_protocols("consumer", ("any",))
     assert not empty_group().supports_protocols("", ("any",))
     assert not empty_group().supports_protocols("consumer", ())
+
     group = preparing(member("a", "range", "roundrobin"))
     assert group.supports_protocols("consumer", ("roundrobin", "foo"))
     assert group.supports_protocols("consumer", ("range", "foo"))
     assert not group.supports_protocols("consumer", ("foo", "bar"))
+
+    # From now on roundrobin is the only protocol that all members support.
     group.add(member("b", "roundrobin", "blah"))
     assert group.supports_protocols("consumer", ("roundrobin", "foo"))
     assert not group.supports_protocols("connect", ("roundrobin", "foo"))
@@ -175,10 +190,10 @@ def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
 
 
 def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
-    """The group selects the protocol with which the member has rejoined.
+    """The member first listed range, and then roundrobin. The group selects roundrobin.
 
-    The SyncGroup that the member owed before is forgotten: the members owe one only after they have
-    got the answer to their JoinGroup.
+    The member still owed a SyncGroup of the old generation. In the new generation no member owes
+    one yet, because none has got the answer to its JoinGroup.
 
     GM-29: next generation with members
     GM-58: next generation: nobody owes one yet
@@ -198,7 +213,7 @@ def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
     assert not group.pending_sync_members
 
 
-def test_next_generation_without_members_makes_the_group_empty_and_increments() -> None:
+def test_next_generation_without_members_makes_the_group_empty() -> None:
     """The generation increases, but there is no protocol, and no SyncGroup to wait for.
 
     GM-30: next generation without members
@@ -210,9 +225,10 @@ def test_next_generation_without_members_makes_the_group_empty_and_increments() 
 
 
 def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
-    """The topics are unknown (None) before, and the union of the members' subscriptions after.
+    """Before, the topics are None, which means unknown: the group may be subscribed to any topic.
 
-    A group without members has no topics. A group with unknown topics counts as subscribed to any.
+    From then on they are the union of the members' subscriptions. A group without members is
+    subscribed to no topics.
 
     GM-27: subscribed topics of a consumer group
     """
@@ -257,18 +273,18 @@ def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
 
 
 def test_next_generation_with_unreadable_bytes_fails_after_its_increment() -> None:
-    """The end of the join phase fails half way: only the generation has changed, not the state.
+    """The subscription of the member has bytes that make the parser raise.
 
+    So the end of the join phase fails half way: the generation has changed, but not the state.
     Kafka fails in the same way (BEHAVIOUR 0.1).
     """
-    # These bytes make the parser raise. (The single byte of a test above counts as unknown topics.)
     group = preparing(member("a", metadata=b"meta-c1"))
     with pytest.raises(UnknownServerError):
         next_generation(group)
     assert (group.generation_id, group.state) == (1, GroupState.PREPARING_REBALANCE)
 
 
-def test_update_member_changes_timeouts_and_the_maximum_over_members() -> None:
+def test_update_member_changes_its_timeouts_and_that_of_the_group() -> None:
     """The rebalance timeout of a group is the largest of its members' rebalance timeouts.
 
     GM-39: member's new timeouts count
@@ -289,7 +305,7 @@ def test_update_member_changes_timeouts_and_the_maximum_over_members() -> None:
 
 
 def test_rebalance_timeout_without_members_is_zero() -> None:
-    """The maximum over no members is 0 (BEHAVIOUR 4.8)."""
+    """There is no member whose timeout could be the largest, so it is 0 (BEHAVIOUR 4.8)."""
     assert empty_group().rebalance_timeout_ms == 0
 
 
@@ -306,10 +322,11 @@ def test_removing_the_leader_elects_a_remaining_member() -> None:
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["the leader leaves", "it does not rejoin"])
 def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> None:
-    """The order in which members arrived does not matter, only the hashes of their ids.
+    """The hashes of the member ids decide who becomes leader, not the order of their arrival.
 
-    Kafka promises no particular successor (BEHAVIOUR 0). With ten different sets of ids, each of
-    the oldest, the middle and the newest member is elected at least once.
+    Kafka promises no particular successor (BEHAVIOUR 0). The test tries ten sets of ids with three
+    members each. The same ids must elect the same member if they arrive in reversed order. And the
+    oldest, the middle and the newest member must each be elected at least once.
     """
 
     def successor(ids: list[str]) -> str | None:
@@ -321,23 +338,26 @@ def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> No
             assert group.elect_joined_leader()
         return group.leader_id
 
-    elected_places = set()
+    elected_ages = set()
     for run in range(10):
-        ids = [f"{place}-{run}" for place in ("old", "middle", "new")]
+        ids = [f"{age}-{run}" for age in ("old", "middle", "new")]
         elected = successor(ids)
         assert elected is not None
-        # The same ids in reversed order of arrival.
         assert successor(ids[::-1]) == elected
-        elected_places.add(elected.split("-")[0])
-    assert elected_places == {"old", "middle", "new"}
+        elected_ages.add(elected.split("-")[0])
+    assert elected_ages == {"old", "middle", "new"}
 
 
 def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None:
-    """A leader that has not rejoined is replaced by a member that has rejoined (BEHAVIOUR 3.2)."""
+    """A leader that has not rejoined is replaced by a member that has rejoined (BEHAVIOUR 3.2).
+
+    A member has rejoined if its JoinGroup is parked.
+    """
     group = preparing(member("a"), member("b"), member("c"))
     assert group.elect_joined_leader()
     assert group.leader_id == "a"
 
+    # Only b has rejoined.
     group.unpark_join(group.members["a"])
     group.unpark_join(group.members["c"])
     assert group.elect_joined_leader()
@@ -348,24 +368,26 @@ def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None
     assert not group.elect_joined_leader()
 
 
-def test_replace_static_member_moves_leadership_and_instance() -> None:
+def test_replaced_static_member_keeps_leadership_instance_and_assignment() -> None:
     """A static member that restarts gets a new member id, here b instead of a.
 
-    The new id keeps the leadership, the instance id and the assignment. The answers to parked
-    requests are sent elsewhere (scenarios/static.txt).
+    If the old member had parked requests, they are answered, too; a scenario in
+    scenarios/static.txt covers this.
 
     GM-41: replacing a static member: leader, instance, parked requests
     """
     group = preparing(member("a", instance="i"))
     group.members["a"].assignment = b"mine"
     group.replace_static_member("i", "a", "b")
-    assert (group.leader_id, group.static_members, list(group.members)) == ("b", {"i": "b"}, ["b"])
+    assert list(group.members) == ["b"]
+    assert group.leader_id == "b"
+    assert group.static_members == {"i": "b"}
     assert group.members["b"].assignment == b"mine"
     check_group(group)
 
 
-def test_replace_unknown_static_member_is_misuse() -> None:
-    """The instance id `i` has no member. Only a bug can ask for its replacement.
+def test_replace_unknown_static_member_raises() -> None:
+    """The instance id `i` has no member, so only a bug can ask for its replacement.
 
     GM-40: replacing a static member that is none
     """
@@ -373,7 +395,7 @@ def test_replace_unknown_static_member_is_misuse() -> None:
         empty_group().replace_static_member("i", "a", "b")
 
 
-def test_add_same_instance_twice_is_misuse_and_changes_nothing() -> None:
+def test_add_same_instance_twice_raises_and_changes_nothing() -> None:
     """Two members cannot have the same instance id.
 
     GM-53: the same instance id twice
@@ -385,18 +407,18 @@ def test_add_same_instance_twice_is_misuse_and_changes_nothing() -> None:
     check_group(group)
 
 
-def test_add_member_with_other_protocols_is_misuse_and_changes_nothing() -> None:
-    """The handler of JoinGroup refuses such a member earlier, so only a bug gets here."""
+def test_add_member_with_other_protocols_raises_and_changes_nothing() -> None:
+    """The handler of JoinGroup refuses such a member earlier, so only a bug can add it."""
     group = preparing(member("a", "range"))
     with pytest.raises(IllegalTransition, match="does not support"):
         group.add(member("b", "blah", instance="i"))
-    # `add` checks the protocols before it stores the instance id.
-    assert (list(group.members), group.static_members) == (["a"], {})
+    assert list(group.members) == ["a"]
+    assert group.static_members == {}  # the instance id was not stored
     check_group(group)
 
 
 def test_pending_id_becomes_a_member_or_is_removed() -> None:
-    """A pending id ends when its client joins, or with its removal; a member's id never pends.
+    """An id is no longer pending when its client joins with it, or when it is removed.
 
     GM-50: a member's id cannot become pending
     GM-51: pending id that becomes a member is pending no more
@@ -415,8 +437,8 @@ def test_pending_id_becomes_a_member_or_is_removed() -> None:
     assert not group.pending_members
 
 
-def test_pending_sync_is_for_members_only() -> None:
-    """A pending sync is a SyncGroup that a member has not sent yet in this generation.
+def test_only_members_can_owe_a_sync_group() -> None:
+    """The group keeps the ids of the members that have not sent their SyncGroup yet.
 
     GM-54: who is no member cannot owe a SyncGroup
     GM-55: who is no member cannot have sent one
@@ -436,8 +458,8 @@ def test_pending_sync_is_for_members_only() -> None:
     assert not group.pending_sync_members
 
 
-def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
-    """The join phase can end when each member's JoinGroup is parked and no id is pending.
+def test_join_phase_waits_for_members_and_for_pending_ids() -> None:
+    """All have joined when each member's JoinGroup is parked, and no id is pending.
 
     A group without members has nothing to wait for.
 
@@ -469,7 +491,7 @@ def test_second_parked_join_replaces_the_first() -> None:
 
 
 def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
-    """The metadata (subscriptions) may change until the join phase ends (BEHAVIOUR 4.9)."""
+    """The subscriptions of the members may still change until then (BEHAVIOUR 4.9)."""
     with pytest.raises(IllegalTransition, match="PreparingRebalance"):
         preparing(member("a")).current_member_metadata()
 
@@ -478,7 +500,7 @@ def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
 
 
 def turn() -> Turn:
-    """Return a turn: the object that collects the replies of the coordinator to one input."""
+    """Return a turn: an object in which the coordinator collects its replies to one input."""
     return Turn(CoordinatorHarness().coordinator._shared, 0)
 
 
@@ -489,53 +511,57 @@ def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
     GM-44: no JoinGroup parked: nothing is answered
     """
     group = preparing(member("a"), member("b"))
-    collecting = turn()
+    its_turn = turn()
     response = JoinGroupResponse(generation_id=1, member_id="a")
     for _ in range(2):
-        answer_parked_join(collecting, group, group.members["a"], response)
-        # 0 is the request id that `preparing` gave to the first member's JoinGroup.
-        assert [(r.request_id, r.response) for r in collecting.result.replies] == [(0, response)]
+        answer_parked_join(its_turn, group, group.members["a"], response)
+        replies = [(reply.request_id, reply.response) for reply in its_turn.result.replies]
+        assert replies == [(0, response)]  # the JoinGroup of `a` has the request id 0
         assert group.members_awaiting_join == 1
         assert not group.has_all_members_joined
     assert group.members["a"].awaiting_join is None
 
 
 def test_parked_join_that_fails_is_answered_once_with_the_given_member_id() -> None:
-    """The second error finds no parked JoinGroup, so the member gets only the first.
+    """At the second error no JoinGroup is parked any more, so the member gets only the first.
 
     GM-44: no JoinGroup parked: nothing is answered
     """
     group = preparing(member("a"))
-    collecting = turn()
+    its_turn = turn()
     for error in (ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID):
-        fail_parked_join(collecting, group, group.members["a"], "given id", error)
-    assert [reply.response for reply in collecting.result.replies] == [
+        fail_parked_join(its_turn, group, group.members["a"], "given id", error)
+    assert [reply.response for reply in its_turn.result.replies] == [
         JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, member_id="given id")
     ]
 
 
-def test_parked_sync_is_answered_once_and_the_method_returns_whether_it_was_parked() -> None:
-    """The second answer finds no parked SyncGroup.
+def test_parked_sync_is_answered_once_and_the_caller_learns_whether_it_was() -> None:
+    """At the second call no SyncGroup is parked any more, so there is nothing to answer.
 
     GM-46: parked SyncGroup is answered once
     GM-47: no SyncGroup parked: nothing is answered
     """
     group = preparing(member("a"))
     group.members["a"].awaiting_sync = RequestId(7)
-    collecting = turn()
+    its_turn = turn()
     response = SyncGroupResponse(assignment=b"mine")
-    for was_parked in (True, False):
-        answered = answer_parked_sync(collecting, group, group.members["a"], response)
-        assert answered is was_parked
-    assert [(r.request_id, r.response) for r in collecting.result.replies] == [(7, response)]
+    assert answer_parked_sync(its_turn, group, group.members["a"], response) is True
+    assert answer_parked_sync(its_turn, group, group.members["a"], response) is False
+    replies = [(reply.request_id, reply.response) for reply in its_turn.result.replies]
+    assert replies == [(7, response)]
 
 
 def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
-    """An offset of an Empty group expires one retention after the group became Empty.
+    """The retention of an Empty group's offsets counts from the time at which it became Empty.
 
-    The commit is of day 0, the group is emptied on day 5, and the retention is one day, so the
-    offset expires on day 6. A group that rebalances keeps the offset at any age. A Stable group
-    keeps the offset while a member subscribes to the topic. Here member b subscribes to it.
+    Here the retention is one day.
+
+    - Day 0: the offset is committed.
+    - Day 5: the last member leaves the group, and it becomes Empty.
+    - Day 6: the offset expires, unless the group has members again.
+    - Day 9: while the group rebalances, it keeps all its offsets. When it is Stable, it keeps those
+      of the topics to which its members subscribe. Member b subscribes to the topic.
 
     GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
     """
@@ -552,9 +578,10 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
         now_us=5 * day_ms * 1_000, cause=GroupStateCause.ALL_JOINED, trace=[]
     )
     assert group.state is GroupState.EMPTY
-    assert [expired_count(now) for now in (5 * day_ms, 6 * day_ms - 1, 6 * day_ms)] == [0, 0, 1]
+    assert expired_count(5 * day_ms) == 0
+    assert expired_count(6 * day_ms - 1) == 0
+    assert expired_count(6 * day_ms) == 1
 
-    # On day 9 the offset is old enough, but a group that rebalances keeps it.
     group.transition_to(
         GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
     )
@@ -562,7 +589,8 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     assert expired_count(9 * day_ms) == 0
 
     group.init_next_generation(now_us=0, cause=GroupStateCause.ALL_JOINED, trace=[])
-    assert (group.state, expired_count(9 * day_ms)) == (GroupState.COMPLETING_REBALANCE, 0)
+    assert group.state is GroupState.COMPLETING_REBALANCE
+    assert expired_count(9 * day_ms) == 0
     group.transition_to(
         GroupState.STABLE, now_us=0, cause=GroupStateCause.ASSIGNMENT_STORED, trace=[]
     )

@@ -1,22 +1,25 @@
-"""Loading an offsets partition: its records become groups, in chunks (BEHAVIOUR 5.4).
+"""A broker that becomes a coordinator reads its groups from the log (BEHAVIOUR 5.4).
 
-A broker that becomes the leader of an offsets partition (one of `__consumer_offsets`) loads it: the
-broker reads the partition's groups into memory. The leader epoch counts the partition's leaders. A
-coordinator ignores a load or an unload of an older epoch than it knows. A tombstone is a record
-without a value, which deletes its key. A generation counts a group's rebalances.
+The state of a group is in one partition of the topic `__consumer_offsets`. The leader of this
+partition is the group's coordinator. When a broker becomes leader, it loads the partition: it reads
+the log, in chunks of several batches, and builds the groups and their committed offsets in memory.
+When it is no longer leader, it unloads the partition: it forgets the groups.
 
-`h` is a CoordinatorHarness: a coordinator with a log.
+A test writes a log by hand and looks at what a coordinator makes of it. `offset(1, 455)` is the
+record of a committed offset: 455, for partition 1 of the topic foo. `group(...)` is the record of
+a group. Both can be tombstones, which are records without a value. `loaded(batch, batch)` returns a
+coordinator that has loaded a log with these batches.
 
-- `h.log` has a list of batches for each partition.
-- `h.load(epoch=3)` loads partition 0 as the leader of epoch 3. It returns None, or the reason why
-  the coordinator ignores the load.
-- `h.offset("foo", 0)` returns the committed offset, or -1 if there is none.
+The coordinator comes in a CoordinatorHarness, called `h`, which has its log and its timers:
+
+- `h.log[0]` is the list of batches of partition 0, the only partition that these tests use.
+- `h.load(epoch=3)` loads the partition, as its leader in leader epoch 3. The result is None, or the
+  reason why the coordinator ignores the load.
+- `h.offset("foo", 0)` returns a committed offset, or -1 if there is none.
 - `h.failover()` returns another coordinator, which has loaded a copy of the log.
-- `offset(1, 455)` is the record of the committed offset 455 of foo-1, `group(...)` that of a group.
-- `loaded(batch, batch)` returns a harness that has loaded these batches of records.
 
-[S] marks what Kafka's Scala coordinator does, [J] what its Java coordinator does. Ids such as MM-02
-and FO-02 are cases in docs/kafka/BEHAVIOUR.md 10.
+Kafka has two coordinators, an older one in Scala, [S], and a newer one in Java, [J]. Ids such as
+MM-02 and FO-02 are cases in docs/kafka/BEHAVIOUR.md 10.
 """
 
 import pytest
@@ -52,12 +55,11 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 def offset(partition: int, value: int | None, *, group_id: str = GROUP) -> Record:
     """Return the record of a committed offset of topic foo; without a value, a tombstone."""
-    encoded = (
-        None
-        if value is None
-        else encode_offset_commit_value(OffsetCommitValue(offset=value, commit_timestamp_ms=1))
-    )
-    return Record(encode_offset_commit_key(group_id, TopicPartition("foo", partition)), encoded, 1)
+    key = encode_offset_commit_key(group_id, TopicPartition("foo", partition))
+    if value is None:
+        return Record(key, None, 1)
+    commit = OffsetCommitValue(offset=value, commit_timestamp_ms=1)
+    return Record(key, encode_offset_commit_value(commit), 1)
 
 
 def group_value(
@@ -67,7 +69,11 @@ def group_value(
     instance: str | None = None,
     leader: str | None = None,
 ) -> GroupMetadataValue:
-    """Return the stored value of a group: Stable if it has members, else Empty."""
+    """Return the stored value of a group: Stable if it has members, else Empty.
+
+    `metadata` is the subscription of each member, by default to the topic foo. `instance` is the
+    instance id of the first member. The leader is by default the first member.
+    """
     return GroupMetadataValue(
         protocol_type="consumer",
         generation=generation,
@@ -96,9 +102,11 @@ def group(value: GroupMetadataValue | None, *, group_id: str = GROUP) -> Record:
     return Record(encode_group_metadata_key(group_id), encoded, 1)
 
 
-# The first two bytes of a key are its version.
 NEWER_KIND = Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1)
-"""A record with key version 7, which this coordinator does not know."""
+"""A record with key version 7, which this coordinator does not know.
+
+The first two bytes of a key are its version, and the version says what kind of record it is.
+"""
 
 
 def loaded(
@@ -106,7 +114,7 @@ def loaded(
 ) -> CoordinatorHarness:
     """Return a coordinator that has loaded these batches.
 
-    The default values are larger than any test needs: one chunk, and no limit of a group's size.
+    By default all batches are in one chunk, and a group may have any number of members.
     """
     h = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=max_size), owned=()
@@ -118,12 +126,13 @@ def loaded(
 
 
 def test_load_of_offsets_alone_gives_an_empty_group() -> None:
-    """The group has generation 0 and no protocol type, like a group that only commits offsets.
+    """A client that commits offsets without joining a group leaves no record of the group itself.
 
     MM-02: load: offsets without a group's record
     """
     h = loaded((offset(0, 23), offset(1, 455)), (offset(2, 8992),))
-    assert (h.state(), h.summary().generation) == (GroupState.EMPTY, 0)
+    assert h.state() is GroupState.EMPTY
+    assert h.summary().generation == 0
     assert h.group().protocol_type is None
     assert [h.offset("foo", i) for i in range(3)] == [23, 455, 8992]
 
@@ -136,14 +145,21 @@ def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
     """
     h = loaded((offset(0, 23),), (group(group_value()),))
     loaded_group = h.group()
-    assert (h.state(), loaded_group.generation_id) == (GroupState.EMPTY, 15)
-    assert (loaded_group.protocol_type, loaded_group.protocol_name) == ("consumer", None)
-    assert (loaded_group.leader_id, loaded_group.subscribed_topics) == (None, frozenset())
-    assert (loaded_group.current_state_timestamp_ms, h.offset("foo", 0)) == (77, 23)
+    assert h.state() is GroupState.EMPTY
+    assert h.offset("foo", 0) == 23
+    assert loaded_group.generation_id == 15
+    assert loaded_group.protocol_type == "consumer"
+    assert loaded_group.protocol_name is None
+    assert loaded_group.leader_id is None
+    assert loaded_group.subscribed_topics == frozenset()
+    assert loaded_group.current_state_timestamp_ms == 77
 
 
-def test_load_of_a_group_with_members_restores_it_in_stable() -> None:
-    """Of each member's protocols only the selected one is restored; its topics are parsed.
+def test_load_of_a_group_with_members_makes_it_stable_again() -> None:
+    """The record of a group has everything that its members need to go on without a rebalance.
+
+    Of the protocols that a member supports, the record has only the one that the group has
+    selected. The topics of the group are read from the members' subscriptions.
 
     MM-14: load: Stable group with offsets
     MM-25: load: static and dynamic members
@@ -151,22 +167,25 @@ def test_load_of_a_group_with_members_restores_it_in_stable() -> None:
     """
     h = loaded((group(group_value("m-1", "m-2", instance="i", leader="m-2")),), (offset(0, 5),))
     loaded_group = h.group()
-    assert (h.state(), loaded_group.generation_id) == (GroupState.STABLE, 15)
+    assert h.state() is GroupState.STABLE
+    assert loaded_group.generation_id == 15
     assert loaded_group.leader_id == "m-2"
     assert loaded_group.static_members == {"i": "m-1"}
     assert loaded_group.members["m-1"].protocol_names() == ("range",)
     assert loaded_group.members["m-2"].assignment == b"a-m-2"
     assert loaded_group.subscribed_topics == frozenset({"foo"})
     assert h.beat("m-1", generation_id=15) is ErrorCode.NONE
+    # The load of the group is also in the trace.
     (event,) = h.events(TraceKind.GROUP_LOADED)
     assert (event.group, event.partition, event.generation) == (GROUP, "__consumer_offsets-0", 15)
     assert event.detail == {"state": "Stable", "members": ["m-1", "m-2"], "offsets": 1}
 
 
 def test_load_gives_every_member_a_full_session() -> None:
-    """A failover must not expire members that could not send heartbeats during the failover.
+    """During a failover members cannot send heartbeats. They must not expire because of that.
 
-    The session is 10 s. m-1 sends a heartbeat 1 ms before the session's end, m-2 sends none.
+    After the load each member has a session timeout of 10 s. m-1 sends a heartbeat 1 ms before the
+    end, and m-2 sends none.
     """
     h = loaded((group(group_value("m-1", "m-2")),))
     h.advance(9_999)
@@ -176,22 +195,29 @@ def test_load_gives_every_member_a_full_session() -> None:
 
 
 def test_load_of_a_tombstone_removes_the_earlier_records_of_its_key() -> None:
-    """The key is that of an offset or of a group. A deleted group may have offsets later.
+    """A tombstone of an offset deletes the offset, and one of a group deletes the group.
+
+    A group that was deleted may have offsets again later. Then it is a new group, without members.
 
     MM-13: load: tombstone of one partition
     MM-19: load: group and its tombstone
     MM-22: load: group, its tombstone, then offsets
     """
     h = loaded((offset(0, 1), offset(1, 2)), (offset(0, None),))
-    assert (h.offset("foo", 0), h.offset("foo", 1)) == (-1, 2)
+    assert h.offset("foo", 0) == -1
+    assert h.offset("foo", 1) == 2
 
-    assert loaded((group(group_value("m")),), (group(None),)).coordinator.groups() == ()
+    h = loaded((group(group_value("m")),), (group(None),))
+    assert h.coordinator.groups() == ()
+
     h = loaded((group(group_value("m")),), (group(None),), (offset(0, 3),))
-    assert (h.state(), h.summary().generation, h.offset("foo", 0)) == (GroupState.EMPTY, 0, 3)
+    assert h.state() is GroupState.EMPTY
+    assert h.summary().generation == 0
+    assert h.offset("foo", 0) == 3
 
 
 def test_load_takes_the_last_write_of_each_key() -> None:
-    """The rule holds for members and offsets, whether the writes are in one batch or in several.
+    """This holds for groups and for offsets, and for writes in one batch or in several.
 
     MM-23: load: later segments win
     """
@@ -199,35 +225,43 @@ def test_load_takes_the_last_write_of_each_key() -> None:
         (offset(0, 1), offset(1, 1), group(group_value("old", generation=1))),
         (offset(0, 2), group(group_value("new", generation=2)), offset(0, 3)),
     )
-    assert (h.summary().members, h.summary().generation) == (("new",), 2)
-    assert [h.offset("foo", i) for i in range(2)] == [3, 1]
+    assert h.summary().members == ("new",)
+    assert h.summary().generation == 2
+    assert h.offset("foo", 0) == 3
+    assert h.offset("foo", 1) == 1
 
 
 def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
-    """Both versions have the same fields, so a record of one replaces a record of the other."""
-    # The same key with version 0 in its first two bytes.
-    old = Record(b"\x00\x00" + (offset(0, 7).key or b"")[2:], offset(0, 7).value, 1)
-    assert loaded((offset(0, 1),), (old,)).offset("foo", 0) == 7
+    """Both versions of an offset's key have the same fields, so they are the same key.
+
+    A later record with version 0 replaces an earlier one with version 1, and the other way round.
+    """
+    version_1 = offset(0, 7)
+    assert version_1.key is not None
+    fields = version_1.key[2:]  # the first two bytes are the version
+    version_0 = Record(b"\x00\x00" + fields, version_1.value, 1)
+    assert loaded((offset(0, 1),), (version_0,)).offset("foo", 0) == 7
     # The tombstone has key version 1. It deletes the only offset, so there is no group.
-    assert loaded((old,), (offset(0, None),)).coordinator.groups() == ()
+    assert loaded((version_0,), (offset(0, None),)).coordinator.groups() == ()
 
 
 def test_load_restores_the_log_offset_of_each_committed_offset() -> None:
-    """A commit that completes after the load must not bring back an older offset.
+    """The coordinator keeps where in the log each commit is: the log offset of its batch.
 
-    The second batch begins at log offset 1 and has the last commits of both partitions, so the
-    offset of both is 1.
+    It needs this when a commit completes after the load: the older commit must not replace the
+    newer one. Here the last commits of both partitions are in the second batch, which begins at log
+    offset 1.
     """
     h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
-    stored = h.group().offsets.committed()
-    assert {str(tp): entry.appended_batch_offset for tp, entry in stored.items()} == {
-        "foo-0": 1,
-        "foo-1": 1,
+    committed = h.group().offsets.committed()
+    log_offsets = {
+        str(partition): commit.appended_batch_offset for partition, commit in committed.items()
     }
+    assert log_offsets == {"foo-0": 1, "foo-1": 1}
 
 
 def test_load_ignores_records_of_unknown_kinds() -> None:
-    """The records of a newer coordinator are counted, and the others are loaded.
+    """Records that only a newer coordinator knows are counted, and all others are loaded.
 
     MM-68: key of an unknown version
     MM-69: load: unknown records among known ones
@@ -236,15 +270,17 @@ def test_load_ignores_records_of_unknown_kinds() -> None:
         (NEWER_KIND, group(group_value("m")), offset(0, 5), NEWER_KIND),
         (NEWER_KIND,),
     )
-    assert (h.state(), h.offset("foo", 0)) == (GroupState.STABLE, 5)
+    assert h.state() is GroupState.STABLE
+    assert h.offset("foo", 0) == 5
     assert h.coordinator.load_report(0) == LoadReport(error=None, unknown_records=3)
 
 
 def test_load_reads_batches_in_kafkas_format() -> None:
-    """The test replaces each batch by the same batch in Kafka's format.
+    """A real Kafka client may write to `__consumer_offsets`, and its batches have Kafka's format.
 
-    The log has a plain commit, a committed transaction and an aborted one; the aborted offset is
-    not loaded. `__consumer_offsets` is open to writes of a Kafka client in this format.
+    The log has a plain commit, a commit in a transaction that is committed, and one in a
+    transaction that is aborted. The aborted one is not loaded. The test encodes each batch in
+    Kafka's format and reads it back, so that the load gets batches in this format.
     """
     h = CoordinatorHarness(owned=())
     h.write_records(offset(0, 23), group(group_value()))
@@ -252,18 +288,19 @@ def test_load_reads_batches_in_kafkas_format() -> None:
     h.write_marker(7, is_commit=True)
     h.write_records(offset(2, 5), producer_id=8, is_transactional=True)
     h.write_marker(8, is_commit=False)
-    # Encode each batch in Kafka's format and read it back.
-    h.log[0] = [kafkas for own in h.log[0] for kafkas in decode_batches(encode_batch(own))]
-    # Only a batch in Kafka's format has a header in `kafka`.
+    h.log[0] = [
+        kafka_batch for batch in h.log[0] for kafka_batch in decode_batches(encode_batch(batch))
+    ]
+    # `kafka` is the header of Kafka's format. Batches in our own format have None.
     assert all(batch.kafka is not None for batch in h.log[0])
     h.load()
     assert [h.offset("foo", partition) for partition in range(3)] == [23, 4, -1]
 
 
 def test_java_repeats_a_failed_load_only_in_a_newer_epoch() -> None:
-    """A partition of [J] stays FAILED until a load in a newer epoch succeeds.
+    """[J] does not serve a partition whose load has failed, until a load in a newer epoch succeeds.
 
-    The second record has no key, which makes a load fail.
+    The second record has no key, which makes the load fail.
     """
     java = JavaSwitches(failed_load_refuses=True)
     h = CoordinatorHarness(owned=(), java=java)
@@ -271,18 +308,21 @@ def test_java_repeats_a_failed_load_only_in_a_newer_epoch() -> None:
     h.write_records(Record(None, b"v", 1))
     h.load(epoch=3)
     assert "without key" in (h.coordinator.load_error(0) or "")
-    assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (False, False)
+    assert not h.coordinator.is_owned(0)
+    assert not h.coordinator.is_loading(0)
     assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.NOT_COORDINATOR]
 
-    failed = LoadIgnored(reason=IgnoredCause.LOAD_FAILED, known_epoch=3)
-    assert h.load(epoch=3) == failed
+    ignored = h.load(epoch=3)
+    assert ignored == LoadIgnored(reason=IgnoredCause.LOAD_FAILED, known_epoch=3)
+
     h.log[0].pop()  # the record without a key
     assert h.load(epoch=4) is None
-    assert (h.coordinator.load_error(0), h.offset("foo", 0)) == (None, 5)
+    assert h.coordinator.load_error(0) is None
+    assert h.offset("foo", 0) == 5
 
 
 def test_unload_forgets_that_a_load_failed() -> None:
-    """An unload makes a FAILED partition of [J] CLOSED; the same epoch may load it again."""
+    """After an unload, [J] may load the partition again even in the same epoch."""
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=True))
     h.write_records(Record(None, b"v", 1))
     h.load(epoch=3)
@@ -296,10 +336,10 @@ def test_unload_forgets_that_a_load_failed() -> None:
 def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
     java: bool,
 ) -> None:
-    """The log of a leader that resigns during the load reports -1 as its end (BEHAVIOUR 5.4).
+    """The broker loses the leadership while it loads, so it cannot read the log to its end.
 
-    The load stops there. [S] then serves the groups that it has read so far (KAFKA-16030). [J]
-    refuses requests.
+    (For such a broker the end of the log is -1, see BEHAVIOUR 5.4.) [S] then serves the groups that
+    it has read so far (KAFKA-16030). [J] refuses requests.
     """
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
     h.write_records(offset(0, 5))
@@ -330,9 +370,10 @@ def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
 def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
     record: Record, error: str
 ) -> None:
-    """[S] swallows the error, and discards all groups of the partition, also readable ones.
+    """[S] does not report the error to clients, and discards all groups, also readable ones.
 
-    So the answer to a fetch of a committed offset is -1, without an error (BEHAVIOUR 6.6 f).
+    So a client that fetches a committed offset gets -1, as if none had been committed, and no error
+    (BEHAVIOUR 6.6 f).
 
     MM-29: group record of an unknown version
     """
@@ -344,16 +385,20 @@ def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
 
 
 def test_load_of_an_empty_log_owns_the_partition() -> None:
-    """The partition is served, without groups.
+    """The coordinator serves the partition, although it has no groups.
 
     MM-21: load: log that gives nothing to read ends
     """
     h = loaded()
-    assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (True, False)
+    assert h.coordinator.is_owned(0)
+    assert not h.coordinator.is_loading(0)
 
 
 def test_load_of_a_group_over_its_limit_rebalances() -> None:
-    """The load keeps all members. At the end of the rebalance only the first to rejoin stay."""
+    """The stored group has more members than the limit allows, so it must rebalance.
+
+    The load itself keeps all members. Those that rejoin first stay in the group, up to the limit.
+    """
     h = loaded((group(group_value("m-1", "m-2")),), max_size=1)
     assert h.state() is GroupState.PREPARING_REBALANCE
     assert h.events(TraceKind.REBALANCE_STARTED)[0].cause is RebalanceCause.GROUP_TOO_LARGE
@@ -361,8 +406,10 @@ def test_load_of_a_group_over_its_limit_rebalances() -> None:
 
 @pytest.mark.parametrize("batches_per_chunk", [1, 2, 7])
 def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_chunk: int) -> None:
-    """The broker loads in chunks; where each chunk ends must not change the groups."""
-    # Twenty commits of three partitions, by four groups; one of the groups also has a member.
+    """Where one chunk ends and the next one begins must not change the groups.
+
+    The log has twenty commits of four groups, for three partitions. One group also has a member.
+    """
     batches = [(offset(i % 3, i, group_id=f"g{i % 4}"),) for i in range(20)]
     batches.insert(5, (group(group_value("m"), group_id="g1"),))
     whole = loaded(*batches)
@@ -375,20 +422,23 @@ def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_ch
 
 
 def test_groups_are_visible_only_when_the_load_is_finished() -> None:
-    """Until then requests get COORDINATOR_LOAD_IN_PROGRESS; no client sees half a group."""
+    """Until then requests get COORDINATOR_LOAD_IN_PROGRESS, so that no client sees half a group."""
     h = CoordinatorHarness(owned=())
     h.write_records(offset(0, 5))
     h.coordinator.begin_load(0, leader_epoch=3, now_us=h.now_us)
     h.coordinator.load_batches(0, tuple(h.log[0]))
-    assert (h.coordinator.is_loading(0), h.coordinator.is_owned(0)) == (True, False)
+    assert h.coordinator.is_loading(0)
+    assert not h.coordinator.is_owned(0)
     assert h.coordinator.groups() == ()
     assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 def test_load_restores_what_was_written() -> None:
-    """A load of what a coordinator wrote gives the same groups and offsets.
+    """A coordinator writes a log. The one that loads it has the same groups and offsets.
 
-    The groups are in every state that is stored, and one is in its first, unfinished rebalance.
+    Group "stable" has three members. Group "simple" has only offsets. All members of group
+    "emptied" have left. Group "static" is in its first rebalance, which is not finished: nothing
+    of it is in the log yet.
     """
     h = CoordinatorHarness()
     ids = h.stable_group(size=3, group_id="stable")
@@ -398,33 +448,37 @@ def test_load_restores_what_was_written() -> None:
         offset_commit({("foo", 0): 5, ("bar", 1): 6}, ids[0], generation_id=1, group_id="stable")
     )
     h.commit(offset_commit({("foo", 0): 7}, group_id="simple", metadata="m", leader_epoch=2))
-    (gone,) = h.stable_group(size=1, group_id="emptied")
-    h.leave(leave_group(gone, group_id="emptied"))
+    (only_member,) = h.stable_group(size=1, group_id="emptied")
+    h.leave(leave_group(only_member, group_id="emptied"))
 
     other = h.failover()
     for group_id in ("stable", "simple", "emptied"):
-        before, after = h.group(group_id), other.group(group_id)
+        written, read = h.group(group_id), other.group(group_id)
         assert other.summary(group_id) == h.summary(group_id)
-        assert after.offsets.committed() == before.offsets.committed()
-        assert after.members == before.members
-        assert after.leader_id == before.leader_id
-        assert after.protocol_type == before.protocol_type
-        assert after.protocol_name == before.protocol_name
-    assert other.coordinator.group("static") is None  # its first generation was never stored
+        assert read.offsets.committed() == written.offsets.committed()
+        assert read.members == written.members
+        assert read.leader_id == written.leader_id
+        assert read.protocol_type == written.protocol_type
+        assert read.protocol_name == written.protocol_name
+    assert other.coordinator.group("static") is None
 
 
 def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generation() -> None:
-    """The join phase is not stored, so the group returns to generation 1 (FO-02, FO-03).
+    """A generation is stored at the end of its rebalance, so the unfinished one is lost.
 
-    The number 2 may be given to another rebalance later.
+    Here the group is on its way from generation 1 to generation 2. After the failover it is in
+    generation 1 again, and its next rebalance gets the number 2 (FO-02, FO-03).
     """
     h = CoordinatorHarness()
     ids = h.stable_group()
     for member_id in ids:
         h.submit(join_group(member_id))
-    assert (h.state(), h.summary().generation) == (GroupState.COMPLETING_REBALANCE, 2)
+    assert h.state() is GroupState.COMPLETING_REBALANCE
+    assert h.summary().generation == 2
+
     other = h.failover()
-    assert (other.state(), other.summary().generation) == (GroupState.STABLE, 1)
+    assert other.state() is GroupState.STABLE
+    assert other.summary().generation == 1
     assert other.beat(ids[0], generation_id=2) is ErrorCode.ILLEGAL_GENERATION
     assert other.beat(ids[0], generation_id=1) is ErrorCode.NONE
 
@@ -433,7 +487,7 @@ def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generatio
 
 
 def test_load_of_an_older_epoch_is_ignored() -> None:
-    """The coordinator keeps the newer epoch.
+    """A leader epoch grows with each new leader. The coordinator knows the newest it has heard of.
 
     MM-15: load of an older epoch is ignored
     """
@@ -446,9 +500,9 @@ def test_load_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """Kafka has the check since KAFKA-10614; an experiment can switch it off.
+    """Kafka ignores older epochs since KAFKA-10614. An experiment can switch this guard off.
 
-    A guard is such a check. Without leader_epoch_guard, older epochs are not refused.
+    Without it the coordinator behaves as Kafka did before: it carries out each load and unload.
     """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
@@ -458,9 +512,9 @@ def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_load_of_an_owned_partition_only_updates_its_epoch() -> None:
-    """The log is not read again, because the broker has the groups; only the epoch increases.
+    """The broker is elected again. It has the groups already, so it does not read the log again.
 
-    The new epoch counts for unloads: an unload of epoch 4 is ignored after a load of epoch 5.
+    But it must remember the new epoch: after the load of epoch 5, an unload of epoch 4 is ignored.
     """
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
@@ -479,7 +533,7 @@ def test_load_of_a_partition_that_is_loading_is_ignored() -> None:
     assert h.coordinator.is_owned(0)
 
 
-def test_chunk_for_a_partition_that_is_not_loading_is_misuse() -> None:
+def test_chunk_for_a_partition_that_is_not_loading_raises() -> None:
     """The broker runs its load tasks one at a time, in order, so only a bug sends such a chunk."""
     h = CoordinatorHarness()
     with pytest.raises(SimulationError, match="not loading"):
