@@ -1,9 +1,10 @@
-"""The experiment `rolling_bounce` over many seeds beside its measurement on a real cluster.
+"""Do the times of the experiment `rolling_bounce` agree with those measured on a real cluster?
 
-In a bounce a member leaves its group and joins it again. The seeds give a distribution of each
-time, and each measured value is one sample of it. So the measured median must lie in the middle
-half of the seeds' values, and the largest of twelve measured values between their 1st and their
-99th percentile.
+In a bounce a member leaves its group and joins it again. The experiment is played with many seeds,
+so that each time (until the group has settled after a leave, for example) has many values. If the
+simulation is right, the measured times could have been drawn from these values. So the measured
+median must lie in the middle half of the seeds' values, between their 25th and 75th percentile. The
+largest of the twelve measured values must lie between their 1st and 99th percentile.
 """
 
 from functools import partial
@@ -22,15 +23,16 @@ GROUP = "orders-readers"
 SEEDS = 200
 MEASURED_MS = {"leave": (1817, 2517, 3093), "join": (2064, 2794, 3230)}
 """Measured median, 90th percentile and largest value: MEASURED_BOUNCE bounce, eager range."""
-CALLBACKS = 138
-"""Callbacks by which members get partitions in a run; as many take partitions away.
+CALLBACKS = 6 * 11 + 6 * 12
+"""How often a member is told about its new partitions in a run.
 
-6 leaves, each with 11 callbacks of the remaining members, and 6 joins, each with 12.
+Each of the 6 leaves has a callback of each of the 11 remaining members, and each of the 6 joins has
+one of all 12. Before each of them another callback takes the member's old partitions away.
 """
 
 
 def bounce(seed: int) -> RollingBounce:
-    """Play one seed, check that the run passes, and return what its bounces cost."""
+    """Play the experiment with one seed, check that it passes, and return what its bounces cost."""
     run = play_virtual(
         load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False
     )
@@ -39,7 +41,7 @@ def bounce(seed: int) -> RollingBounce:
 
 
 def test_measured_times_agree_with_the_predicted_ones() -> None:
-    """Each seed has six leaves and six joins, and all of them count."""
+    """The times of all leaves and joins of all seeds are compared: six of each in a run."""
     runs = [
         load_or_compute("bounce", str(seed), RollingBounce, partial(bounce, seed))
         for seed in range(SEEDS)
@@ -71,7 +73,7 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
 
 
 def _check_measured(what: str, changes: list[Change]) -> None:
-    """Check that the measured median and largest value lie where the module's docstring says."""
+    """Check that the measured median and the largest value lie where the module says."""
     ascending = sorted(change.settled_us for change in changes)
     median_ms, _, largest_ms = MEASURED_MS[what]
     assert percentile(ascending, 25) <= median_ms * 1_000 <= percentile(ascending, 75)
@@ -79,7 +81,7 @@ def _check_measured(what: str, changes: list[Change]) -> None:
 
 
 def _say_percentiles(what: str, values_us: list[int]) -> None:
-    """Print the percentiles of a figure into the record of the soak."""
+    """Print the percentiles of a figure."""
     ascending = sorted(values_us)
     shares = " / ".join(f"{percentile(ascending, p) / 1_000:.0f}" for p in (1, 25, 50, 75, 90, 99))
     say(f"{what}, ms: p1 / p25 / p50 / p75 / p90 / p99 {shares}, max {ascending[-1] / 1_000:.0f}")

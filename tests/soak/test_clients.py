@@ -1,6 +1,7 @@
-"""Real clients, also Java's, lose nothing while a cluster in real time suffers faults.
+"""Real clients, among them Kafka's own in Java, lose no record while their cluster suffers faults.
 
-`survive_faults` orders the faults while a client program runs, and then checks its records.
+The cluster runs in real time, and a program with a real client library writes and reads. Meanwhile
+`survive_faults` injects faults; then it checks the records of the program.
 """
 
 import signal
@@ -37,7 +38,10 @@ def java_program() -> None:
 def test_clients_lose_no_record_and_store_none_twice(
     family: str, runtime: str, tmp_path: Path
 ) -> None:
-    """tests/acceptance/test_real_clients.py does the same without Java's client and Ray."""
+    """Each client is tried on a cluster in one process (local) and on one of processes (ray).
+
+    tests/acceptance/test_real_clients.py does the same without the Java client and without Ray.
+    """
     command_line = CommandLine(tmp_path)
     began_s = time.monotonic()
     with command_line.started("up", "--runtime", runtime, *CLUSTER) as cluster:

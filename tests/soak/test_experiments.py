@@ -1,11 +1,10 @@
-"""Every experiment over many seeds in virtual time (a simulated clock).
+"""Play every experiment with many seeds in virtual time (a simulated clock); all runs must pass.
 
-A seed of an experiment draws the start times of its nodes, and with them the phase of every timer.
-All seeds must pass. A few are played again in another process, which must give the same results.
+The seed decides when each node of the experiment starts. So it also decides how far the timers of
+the nodes have come when a fault hits them. A few seeds are played again in another process, and
+must give the same run: a run must depend on nothing but its experiment and its seed.
 
-Results are kept. `load_or_compute` returns the kept result of a key if the code is unchanged, and
-computes it otherwise. `say` prints a line of the soak's record. A digest is a hash over all rows of
-a trace: equal digests mean equal runs.
+The results of the runs are saved, so that an interrupted soak continues where it ended.
 """
 
 import json
@@ -27,7 +26,7 @@ from tests.support.worlds.failover import Failover, failover_of
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 
 GROUP = "orders-readers"
-# How many seeds of each experiment are played; they begin at 0.
+# How many seeds of each experiment are played, from seed 0 on.
 SEEDS = {
     "coordinator_crash": 200,
     "coordinator_crash_static": 20,
@@ -40,19 +39,20 @@ SEEDS = {
     "split_brain_generations": 10,
 }
 DETECT_US = (7_000_000, 9_000_000)
-"""The range of times until the controller notices the death of a broker.
+"""The shortest and the longest time in which the controller notices the death of a broker.
 
-A broker's session ends 9 s after its last heartbeat. A broker sends a heartbeat every 2 s, so its
-last heartbeat is up to 2 s before its death.
+The controller waits 9 s after the last heartbeat of a broker. A broker sends a heartbeat every 2 s,
+so that its last one is up to 2 s older than its death.
 """
-LIKELY = 0.01
-"""Least accepted p of the test for uniform values; uniform values have a smaller p in 1 %.
+P_MIN = 0.01
+"""The smallest accepted p of the test whether values are evenly distributed.
 
-The seeds are fixed, so chance cannot change the result.
+Of sets of values that are evenly distributed, 1 % have a smaller p. As the seeds are always the
+same, the test does not fail now and then by chance.
 """
 RECHECKED = 2
-"""How many seeds of each experiment are computed again in another process."""
-# A program that plays an experiment with some seeds and prints their digests.
+"""How many seeds of each experiment are played again in another process."""
+# A program that plays an experiment with some seeds and prints the digest of each run.
 DIGEST_OF_SEEDS = """
 import json
 import sys
@@ -64,11 +64,13 @@ print(json.dumps({seed: play(name, int(seed)).digest for seed in sys.argv[2:]}))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploredSeed:
-    """The kept result of one seed."""
+    """The saved result of one seed."""
 
     verdict: str
     reasons: tuple[str, ...]
+    # A hash over all rows of the trace: equal digests mean equal runs.
     digest: str
+    # How long the run lasted by its own simulated clock.
     virtual_us: int
     failover: Failover
 
@@ -92,7 +94,7 @@ def explore(name: str, seed: int) -> ExploredSeed:
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name: str) -> None:
-    """A verdict must depend neither on luck nor on the process."""
+    """A verdict must depend neither on luck nor on the process that plays the run."""
     seeds = {
         seed: load_or_compute(
             "experiments", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
@@ -107,42 +109,45 @@ def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name
     say_failovers([run.failover for run in seeds.values()])
 
     assert {seed: run.reasons for seed, run in seeds.items() if run.verdict != Verdict.PASS} == {}
-    # Different seeds make different runs.
+    # Different seeds give different runs.
     assert len({run.digest for run in seeds.values()}) == len(seeds)
-    # RECHECKED seeds, evenly spread over all.
-    again = digests_elsewhere(name, list(seeds)[:: len(seeds) // RECHECKED][:RECHECKED])
-    assert again == {str(seed): seeds[int(seed)].digest for seed in again}
-    say(f"{len(again)} of them computed again in a process with another hash seed: equal")
+    # Play RECHECKED seeds again: the first one, and others at equal distances.
+    distance = len(seeds) // RECHECKED
+    rechecked = list(seeds)[::distance][:RECHECKED]
+    digests = digests_elsewhere(name, rechecked)
+    assert digests == {str(seed): seeds[seed].digest for seed in rechecked}
+    say(f"{len(digests)} of them computed again in a process with another hash seed: equal")
 
 
 def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
-    """The kill may come at any time between two heartbeats, so 7 to 9 s are equally likely."""
+    """A broker may die at any time between two heartbeats, so 7 to 9 s are equally likely."""
     name = "coordinator_crash"
-    # A seed without a decision counts as 0, far below the range, which makes p nearly 0.
-    detects_us = [
-        load_or_compute(
+    detects_us: list[int] = []
+    for seed in range(SEEDS[name]):
+        explored = load_or_compute(
             "experiments", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
-        ).failover.decided_us
-        or 0
-        for seed in range(SEEDS[name])
-    ]
-    even = p_of_uniform(detects_us, *DETECT_US)
+        )
+        # If the controller noticed nothing, count 0: it lies so far below the range that the test
+        # fails.
+        detects_us.append(explored.failover.decided_us or 0)
+    p = p_of_uniform(detects_us, *DETECT_US)
     say(
         f"**{name}**: detect of {len(detects_us)} seeds {min(detects_us) / 1e6:.2f} to "
         f"{max(detects_us) / 1e6:.2f} s; evenly drawn from 7 to 9 s: Kolmogorov-Smirnov, "
-        f"p = {even:.2f}"
+        f"p = {p:.2f}"
     )
 
-    # The smallest and the largest value lie within 0.3 s of the ends of the range, 7 and 9 s.
+    # The smallest and the largest value must lie within 0.3 s of the ends of the range, 7 and 9 s.
     assert min(detects_us) < 7_300_000
     assert max(detects_us) > 8_700_000
-    assert even > LIKELY
+    assert p > P_MIN
 
 
 def digests_elsewhere(name: str, seeds: list[int]) -> dict[str, str]:
-    """Play `seeds` in a process with another hash seed, and return the digests.
+    """Play the seeds in a new process, and return the digest of each run.
 
-    The order is reversed, because state that leaks into the next run then changes other digests.
+    The process uses another hash seed for Python's dicts and sets. It also plays the seeds in the
+    reverse order. If a run leaks state into the next run, the digests then differ.
     """
     done = subprocess.run(
         [sys.executable, "-c", DIGEST_OF_SEEDS, name, *map(str, reversed(seeds))],

@@ -1,9 +1,9 @@
-"""20,000 drawn schedules of the standard space, in virtual time (a simulated clock).
+"""A search of 20,000 random runs in virtual time (a simulated clock) must find no broken promise.
 
-A space is a file that says what a search may choose: faults, settings, numbers. Every seed draws
-all these choices. All seeds must pass, and a few are played again in another process with the same
-result. Results are kept. A coverage mark names a rare situation; a run that was in this situation
-reaches the mark. A guard is a safety rule of Kafka's that an experiment can switch off.
+The search draws each run from a space: a file that says which faults, settings and numbers may be
+chosen. The seed of a run makes all these choices. Some runs are played again in another process,
+and must give the same result. The runs must also be varied enough: each coverage mark, which names
+a rare situation, must be reached by at least one run.
 """
 
 import json
@@ -20,17 +20,20 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 SPACE = "standard"
 DRAWN = 20_000
 TIME_LIMIT = "55m"
-"""Time after which the search ends; another `make soak PART=explore` continues the search."""
+"""After this time the search ends; another `make soak PART=explore` continues it."""
 
 
 def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
-    """With every guard on no promise is broken, all marks are reached, repeated runs are equal.
+    """The command `coordlab explore` searches; if a search was interrupted, it continues this one.
 
-    The command `explore` itself searches, and continues an interrupted search.
+    No guard (a safety rule of Kafka, which an experiment may switch off) is off in this space.
     """
     folder = SAVED_RESULTS / "explore" / code_id()
-    begun = folder / SPACE / "latest"  # an interrupted search of this code
-    search = ["--resume", str(begun)] if begun.exists() else [SPACE, "--explorations", str(folder)]
+    interrupted_search = folder / SPACE / "latest"
+    if interrupted_search.exists():
+        search = ["--resume", str(interrupted_search)]
+    else:
+        search = [SPACE, "--explorations", str(folder)]
     done = subprocess.run(
         [
             *(sys.executable, "-m", "coordlab", "explore", *search),
@@ -45,13 +48,15 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
     say_exploration(results)
 
     assert results["findings"] == []
-    # No run in which the tool failed, no seed without a result, no repeated seed with another
-    # digest.
-    assert (results["broken"], results["lost"], results["rechecks"]["different"]) == ([], {}, [])
-    # An unfinished search fails the test, so that it is not taken for a result.
+    # There is no run in which the tool itself failed, no seed whose result was lost, and no seed
+    # that gave another result when it was played again.
+    assert results["broken"] == []
+    assert results["lost"] == {}
+    assert results["rechecks"]["different"] == []
+    # A search that did not finish in time must not be taken for one that found nothing.
     if results["seeds"] < DRAWN:
         pytest.fail(f"{results['seeds']:,} of {DRAWN:,} seeds are done: once more goes on")
-    # One run of twenty is played twice.
+    # One run of twenty was played again, with an equal result.
     assert results["rechecks"]["equal"] == results["rechecks"]["runs"]
     assert results["rechecks"]["runs"] >= DRAWN // 20
     assert results["marks_unreached"] == []
@@ -59,11 +64,11 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
 
 
 def say_exploration(results: dict[str, Any]) -> None:
-    """Print the results of a search of the standard space into the record of the soak."""
+    """Print the results of a search of the standard space."""
     runs = ", ".join(f"{number:,} {name}" for name, number in results["runs"].items() if number)
     say(
         f"**explore {SPACE}**: {results['seeds']:,} of {DRAWN:,} seeds: {runs}; "
-        # 3.6e9 microseconds are an hour.
+        # An hour has 3.6e9 microseconds.
         f"{results['virtual_us'] / 3.6e9:,.0f} hours of the runs' own time, "
         f"{results['faults_hit']:,} faults hit, {results['commits']:,} commits acknowledged"
     )

@@ -1,7 +1,8 @@
-"""Every experiment with Kafka's default timeouts in one process in real time, five runs each.
+"""Experiments behave in real time as they do in virtual time (a simulated clock).
 
-Each experiment is compared with five runs of the same file in virtual time (a simulated clock), by
-its milestones: the first events of each kind.
+Each experiment, with Kafka's default timeouts, is played five times in real time, with all nodes in
+one process, and five times in virtual time. The milestones of the runs are compared: the first
+event of each kind.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
 def play(
     experiment: Experiment, run_dir: Path, seed: int, observers: Sequence[RowObserver]
 ) -> Results:
-    """Play one run; all its times are those of the machine's clock."""
+    """Play one run in real time, in which time is that of the machine's clock."""
     return play_local(experiment, run_dir, seed=seed, observers=observers)
 
 

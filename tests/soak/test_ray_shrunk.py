@@ -1,10 +1,10 @@
-"""Three shrunk plans of the corpus, found in virtual time, on a local Ray.
+"""Split brains that were found in virtual time also happen to real processes on Ray.
 
-A shrunk plan is a plan of faults that was made smaller as long as it still broke a promise. A guard
-is a safety rule of Kafka's, which an experiment can switch off. Each of the three plans switches
-one guard off, and shows a split brain: two coordinators act at the same time. On Ray, where nodes
-are real processes, at least four of five runs must show the split brain. With the guard on, no run
-may show it. Finished runs are kept, so that an interrupted soak continues.
+A guard is a safety rule of Kafka, which an experiment can switch off to see what it prevents. The
+search found plans of faults with which, if one guard is off, a split brain breaks a promise: two
+coordinators act at the same time. Each plan was then shrunk: made smaller as long as it still broke
+the promise. Three of these shrunk plans run here on a local Ray, where nodes are real processes. At
+least four of five runs of a plan must show the split brain. With the guard on, no run may show it.
 """
 
 from dataclasses import dataclass
@@ -34,18 +34,20 @@ SPLIT_BRAINS = (
     "two_coordinators_after_a_cut_from_the_controller",
     "commit_of_a_member_that_slept_through_a_rebalance",
 )
-"""Shrunk plans of tests/corpus that fail under nearly every network seed (draw of latencies)."""
+"""Plans of tests/corpus that fail with nearly every network seed, which draws the latencies."""
 MUST_FAIL = 4
-"""Least number of the RUNS runs that must fail without the guard; with it, none may fail."""
+"""Without the guard, so many of the RUNS runs must fail; with it, none may fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkRun:
-    """The kept result of one run of a shrunk plan. `violated` are the checks with a finding."""
+    """The saved result of one run of a shrunk plan."""
 
     outcome: str
     reasons: tuple[str, ...]
+    # The names of the checks that have found a violation.
     violated: tuple[str, ...]
+    # The text of the first finding; "" without a finding.
     summary: str = ""
 
 
@@ -53,25 +55,27 @@ class ShrunkRun:
 def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
     name: str, tmp_path: Path
 ) -> None:
-    """The file's violation is in at least 4 of 5 runs, and in none if all guards are on."""
+    """The violation that the plan's file expects is in 4 of 5 runs, and in none with all guards."""
     experiment = load_experiment(str(CORPUS / f"{name}.yaml")).experiment
-    # A plan's `expect` begins with the name of the check that it violates.
+    # The field `expect` of a plan begins with the name of the check that the plan violates.
     check = experiment.expect.split()[0]
-    # By default all Guards are on.
+    # `Guards()` has all guards on.
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
 
     def runs(played: Experiment, kind: str) -> list[ShrunkRun]:
+        """Play the experiment RUNS times, or load the runs that an interrupted soak has saved."""
         return [
             load_or_compute(
                 "ray",
-                f"{name}-{kind}-{n}",
+                f"{name}-{kind}-{number}",
                 ShrunkRun,
-                partial(run_shrunk, played, n, tmp_path / f"{kind}-{n}"),
+                partial(run_shrunk, played, number, tmp_path / f"{kind}-{number}"),
             )
-            for n in range(RUNS)
+            for number in range(RUNS)
         ]
 
-    without, with_guard = runs(experiment, "unguarded"), runs(guarded, "guarded")
+    without = runs(experiment, "unguarded")
+    with_guard = runs(guarded, "guarded")
     failed = [run for run in without if check in run.violated]
 
     say(f"**{name}**: {check} violated in {len(failed)} of {RUNS} runs")
@@ -85,7 +89,7 @@ def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
 
 
 def run_shrunk(experiment: Experiment, number: int, run_dir: Path) -> ShrunkRun:
-    """Run a plan on Ray as it is, and return what it violates."""
+    """Run a plan on Ray, with `number` as its seed, and return what it violates."""
     run_dir.mkdir()
     results = play_ray(experiment, run_dir, seed=number, observers=[])
     findings = results.findings

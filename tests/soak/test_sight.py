@@ -1,10 +1,12 @@
-"""The search finds enough of the mutants that the unit tests kill; its scores are recorded.
+"""How much does the search see? It must find enough of the mutants that the unit tests notice.
 
-The search plays many random schedules of faults. A sample is a list of mutants (small changes of
-the code). The score is the share of them that the search finds. A sitting is one limited stretch of
-the search, and another `make soak PART=sight` continues the search. If only docstrings and comments
-of the code have changed, a sitting continues the committed record.
-tests/chaos/exploration/test_sight.py tests the machinery.
+A mutant is a copy of the code with one small change. The search, which plays many random schedules
+of faults, runs with each mutant of a sample. If a checker finds a broken promise, the search has
+found the mutant. The score is the share of mutants that it finds, and docs/SIGHT.md records it.
+
+All mutants take many hours. So a test does one sitting: it searches for 45 minutes and saves what
+it has. The next `make soak PART=sight` continues from there, even if docstrings and comments of the
+code have changed meanwhile. tests/chaos/exploration/test_sight.py tests the machinery.
 """
 
 import os
@@ -32,33 +34,42 @@ from tests.support.soak import say
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_600)]
 
 SITTING_S = 45 * 60
-LOW_PRIORITY = 19
-"""The highest niceness."""
+LOWEST_PRIORITY = 19
+"""The highest niceness that a process can have."""
 LATER = "after"
-"""Name of a sample's record for code that is newer than that of the record FIRST."""
-NUMBERS = sorted(int(path.stem.rpartition("_")[2]) for path in SAMPLES.glob("sample_*.jsonl"))
+"""The name of a sample's second record: it is about newer code than the record named FIRST."""
+SAMPLE_NUMBERS = sorted(
+    int(path.stem.rpartition("_")[2]) for path in SAMPLES.glob("sample_*.jsonl")
+)
 
 
 def record_name(sample: int) -> str:
-    """Return the name of the record to work on: LATER if there is a FIRST record of other code."""
+    """Return the name of the sample's record to continue or to begin: FIRST or LATER.
+
+    It is LATER if the record FIRST is about other code than the present one.
+    """
     for record in read_records():
         head = record.head
-        if (head.name, head.sample) == (FIRST, sample):
-            return FIRST if head.code == running_code_digest(ROOT) else LATER
+        if head.name == FIRST and head.sample == sample:
+            is_of_present_code = head.code == running_code_digest(ROOT)
+            return FIRST if is_of_present_code else LATER
     return FIRST
 
 
 def recorded(name: str, sample: int) -> SightRecord:
-    """Return the record that a sitting has written."""
+    """Return a sample's record with this name, which a sitting has written."""
     records = {(record.head.name, record.head.sample): record for record in read_records()}
     return records[name, sample]
 
 
-@pytest.mark.parametrize("sample", NUMBERS)
+@pytest.mark.parametrize("sample", SAMPLE_NUMBERS)
 def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
-    """Of the mutants that tests kill and the search reaches, enough must be found, and soon."""
-    # The search uses all processors for most of an hour.
-    os.nice(LOW_PRIORITY)
+    """Enough of the mutants that the tests kill and the search reaches must be found, and soon.
+
+    The search reaches a mutant if a run executes its changed line.
+    """
+    # The search uses all processors for most of an hour. Other programs must still get their time.
+    os.nice(LOWEST_PRIORITY)
     name = record_name(sample)
     _, mutants = read_sample(sample_path(sample))
     journal = Journal(journal_path(name, sample))
@@ -79,11 +90,12 @@ def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
     score = score_of(
         recorded(name, sample).fates, read_killed(killed_path(sample)), read_sentences()
     )
-    # The three goals: few mutants are reached by no seed; the search finds most of those that tests
-    # kill and seeds reach; the first finding comes soon.
+    # Goal 1: few mutants are reached by no run at all.
     assert score.mutants - score.reached <= UNREACHED_GOAL * score.mutants
+    # Goal 2: of the mutants that tests kill and runs reach, the search finds most.
     assert score.killed_reached is not None, "run `python -m benchmarks.sight unit-tests` first"
     assert score.killed_found is not None
     assert score.killed_found >= FOUND_GOAL * score.killed_reached
+    # Goal 3: the search needs little time until it finds a mutant.
     assert score.cpu_s is not None
     assert score.cpu_s <= CPU_GOAL_S

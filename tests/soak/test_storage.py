@@ -1,7 +1,7 @@
-"""3,000 random crash points in the writes of a broker's disk.
+"""A broker crashes at 3,000 random points while it writes to its disk.
 
-After a crash at any point the disk must have a prefix of the writes: the first ones, whole and in
-their order.
+Wherever it crashes, the disk must have a prefix of the writes: all writes up to one of them, whole
+and in their order.
 """
 
 import time
@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 POINTS = 3_000
 FIRST_SEED = 10_000
-"""Seed of the first point; the 300 points of CI begin at 0, so that these are others."""
+"""The seed of the first point. CI uses the seeds 0 to 299, so these are other points."""
 
 
 def test_crash_points_leave_a_prefix_of_the_writes(tmp_path: Path) -> None:
-    """Each crash point leaves a prefix of the writes, and never anything else."""
+    """`check_crash_points` itself fails at a point whose disk has anything but a prefix."""
     began_s = time.monotonic()
     report = check_crash_points(POINTS, FIRST_SEED, tmp_path)
     wall_s = time.monotonic() - began_s
@@ -28,8 +28,10 @@ def test_crash_points_leave_a_prefix_of_the_writes(tmp_path: Path) -> None:
         f"{report.points:,} crash points of file storage left a prefix of what was written, and "
         f"a disk that can be written, in {wall_s:.0f} s"
     )
-    say("ended by " + ", ".join(f"{end} {n:,}" for end, n in sorted(report.ends.items())))
-    say("hit in " + ", ".join(f"{step} {n:,}" for step, n in sorted(report.steps.items())))
+    ends = [f"{end} {points:,}" for end, points in sorted(report.ends.items())]
+    say("ended by " + ", ".join(ends))
+    steps = [f"{step} {points:,}" for step, points in sorted(report.steps.items())]
+    say("hit in " + ", ".join(steps))
     say(
         f"{report.torn_tails:,} writes cut short; {report.batches_lost:,} batches lost, "
         f"{report.batches_kept:,} kept"

@@ -1,9 +1,11 @@
-"""Both readers of a trace give the same summary and tables, for drawn runs and for runs on Ray.
+"""Both readers of a trace must compute the same summary and the same tables of a run.
 
-One reader is Spark with its transforms. The other reader is plain Python, which reads a run whole.
-They share only the last step, so each checks the other. The comparison covers whole summaries,
-field by field, and every row of every table. A summary has the figures of one run. A drawn run
-plays a schedule of faults that a seed draws from a space (a file).
+One reader is Spark with its transforms. The other one is plain Python, which reads a whole run into
+memory. They have only the last step in common, so each of them checks the other. Compared are the
+summary of each run (its figures), field by field, and every row of every table.
+
+There are two kinds of runs: drawn runs in virtual time, with faults that a seed draws at random,
+and runs of experiments on Ray.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +33,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.timeout(3_500)]
 
 DRAWN = 50
 AT_ONCE = 10
-"""Number of drawn runs that are analysed together; their rows are in memory meanwhile."""
+"""So many drawn runs are analysed together. More would need more memory for their rows."""
 ON_RAY = (
     "coordinator_crash",
     "graceful_move",
@@ -40,11 +42,14 @@ ON_RAY = (
     "split_brain_ownership",
 )
 CLOCK_ERROR_US = 250
-"""Assumed error between the clocks of nodes on Ray; with an error a summary bounds its times."""
+"""By so much the clocks of nodes on Ray may differ.
+
+With such an error the summary has bounds for its times; the bounds are compared, too.
+"""
 
 
 def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_path: Path) -> None:
-    """The standard space has faults of all kinds, so the drawn runs have many cases."""
+    """The space named "standard" has faults of all kinds, so the drawn runs have many cases."""
     space = load_space("standard")
     in_memory: list[RunSummary] = []
     for begin in range(0, DRAWN, AT_ONCE):
@@ -54,9 +59,12 @@ def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_p
         }
         in_memory += compared(spark, tmp_path, traces, clock_error_us=0)
     say_summaries("drawn runs in virtual time", in_memory)
-    # Most runs have faults and rebalances, so that there is something to compare.
-    assert sum(bool(summary.faults) for summary in in_memory) > DRAWN // 2
-    assert sum(fault.rebalance_count for run in in_memory for fault in run.faults) > DRAWN // 2
+    # More than half of the runs have a fault, and there are more rebalances than half the runs: the
+    # summaries must contain something to compare.
+    runs_with_faults = sum(bool(summary.faults) for summary in in_memory)
+    rebalances = sum(fault.rebalance_count for summary in in_memory for fault in summary.faults)
+    assert runs_with_faults > DRAWN // 2
+    assert rebalances > DRAWN // 2
 
 
 @pytest.mark.ray
@@ -82,7 +90,7 @@ def compared(
     *,
     clock_error_us: int,
 ) -> list[RunSummary]:
-    """Analyse runs with both readers, require equal results, and return the summaries.
+    """Analyse runs with both readers, check that the results are equal, and return the summaries.
 
     Raises: AssertionError that names the first run, and the field or table that differs.
     """
@@ -91,7 +99,8 @@ def compared(
         for name, rows in traces.items()
     }
     summaries = []
-    # With a limit of 0 rows no run is read whole, so Spark's transforms read every run.
+    # `analyze` reads small runs with plain Python. With a limit of 0 rows no run is small, so that
+    # Spark reads every run.
     for by_spark in analyze(list(written.values()), spark=spark, whole_run_rows=0):
         by_python = summarize_rows(
             traces[by_spark.run],
@@ -103,7 +112,7 @@ def compared(
             assert getattr(by_python, field) == getattr(by_spark, field), f"{by_spark.run}: {field}"
         summaries.append(by_python)
         sparks_tables = _tables(by_spark.directory)
-        # Plain Python writes the tables again, over those of Spark.
+        # Now plain Python writes the tables into the same folder, over those of Spark.
         analyze_whole(*find_run_files([by_spark.directory]))
         for name, rows in _tables(by_spark.directory).items():
             assert rows == sparks_tables[name], f"{by_spark.run}: {name}"
@@ -111,11 +120,12 @@ def compared(
 
 
 def _tables(run: Path) -> dict[str, list[TableRow]]:
+    """Return the rows of each table of a run, in an order that does not depend on the reader."""
     return {name: sorted(read_table(run, name), key=repr) for name in TABLE_NAMES}
 
 
 def say_summaries(what: str, summaries: Sequence[RunSummary]) -> None:
-    """Print how much was compared into the record of the soak."""
+    """Print how much was compared."""
     events = sum(summary.events for summary in summaries)
     faults = sum(len(summary.faults) for summary in summaries)
     rebalances = sum(fault.rebalance_count for run in summaries for fault in run.faults)

@@ -1,18 +1,20 @@
-"""One member of a group on ZooKeeper joins or dies, over many seeds, beside measurements.
+"""Does a simulated group on ZooKeeper cost as much time and work as a real one?
 
-The measured values (docs/kafka/MEASURED_ZOOKEEPER.md) are medians of three runs of the real
-programs. The seeds play the same change of a simulated group. Two rules compare them:
+A group of old consumers, which coordinate over ZooKeeper, was measured with the real programs: one
+member joins, or one is killed, and we count how long the group needs until it is stable, and how
+much it reads. docs/kafka/MEASURED_ZOOKEEPER.md has the medians of three such measurements. Here the
+same change happens in a simulated group with many seeds (`GroupLab`, in virtual time). Two rules
+compare the simulation with the measurement:
 
-1. Each measured value must lie within the range that the seeds give.
-2. Where a timeout (a back-off, the end of a session) decides a time, the median of the seeds may
-   differ from the measured time by a tenth. If the timeout is nearly the whole time until the group
-   is stable (joins with a back-off of 2 s), only this rule applies to the times.
+1. Each measured value must lie between the smallest and the largest value of the seeds.
+2. Some times are decided by a timeout: by the session of a dead member, or by the back-off of a
+   member that could not get its partitions. Such a measured time may differ from the median of the
+   seeds by a tenth. A join with conflicts lasts hardly longer than its back-off of 2 s. Its time
+   must keep only this rule.
 
-- `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time (a simulated clock).
-- `change_began_us` is the time of the change.
-- An attempt is one try of a member to own its share of the partitions. It fails if a claim
-  conflicts with another owner's; the member then waits (back-off) and tries again.
-- A notification tells a member that something it watches has changed.
+A member that has noticed a change makes an attempt to own its share of the partitions. The attempt
+fails if a partition still has another owner, which is called a conflict. Then the member waits (the
+back-off) and makes another attempt.
 
 Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -35,28 +37,31 @@ PARTITIONS = 64
 TICK_MS = 2_000
 """The servers of ZooKeeper end sessions only at multiples of this time."""
 TENTH = 0.1
-"""Allowed difference between a measured time and the median of the seeds."""
+"""By this share a measured time may differ from the median of the seeds."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """The cost of a change of members. `stable_us` and `session_us` count from the change on."""
+    """What it cost one simulated group that a member joined or died."""
 
+    # The time from the change until the group was stable.
     stable_us: int
+    # The time from a death until the dead member's session ended; 0 for a join.
     session_us: int = 0
+    # Attempts that failed, and conflicts in all attempts.
     failed: int
     conflicts: int
+    # Messages of ZooKeeper to members: "something that you watch has changed".
     notifications: int
+    # Requests of members to ZooKeeper.
     reads: int
     writes: int
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians of real programs.
-
-    `timeout_us` is the part of the time that a timeout decides; None: no timeout decides a part.
-    """
+    """What the same change cost a group of real programs: medians of three measurements."""
 
     stable_us: int
+    # The part of `stable_us` that a timeout decides; None if there was no timeout.
     timeout_us: int | None
     failed: int
     conflicts: int
@@ -111,12 +116,12 @@ KILL = {
         reads=204,
     ),
 }
-"""Measured joins and deaths, by number of members: MEASURED_ZOOKEEPER 1 and 2."""
-READS_AROUND = 4
+"""Measured joins and deaths by the number of members, from MEASURED_ZOOKEEPER 1 and 2."""
+READS_TOLERANCE = 4
 """Allowed difference in reads: chance decides which of two members reads a list first."""
 
 
-async def newcomer(lab: GroupLab) -> None:
+async def start_newcomer(lab: GroupLab) -> None:
     """Start the last member, which joins the group, and wait until the group has settled."""
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.start_node(member_name(lab.members - 1))
@@ -124,10 +129,13 @@ async def newcomer(lab: GroupLab) -> None:
     await lab.settled(lab.names)
 
 
-async def death(lab: GroupLab, seed: int) -> None:
-    """Kill the last member at a time within the servers' tick that depends on the seed."""
-    # Each seed kills 37 ms later than the one before, within the tick of 2,000 ms. The two numbers
-    # have no common factor, so the seeds spread over the tick.
+async def kill_last_member(lab: GroupLab, seed: int) -> None:
+    """Kill the last member, and wait until the group has settled.
+
+    The seed decides when between two ticks of the servers the member dies.
+    """
+    # Each seed kills 37 ms later than the one before, within the tick of 2,000 ms. As 37 and 2,000
+    # have no common factor, the deaths of the seeds spread over the whole tick.
     await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
     lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.crash(member_name(lab.members - 1))
@@ -137,30 +145,30 @@ async def death(lab: GroupLab, seed: int) -> None:
 
 
 def join(members: int, seed: int) -> Change:
-    """Play the join of one seed.
+    """Play a join with one seed.
 
-    It comes before the first automatic commit, so the members have committed nothing, as in the
+    The member joins before the first automatic commit. So no offset has been committed, as in the
     measurement.
     """
     lab = GroupLab(members, PARTITIONS, late_from=members - 1, seed=seed, starts_apart=False)
-    return cost_of(lab.run(newcomer))
+    return cost_of(lab.run(start_newcomer))
 
 
 def kill(members: int, seed: int) -> Change:
-    """Play the death of the last member with one seed."""
+    """Play a death with one seed."""
     lab = GroupLab(members, PARTITIONS, seed=seed, starts_apart=False)
-    return cost_of(lab.run(partial(death, seed=seed)))
+    return cost_of(lab.run(partial(kill_last_member, seed=seed)))
 
 
 def cost_of(lab: GroupLab) -> Change:
-    """Return what the change has cost until the end of the run."""
+    """Return what the change has cost, from `change_began_us` to the end of the run."""
     since_us = lab.change_began_us
-    owners = [row.time_us for row, _ in lab.writes_of("owners", since_us)]
+    claimed_at_us = [row.time_us for row, _ in lab.writes_of("owners", since_us)]
     expired = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=since_us)
     requests = lab.requests(since_us)
     return Change(
         # The group is stable when the last partition is claimed.
-        stable_us=max(owners) - since_us,
+        stable_us=max(claimed_at_us) - since_us,
         session_us=expired[0].time_us - since_us if expired else 0,
         failed=sum(not attempt["done"] for attempt in lab.attempts(since_us)),
         conflicts=sum(attempt["conflicts"] for attempt in lab.attempts(since_us)),
@@ -171,15 +179,18 @@ def cost_of(lab: GroupLab) -> Change:
 
 
 def test_views_have_the_details_of_the_figures() -> None:
-    """After a member has joined another one, each view (the members that it has read) has both."""
-    lab = GroupLab(members=2, partitions=2, late_from=1).run(newcomer)
+    """After a second member has joined, each view of a member has both members.
+
+    A view is the list of members that a member has read from ZooKeeper.
+    """
+    lab = GroupLab(members=2, partitions=2, late_from=1).run(start_newcomer)
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
     assert {len(detail_of(view)["members"]) for view in views} == {2}
 
 
 @pytest.mark.parametrize("members", sorted(JOIN))
 def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
-    """Conflicts occur by chance, and each costs the back-off of 2 s (ZK-49, ZK-81)."""
+    """Conflicts occur by chance, and the back-off after them lasts 2 s (ZK-49, ZK-81)."""
     costs = [
         load_or_compute("zookeeper", f"join-{members}-{seed}", Change, partial(join, members, seed))
         for seed in range(SEEDS)
@@ -190,7 +201,7 @@ def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
 
 @pytest.mark.parametrize("members", sorted(KILL))
 def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
-    """The session decides the time: it ends 4 to 8 s after the death, at a tick (ZK-10, ZK-91)."""
+    """The others notice a death when its session ends: 4 to 8 s later, at a tick (ZK-10, ZK-91)."""
     costs = [
         load_or_compute("zookeeper", f"kill-{members}-{seed}", Change, partial(kill, members, seed))
         for seed in range(SEEDS)
@@ -203,22 +214,28 @@ def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
 
 
 def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[int]) -> None:
-    """Check that the measured values lie in the seeds' range, and a timeout near their median."""
+    """Check the two rules of the module's docstring.
+
+    `timeouts_us` has for each seed the time that a timeout decides.
+    """
+    # Rule 1: each measured value lies within the range of the seeds.
     names = ["failed", "conflicts", "notifications", "reads"]
-    # If the timeout is the whole time until stable, the last check below is enough for it.
-    if measured.timeout_us != measured.stable_us:
+    timeout_is_whole_time = measured.timeout_us == measured.stable_us
+    if not timeout_is_whole_time:
         names.append("stable_us")
     for name in names:
-        seen = [getattr(cost, name) for cost in costs]
-        around = READS_AROUND if name == "reads" else 0
-        assert min(seen) - around <= getattr(measured, name) <= max(seen) + around, name
+        simulated = [getattr(cost, name) for cost in costs]
+        tolerance = READS_TOLERANCE if name == "reads" else 0
+        smallest, largest = min(simulated) - tolerance, max(simulated) + tolerance
+        assert smallest <= getattr(measured, name) <= largest, name
+    # Rule 2: a time that a timeout decides lies near the median of the seeds.
     if measured.timeout_us is not None:
         median_us = percentile(sorted(timeouts_us), 50)
         assert abs(median_us - measured.timeout_us) <= TENTH * measured.timeout_us
 
 
 def _say_costs(what: str, costs: Sequence[Change]) -> None:
-    """Print the range of each cost into the record of the soak."""
+    """Print median and range of each cost."""
     say(f"**{what}**: {len(costs)} seeds")
     say(f"until stable, s: {_range([cost.stable_us / 1e6 for cost in costs])}")
     for name in ("failed", "conflicts", "notifications", "reads", "writes"):
@@ -226,6 +243,6 @@ def _say_costs(what: str, costs: Sequence[Change]) -> None:
 
 
 def _range(values: Sequence[float]) -> str:
-    """Return the median and, in brackets, the smallest and the largest value."""
+    """Return median, smallest and largest value: `2.2 (0.25-4.3)`."""
     ordered = sorted(values)
     return f"{ordered[len(ordered) // 2]:g} ({ordered[0]:g}-{ordered[-1]:g})"
