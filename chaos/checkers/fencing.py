@@ -1,37 +1,34 @@
 """Fencing: the new coordinator has everything that was acknowledged to an old coordinator.
 
-The leader of a partition of `__consumer_offsets` is the coordinator of the groups stored there. The
-leader epoch is the number of a partition's leadership; each election increases it. To fence an old
-coordinator means to make its appends fail.
+A coordinator stores commits and assignments by appends to its partition of `__consumer_offsets`,
+which it leads. When another broker is elected, the old coordinator may not notice for a while, and
+append more. These appends must fail: the old coordinator is fenced. This checker judges five rules
+for each partition of `__consumer_offsets`:
 
-The first rule compares leader epochs and offsets of `__consumer_offsets`, not the order of rows. A
-later epoch begins at the offset at which its leader's log ended at the takeover. Each append that
-was acknowledged in an older epoch must end at or before that offset (BEHAVIOUR 6.5). The second
-rule: an append that began after the later epoch's first acknowledgement must not be acknowledged in
-an older epoch.
+1. A later epoch has all appends that were acknowledged in an older epoch. A leader notes the end of
+   its log when it takes over. For example, if the leader of epoch 4 took over with 100 records, no
+   append of a record with offset 100 or more may be acknowledged in epoch 3 (BEHAVIOUR 6.5).
+2. When a later epoch has acknowledged its first append, no append that begins afterwards is
+   acknowledged in an older epoch.
+3. A broker that truncates an append from its own log never acknowledges it. Rule 1 would not find
+   this, because the next append gets the same offsets. The code calls such a truncation a cut.
+4. A broker does not load or unload a partition for an older epoch than the newest one that it has
+   heard of (`late_notices`).
+5. A broker leads a partition only in an epoch that the controller gave it, and only after the
+   controller has unfenced it. This is judged only in virtual time (the run's own simulated clock),
+   where no row is missing.
 
-An append belongs to the epoch in which its leader acknowledges it. While an append waits for
-replicas, its broker may miss elections and become leader again. The append is then acknowledged in
-the new epoch, as in Kafka, where DelayedProduce checks only the high watermark (the offset below
-which every in-sync replica has the records). No other leader has acknowledged the append in
-between.
+Rule 1 compares epochs and offsets, and not the order of rows. It has to allow for two cases:
 
-Acknowledged appends may be lost with the last replica in sync (`lost_data`). If a partition lost
-data with an election in this allowed way, the appends from before the election are not expected
-after it.
+- An append counts for the epoch in which it is acknowledged. While it waits for replicas, its
+  broker may lose the leadership and get it again. Then it is acknowledged in the new epoch, as in
+  Kafka, where DelayedProduce checks only the high watermark.
+- Acknowledged appends may be lost in a way that Kafka allows, with the last replica in sync
+  (`lost_data`). No epoch after such an election is expected to have them.
 
-If a broker truncates an append from its own log (below: a cut), the same process must never
-acknowledge the append. Epochs and offsets alone would hide this loss, because the next append gets
-the same offsets.
-
-A broker must not load a partition (read its groups into memory) or unload it (drop them) for an
-older epoch than it knows (`late_notices`). It must not lead a partition in an epoch that the
-controller did not give it, nor before the controller has unfenced it (declared it alive). The last
-two rules are judged only in virtual time (the run's own simulated clock), where no row is missing.
-
-If no replaced leader attempted an append, the run did not test fencing, and the checker judges
-nothing. An attempt is an append of an older epoch that began, or still waited for replicas, after
-the controller had elected another leader in a newer epoch.
+A run proves something about fencing only if an old coordinator tried to append: one of its appends
+began, or still waited for replicas, after the controller had elected another leader. Without such
+an attempt the outcome is that nothing was seen.
 """
 
 from collections import deque
@@ -47,15 +44,15 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
-"""Lost appends whose rows a finding shows; its sentence has the number of all of them."""
+"""A finding shows the rows of so many lost appends. Its sentence tells how many there are."""
 MAX_KEPT_APPENDS = 10_000
-"""Number of kept appends per epoch: the newest ones, which have the highest offsets.
+"""Number of an epoch's last acknowledged appends that are kept, to bound the memory of long runs.
 
-If a later epoch lacks appends, it lacks those with the highest offsets. The limit bounds the memory
-of long runs.
+The last ones are enough. A new leader's log may lack the end of the old one, but nothing before
+it, so if any append was lost, the last one was.
 """
 MAX_KEPT_CUTS = 100
-"""Kept truncations per partition; a finding shows the one that removed the append."""
+"""Number of a partition's last truncations that are kept, to explain findings."""
 NOT_TESTED = (
     "fencing was not put to the test: no leader attempted an append after another had been elected"
 )
@@ -73,26 +70,30 @@ class _Acknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """A truncation. `in_sync` is the controller's last row of the ISR before the truncation."""
+    """A truncation."""
 
-    row: TraceRow
-    in_sync: TraceRow | None
+    row: TraceRow  # LOG_TRUNCATED
+    in_sync: TraceRow | None  # the controller's last row before it that shows the ISR
 
 
 _Life = tuple[str, int, str]
-"""One process and one partition: node, incarnation (number of the node's life) and partition."""
+"""A process and a partition: node, incarnation (the number of the node's restarts), partition.
+
+Example: ("broker-1", 0, "__consumer_offsets-3").
+"""
 _Append = tuple[str, int, str, int | None]
-"""An append: node, incarnation, partition, and the append id (`correlation_id`)."""
+"""The same, and the id of an append (`correlation_id`)."""
 
 
 @dataclass(slots=True)
 class _Epoch:
-    """The facts known about one leader epoch of one partition."""
+    """What is known about one leader epoch of one partition."""
 
-    start_offset: int | None = None  # end of its leader's log at the takeover
-    start_row: TraceRow | None = None  # the row with `start_offset`
+    # The first offset of this epoch: where the log of its leader ended at the takeover
+    start_offset: int | None = None
+    start_row: TraceRow | None = None  # the row that shows it
     leader: str | None = None
-    leader_row: TraceRow | None = None
+    leader_row: TraceRow | None = None  # BECAME_LEADER
     acknowledged: deque[_Acknowledged] = field(
         default_factory=lambda: deque(maxlen=MAX_KEPT_APPENDS)
     )
@@ -101,11 +102,11 @@ class _Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Violation:
-    """A violation between two epochs. `causes` show how the append was lost."""
+    """A violation of rule 1 or 2."""
 
     summary: str
     evidence: list[TraceRow]
-    causes: list[TraceRow] = field(default_factory=list)
+    causes: list[TraceRow] = field(default_factory=list)  # rows that show how it was lost
 
 
 class Fencing(Checker):
@@ -147,15 +148,16 @@ class Fencing(Checker):
         self._lost_data = self.evidence.lost_data
         self._late_notices = LateNotices()
         self._unfenced: dict[str, None] = {}  # brokers that have been unfenced at some time
-        self._attempts: dict[_Append, None] = {}  # appends of a leader that had been replaced
-        self._cut: dict[_Append, TraceRow] = {}  # unfinished append -> the truncation that cut it
+        self._attempts: dict[_Append, None] = {}  # appends of leaders that had been replaced
+        # unfinished append -> the truncation that removed it
+        self._cut: dict[_Append, TraceRow] = {}
         self._cuts: dict[str, deque[_Cut]] = {}  # partition -> truncations, the newest last
-        self._isr: dict[str, TraceRow] = {}  # partition -> the controller's last row of its ISR
+        self._isr: dict[str, TraceRow] = {}  # partition -> the controller's last row with its ISR
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a load, an unload, a leadership or an append of an offsets partition.
+        """Judge a load, an unload, a new leader or an append of a partition of the topic.
 
-        Truncations, elections and ISR changes are kept for later judgements.
+        Truncations, elections and ISRs are kept for later judgements and for findings.
         """
         if row.kind in NOTICE_KINDS:
             self._check_notice(row)
@@ -167,7 +169,7 @@ class Fencing(Checker):
             return
         if row.kind in (TraceKind.LEADER_ELECTED, TraceKind.ISR_CHANGED):
             self._isr[row.partition] = row
-        # A change of the ISR is only kept, as a cause of later losses.
+        # Nothing is judged at a change of the ISR. It may explain a later loss.
         if row.leader_epoch is None or row.kind == TraceKind.ISR_CHANGED:
             return
         if row.kind == TraceKind.LOG_TRUNCATED:
@@ -203,8 +205,8 @@ class Fencing(Checker):
                 self._acknowledged += 1
                 self._report_truncated_append(started, cut, row)
             elif started is not None and started.offset is not None:
-                # The append may have begun in an older epoch than the one in which the leader
-                # acknowledges it.
+                # The row names the epoch in which the append began. If the broker has become leader
+                # in a newer epoch since then, it acknowledges the append in that epoch.
                 acknowledged_epoch = max(row.leader_epoch, self._leads.get(life, row.leader_epoch))
                 epochs = self._epochs[row.partition]
                 self._remember_acknowledged(
@@ -214,7 +216,7 @@ class Fencing(Checker):
                     self._announce(row.partition, of_epoch=acknowledged_epoch)
 
     def _check_election(self, row: TraceRow, partition: str) -> None:
-        """Report a leader that the controller never unfenced, or never elected."""
+        """Report a leader that the controller never unfenced, or never elected (rule 5)."""
         elections = self._elections.get(partition, [])
         if row.node not in self._unfenced:
             self.report_finding(
@@ -234,7 +236,7 @@ class Fencing(Checker):
             )
 
     def _check_notice(self, row: TraceRow) -> None:
-        """Report a load or unload for an older epoch than the broker knew."""
+        """Report a load or unload for an older epoch than the broker had heard of (rule 4)."""
         overtaken = self._late_notices.observe(row)
         if overtaken is not None:
             self.report_finding(overtaken.summary, overtaken.evidence, partition=row.partition)
@@ -242,7 +244,7 @@ class Fencing(Checker):
     def _observe_truncation(self, row: TraceRow, partition: str) -> None:
         """Remember a truncation, and the unfinished appends of the same process that it removes.
 
-        No clock error is added, because the rows of one node are in the order of its own steps.
+        The order of the rows is enough to see this, because one process wrote them all.
         """
         cuts = self._cuts.setdefault(partition, deque(maxlen=MAX_KEPT_CUTS))
         cuts.append(_Cut(row=row, in_sync=self._isr.get(partition)))
@@ -261,18 +263,19 @@ class Fencing(Checker):
             f"{cut.leader_epoch}",
             [started, cut, completed],
             partition=partition,
-            causes=self._explain_cut(cut, partition)[:-1],  # the last row is `cut`: evidence
+            # Without the last of these rows: it is `cut`, which is already evidence.
+            causes=self._explain_cut(cut, partition)[:-1],
         )
 
     def _explain_cut(self, cut: TraceRow, partition: str) -> list[TraceRow]:
-        """Return the rows that explain a truncation.
+        """Return the rows that explain a truncation, of which `cut` is the row.
 
-        These are the row of the ISR before the truncation, the row of the leader in whose epoch the
-        broker truncated its log, and `cut` itself.
+        They show the ISR before the truncation, the leader that the broker followed when it
+        truncated its log, and the truncation itself, which is always the last.
         """
         epoch = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
         leader = None if epoch is None else epoch.leader_row
-        # The present row of the ISR is later than the truncation, so the kept one is taken.
+        # `_isr` will not do, because the ISR may have changed since the truncation.
         known_cut = next(
             (known for known in self._cuts.get(partition, ()) if known.row is cut), None
         )
@@ -287,7 +290,8 @@ class Fencing(Checker):
         first = lost[0]
         for cut in self._cuts.get(partition, ()):
             former_end = detail_of(cut.row).get("from_offset", 0)
-            # The append's last record was in the log before the truncation, and not after it.
+            # The truncation removed the append if the append's last record was in the log before
+            # it, and no longer after it.
             if (
                 cut.row.time_us >= first.started.time_us
                 and (cut.row.offset or 0) < first.end <= former_end
@@ -296,14 +300,15 @@ class Fencing(Checker):
         return []
 
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
-        """Return True if the controller had elected another node in a newer epoch before the row.
+        """Return True if, at this row of a leader, the controller had already replaced it.
 
-        "Before" means earlier by more than the clock error.
+        It had if it elected another node in a newer epoch, and did so certainly before the row:
+        earlier by more than the clock error.
         """
         until_us = row.time_us - self.context.clock_error_us
         for elected in reversed(self._elections.get(partition, ())):
             if (elected.leader_epoch or 0) <= leader_epoch:
-                return False  # epochs grow: all earlier elections are older, too
+                return False  # the elections before this one have even lower epochs
             if elected.peer != row.node and elected.time_us <= until_us:
                 return True
         return False
@@ -322,7 +327,10 @@ class Fencing(Checker):
         self._lower_start(epoch, row, row.offset)
 
     def _lower_start(self, epoch: _Epoch, row: TraceRow, offset: int | None) -> None:
-        """Set the epoch's start to `offset`, unless a lower start is known already."""
+        """Set the epoch's start to `offset`, unless a lower start is known already.
+
+        Several rows may tell the start: the takeover itself, and each append of the epoch.
+        """
         if offset is not None and (epoch.start_offset is None or offset < epoch.start_offset):
             epoch.start_offset, epoch.start_row = offset, row
 
@@ -341,7 +349,7 @@ class Fencing(Checker):
 
     def finish(self) -> CheckReport:
         """Compare each epoch with each later one, and report the appends that were lost."""
-        overtaken = 0
+        overtaken = 0  # number of comparisons of an append with a later epoch
         for partition, epochs in sorted(self._epochs.items()):
             numbers = sorted(epochs)
             for position, older in enumerate(numbers):
@@ -367,11 +375,11 @@ class Fencing(Checker):
         )
 
     def _announce(self, partition: str, *, of_epoch: int) -> None:
-        """Announce, once for each pair of epochs, that the older epoch's newest append is lost.
+        """Announce that appends of an epoch are lost, once for each pair of epochs.
 
-        All lost appends are known only at the end. But a run that is to stop at its first finding
-        must learn of a loss now. The newest append is enough: if an epoch lost any append, it lost
-        the newest.
+        How many are lost is known only at the end of the run. But a run that is to stop at its
+        first finding must learn of the loss now. To see that something is lost, it is enough to
+        look at the newest append: if any append was lost, that one was.
         """
         epochs = self._epochs[partition]
         for other in sorted(epochs):
@@ -404,13 +412,12 @@ class Fencing(Checker):
     def _compare(
         self, partition: str, older: int, newer: int, appends: Iterable[_Acknowledged]
     ) -> _Violation | None:
-        """Return the violation among appends acknowledged in epoch `older`, or None.
+        """Judge appends that were acknowledged in epoch `older` by rules 1 and 2.
 
-        There are two kinds of violations:
-        1. Epoch `newer` lacks an append, and no allowed loss of data lies between the two epochs.
-        2. An append began after the first acknowledgement in epoch `newer`.
+        Return the violation, or None.
         """
         new = self._epochs[partition][newer]
+        # If data was lost in an allowed way between the two epochs, rule 1 does not apply.
         was_lost = any(
             older < (loss.leader_epoch or 0) <= newer for loss in self._lost_data.of(partition)
         )

@@ -1,22 +1,30 @@
-"""Generations: only their members commit, their numbers grow, no two members share a partition.
+"""Generations: their numbers grow, only their members commit, and no two members share a partition.
 
-A generation is one completed rebalance of a group, and has a number. A member gets a member id and
-the generation when it joins, and names both in its requests. In the rows about its partitions, a
-member must name the id and the generation of its last join. It must give up partitions under the
-same id and generation under which it got them.
+When a member joins a group, it gets a member id and a generation, and names both in its requests
+from then on. This checker judges four rules:
 
-A tenure is the time in which one broker incarnation (one life of its process) coordinates one
-partition of `__consumer_offsets` in one leader epoch (the number of the partition's leadership).
-Two tenures may use the same generation numbers. In a split brain (two brokers act as the
-coordinator) each coordinator continues to count from the state that it loaded (BEHAVIOUR 2.2, 4.10;
-MEASURED_FAILOVER two-lineages). So numbers of different tenures are not compared. There is one
-exception: a generation that a coordinator loads is the same generation as before.
+1. A coordinator accepts a commit only from a member of the group's current generation.
+2. While one broker coordinates a group, the group's generation never decreases, and no generation
+   begins twice.
+3. No partition is assigned to two members in one generation.
+4. A consumer gets partitions under the member id and the generation of its last join, and gives
+   them up under the same id and generation.
 
-A lineage is the origin of a generation: the tenure that began it, and the number of times that the
-group had been deleted. A loaded generation keeps its lineage.
+Generations are identified by numbers, and a number alone is not enough. Two coordinators may use
+the same number for different generations: in a split brain, in which two brokers act as the
+coordinator, each of them counts on from the generation that it loaded (BEHAVIOUR 2.2, 4.10;
+MEASURED_FAILOVER two-lineages). So the checker tells them apart by where they come from:
 
-A commit is judged by the members that the group had when the coordinator accepted the commit.
-Therefore this module keeps former members; `evidence.coordinators` has only the present ones.
+- A tenure is the time in which one process of a broker coordinates one partition of
+  `__consumer_offsets` in one leader epoch. Rule 2 is about the numbers of one tenure only.
+- A lineage says in which tenure a generation began. If the next coordinator loads the generation,
+  it is still the same generation and keeps its lineage. Rule 3 is about generations with the same
+  number and the same lineage. When a group is deleted, its generations begin again from 0, so the
+  lineage has the number of these deletions, too.
+
+A commit is judged by the members at the moment at which the coordinator accepted it, which may be
+some seconds before the commit is stored. Therefore this module keeps former states of each group;
+`evidence.coordinators` has only the present ones.
 """
 
 from collections import deque
@@ -30,38 +38,46 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_STARTED_APPENDS = 4_096
-"""Kept appends per broker incarnation. An append ends within 5 s, and fewer begin in this time."""
-MAX_CHANGES = 64
-"""Kept states of a group in one tenure.
+"""Number of a broker's last appends that are kept.
 
-A commit is judged when it is stored, but by the state at the earlier time of its acceptance.
+Only unfinished appends are needed. An append ends within 5 s, and fewer appends begin in 5 s.
+"""
+MAX_CHANGES = 64
+"""Number of a group's last states in one tenure that are kept.
+
+A commit is judged when it is stored, but by the state at its acceptance. No group changes so often
+in between.
 """
 KEPT_GENERATIONS = 8
-"""Kept generations of a lineage, with the owners of partitions. No member is so far behind."""
+"""Number of a lineage's last generations for which the owners of partitions are kept.
+
+No member gets partitions of a generation that is so far behind.
+"""
 KEPT_NAMESAKES = 4
-"""Kept generations that have the same group, broker and number: the newest ones."""
+"""Number of generations with the same group, broker and number that are kept: the newest ones."""
 STABLE = "STABLE"
-"""State of a member from the end of its join on."""
+"""State of a member that has joined and got its assignment."""
 # States of a group.
 DEAD = "Dead"
 EMPTY = "Empty"
 
-Life = tuple[str, int]  # node, incarnation
+Life = tuple[str, int]
+"""One process of a node: the node's name and its incarnation, the number of its restarts."""
 Lineage = tuple[str, int, int, int]
-"""Origin of a generation: node, incarnation, leader epoch, and how often the group had died."""
+"""Origin of a generation: node, incarnation, leader epoch, and how often the group was deleted.
+
+Example: ("broker-1", 0, 4, 0).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Membership:
-    """The members of a group from one row of its coordinator to the next change.
+    """A state of a group: its generation and its members."""
 
-    `members` is None if they are unknown, because the trace lacks the beginning of the tenure.
-    """
-
-    since: TraceRow
+    since: TraceRow  # the coordinator's row that shows the state
     generation: int
-    members: dict[str, None] | None
-    joined: TraceRow | None  # the row that made this generation the current one
+    members: dict[str, None] | None  # None: unknown, because no row has listed them
+    joined: TraceRow | None  # the row with which this generation became the current one
 
     @property
     def is_empty(self) -> bool:
@@ -71,9 +87,9 @@ class _Membership:
 
 @dataclass(slots=True)
 class _Group:
-    """A group in one tenure: its present and its former members and generations."""
+    """A group in one tenure: its states, the present one last."""
 
-    epoch: int
+    epoch: int  # leader epoch of the tenure
     changes: deque[_Membership] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
     removed: dict[str, TraceRow] = field(default_factory=dict)  # member -> its removal
 
@@ -83,7 +99,7 @@ class _Group:
         return self.changes[-1] if self.changes else None
 
     def at(self, seq: int) -> _Membership | None:
-        """Return the state at row `seq` of its coordinator, None if it is unknown."""
+        """Return the state when the coordinator wrote its row number `seq`; None if unknown."""
         for change in reversed(self.changes):
             if change.since.seq <= seq:
                 return change
@@ -94,12 +110,13 @@ class _Group:
 class _Owners:
     """The owners of partitions in one generation of one lineage."""
 
+    # partition -> the owner's id, and the PARTITIONS_ASSIGNED that shows it
     owner_of: dict[str, tuple[str, TraceRow]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A generation that a broker began or loaded: its origin and its members."""
+    """A generation at a broker that began or loaded it."""
 
     lineage: Lineage
     members: frozenset[str]
@@ -135,7 +152,8 @@ class Generations(Checker):
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
-        self._epochs: dict[tuple[str, int, str], int] = {}  # life and offsets partition -> epoch
+        # (node, incarnation, offsets partition) -> leader epoch of the present tenure
+        self._epochs: dict[tuple[str, int, str], int] = {}
         self._partition_of = {
             group_id: known.offsets_partition for group_id, known in context.groups.items()
         }
@@ -143,11 +161,13 @@ class Generations(Checker):
         # append id (`correlation_id`) -> number (`seq`) of its APPEND_STARTED row
         self._appends: dict[Life, dict[int, int]] = {}
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
-        # (node, group, generation) -> the generations of this number at the node, newest last
+        # (node, group, number) -> the generations with this number that the node began or loaded,
+        # the newest last. They tell which generation a member means that names this number.
         self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}
-        # group -> number of its deaths; after a death, generation numbers start again
+        # group -> how often it was deleted; each time, generation numbers start again
         self._deaths: dict[str, int] = {}
-        # (group, generation) -> leader epoch in which the generation began -> its lineage
+        # (group, number) -> leader epoch in which a generation with this number began -> its
+        # lineage. They tell which generation a coordinator has loaded.
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}
         # (group, lineage) -> generation -> owners of partitions
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
@@ -170,8 +190,9 @@ class Generations(Checker):
                 pass  # a commit in a transaction: its row TXN_COMMIT_PENDING was judged before
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 self._check_commit(row)
-            # The rows of the loaded groups come before LOAD_COMPLETED, so a tenure begins here.
             case TraceKind.LOAD_STARTED:
+                # The tenure begins now, and not with LOAD_COMPLETED, because the rows GROUP_LOADED
+                # between the two belong to it.
                 self._begin_tenure(row)
             case TraceKind.UNLOAD_COMPLETED:
                 self._end_tenure(row)
@@ -191,7 +212,7 @@ class Generations(Checker):
     # -- tenures ------------------------------------------------------------------------------
 
     def _begin_tenure(self, row: TraceRow) -> None:
-        """Begin a tenure, and forget the groups of the former tenure if that had another epoch."""
+        """Begin a tenure. A load in the same epoch as before continues the present one."""
         life = (row.node, row.incarnation)
         key = (*life, row.partition or "")
         if self._epochs.get(key) != row.leader_epoch:
@@ -216,7 +237,7 @@ class Generations(Checker):
         return known
 
     def _observe_group(self, row: TraceRow, group_id: str) -> None:
-        """Apply a coordinator's row to its group, and check the generation number."""
+        """Apply a coordinator's row to its group, and check the generation number (rule 2)."""
         if row.kind == TraceKind.GROUP_LOADED and row.partition is not None:
             self._partition_of.setdefault(group_id, row.partition)
         if row.kind == TraceKind.GROUP_STATE and detail_of(row).get("to") == DEAD:
@@ -230,8 +251,7 @@ class Generations(Checker):
         self._check_order(row, group_id, before)
         match row.kind:
             case TraceKind.GROUP_LOADED:
-                # If the row lists no members, they count as unknown, and no commit is judged by
-                # them.
+                # A row without a list of members leaves them unknown. Then no commit is judged.
                 members = detail_of(row).get("members")
                 known = dict.fromkeys(members) if isinstance(members, list) else None
                 self._change(group, row, generation, known)
@@ -254,9 +274,9 @@ class Generations(Checker):
     def _change(
         group: _Group, row: TraceRow, generation: int, members: dict[str, None] | None
     ) -> None:
-        """Append a state to a group's changes.
+        """Add a state to a group.
 
-        All changes within one generation have the same `joined`, the row that began the generation.
+        All states within one generation have the same `joined`, the row that began the generation.
         """
         before = group.now
         joined = row
@@ -267,13 +287,14 @@ class Generations(Checker):
         )
 
     def _change_member(self, group: _Group, row: TraceRow, before: _Membership | None) -> None:
-        """Append a state with one member more or less."""
+        """Add a state with one member more or less than before."""
         member = row.member or ""
         instance = detail_of(row).get("instance")
         if isinstance(instance, str):
             self._instances[member] = instance
-        # Without an earlier state, this is the first member if the generation is 0: the group is
-        # new. In a later generation the group has other members, which the trace does not show.
+        # If the group has no earlier state here, its generation tells who the others are. In
+        # generation 0 the group is new, and this member is its first. In any other generation it
+        # has members that no row has listed.
         born: dict[str, None] | None = {} if row.generation == 0 else None
         members = born if before is None else before.members
         if members is not None:
@@ -287,10 +308,11 @@ class Generations(Checker):
         self._change(group, row, row.generation or 0, members)
 
     def _check_order(self, row: TraceRow, group_id: str, before: _Membership | None) -> None:
-        """Report a generation number that decreases, or a generation that begins twice."""
+        """Report a generation number that decreases, or a generation that begins twice (rule 2)."""
         if before is None or row.generation is None:
             return
-        # A loaded generation may begin again (see `_inherit`), but not one that began here.
+        # A generation that this coordinator has loaded may begin again (see `_inherit`). A
+        # generation that it began itself may not.
         begun_again = (
             row.kind == TraceKind.GENERATION_STARTED
             and row.generation == before.generation
@@ -311,10 +333,11 @@ class Generations(Checker):
     # -- commits ------------------------------------------------------------------------------
 
     def _remember_append(self, row: TraceRow) -> None:
-        """Remember the row at which the coordinator accepted the commits of an append.
+        """Remember when the coordinator began an append, because it may contain commits.
 
-        The generation and the member of a commit must be right at this row. The commit's row
-        COMMIT_STORED may come 5 s later, when the group may have another generation.
+        At this row the coordinator has accepted the commits, so their generation and member must be
+        right now. The row COMMIT_STORED may come 5 s later, when the group may have another
+        generation.
         """
         if row.correlation_id is None or not (row.partition or "").startswith(CONSUMER_OFFSETS):
             return
@@ -324,7 +347,7 @@ class Generations(Checker):
         started[row.correlation_id] = row.seq
 
     def _check_commit(self, row: TraceRow) -> None:
-        """Report a commit whose generation or member was not the group's when it was accepted."""
+        """Report a commit whose generation or member was wrong when it was accepted (rule 1)."""
         life = (row.node, row.incarnation)
         seq = self._appends.get(life, {}).get(row.correlation_id or 0)
         if row.group is None or seq is None:
@@ -334,8 +357,8 @@ class Generations(Checker):
         group = self._groups.get(life, {}).get(row.group)
         state = None if group is None else group.at(seq)
         if generation < 0 and (state is None or state.is_empty):
-            # The commit is from a consumer that does not join, or from an administrator. In an
-            # empty group this is allowed.
+            # The commit is from an administrator, or from a simple consumer, which commits without
+            # joining. Both are allowed while the group has no members.
             self._seen["offsets_of_simple_consumers"] += 1
             return
         if group is None or state is None or state.members is None:
@@ -367,26 +390,28 @@ class Generations(Checker):
     # -- owners -------------------------------------------------------------------------------
 
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
-        """Give a loaded generation the lineage of the tenure that began it.
+        """Note which generation a coordinator has loaded, and give it the lineage that it has.
 
-        If several tenures began a generation with this number, tenures with a newer epoch than the
-        load's are left out, and the newest of the others counts. If there is none, the loading
-        tenure counts.
+        The row GROUP_LOADED has only the generation's number, and several tenures may have begun a
+        generation with this number. Then the newest epoch counts, up to that of the load: the log
+        of a leader may contain what its predecessors wrote, but not what later leaders write. If no
+        tenure in the trace began it, the loading tenure itself counts as its origin.
 
-        A load also reads records above the high watermark (the offset below which every in-sync
-        replica has the records; BEHAVIOUR 5.4). So it may find a generation that was never
-        acknowledged. In the corpus (schedules that the tests play),
-        `generation_begun_again_and_never_acknowledged` shows this case.
+        `lineage` is that of generations that the loading tenure begins.
+
+        A load also reads records above the high watermark (BEHAVIOUR 5.4). So it may find a
+        generation whose record was never acknowledged, and which begins again later. The schedule
+        `generation_begun_again_and_never_acknowledged` of the tests' corpus shows this case.
         """
         begun = self._begun.get((group_id, generation), {})
-        # lineage[2]: the leader epoch of the loading tenure
+        # lineage[2] is the leader epoch of the loading tenure.
         older = max((epoch for epoch in begun if epoch <= lineage[2]), default=None)
         self._remember_begun(row, group_id, generation, lineage if older is None else begun[older])
 
     def _remember_begun(
         self, row: TraceRow, group_id: str, generation: int, lineage: Lineage
     ) -> None:
-        """Keep a generation that the row's broker began or loaded."""
+        """Keep a generation that the row's broker began or loaded, for `_lineage_of`."""
         members = detail_of(row).get("members")
         known = self._begun_at.setdefault((row.node, group_id, generation), [])
         names = members if isinstance(members, list) else ()
@@ -395,15 +420,15 @@ class Generations(Checker):
 
     def _lineage_of(self, row: TraceRow) -> Lineage | None:
         """Return the lineage of an assignment's generation; None if the trace does not show it."""
-        # In a consumer's row, the peer is its coordinator.
+        # In a consumer's row, `peer` is its coordinator.
         begun = self._begun_at.get((row.peer or "", row.group or "", row.generation or 0), ())
-        # If the group was deleted in between, one broker may have begun this number twice. The
-        # member of the row shows which of the generations is meant.
+        # A broker may have several generations with this number, for example if the group was
+        # deleted in between. The newest one that has the consumer as a member is meant.
         with_member = [generation for generation in begun if row.member in generation.members]
         return next((generation.lineage for generation in reversed(with_member or begun)), None)
 
     def _check_owners(self, row: TraceRow) -> None:
-        """Note an assignment's partitions; report those that another member got, too.
+        """Note an assignment's partitions; report those that another member got, too (rule 3).
 
         Only assignments of the same generation of the same lineage are compared.
         """
@@ -417,8 +442,8 @@ class Generations(Checker):
         while len(generations) > KEPT_GENERATIONS:
             del generations[min(generations)]
         member = row.member or ""
-        # A static member (with a `group.instance.id`) that returned with a new member id owns what
-        # it owned under its old one. So the instance id identifies the owner.
+        # A static member (with a `group.instance.id`) may return with a new member id, and get the
+        # same partitions again. So its instance id identifies it.
         owner = self._instances.get(member, member)
         for partition in detail_of(row).get("partitions", ()):
             self._seen["partitions_assigned_in_all_generations"] += 1
@@ -438,11 +463,13 @@ class Generations(Checker):
             owners.owner_of[partition] = (owner, row)
 
     def _check_identity(self, row: TraceRow, known: dict[Life, TraceRow]) -> None:
-        """Report a consumer that gets or gives up partitions under a wrong member id or generation.
+        """Report a consumer that names a wrong member id or generation (rule 4).
 
-        `known` has one row for each consumer: the row in which the consumer got the member id and
-        the generation that it must name now. A consumer takes an assignment only if no answer has
-        reset its generation since the join. It gives its partitions up before the next JoinGroup.
+        The row says that it gets or gives up partitions. `known` has, for each consumer, the row
+        with the member id and the generation that it must name:
+        - When it gets partitions, this is its last join. If an answer resets its generation after
+          the join, it does not take the assignment but joins again.
+        - When it gives them up, it is the assignment. It does so before its next JoinGroup.
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
         """
         before = known.get((row.node, row.incarnation))
@@ -471,7 +498,7 @@ class Generations(Checker):
         ]
 
     def finish(self) -> CheckReport:
-        """Report; everything has been judged already."""
+        """Report. Everything has been judged already."""
         judged = self._seen["offsets_judged"] + self._seen["partitions_assigned_in_all_generations"]
         return self.report(
             judged=judged,

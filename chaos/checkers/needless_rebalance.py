@@ -1,41 +1,45 @@
 """Needless rebalance: the failover of a Stable group whose members all survive needs no rebalance.
 
-In a rebalance the members join the group again and get new partitions; the generation is the number
-of a group's rebalance. In a failover the new coordinator loads the members and the generation from
-the log, and accepts the members' next heartbeat or commit. Real Kafka does so, too
-(docs/kafka/MEASURED_FAILOVER.md, section 6). A zombie is a coordinator that does not know yet that
-it was replaced. Citations name sections of docs/kafka/BEHAVIOUR.md.
+When a broker dies, another one becomes the coordinator of its groups. It loads the members and the
+generation from the log, and accepts the members' next heartbeat or commit as if nothing had
+happened. A rebalance, in which all members stop working and join again, would be needless. Real
+Kafka needs none, either (docs/kafka/MEASURED_FAILOVER.md, section 6). Other citations name sections
+of docs/kafka/BEHAVIOUR.md.
 
-A fault is judged if it hits only servers. At the fault, a group and its members must be Stable (no
-rebalance is in progress) in one generation, and nothing must have happened to a member in this
-generation. The group is watched from the fault to the next rebalance that its coordinator begins,
-or until a fault hits a member. If no row before the rebalance shows a reason, the rebalance is a
-finding. These rows show that it is needed:
+This checker watches a group from a fault on, if
 
-1. A session that ended: the coordinator removed a member that was silent for its session timeout
-   (an expiry). An expiry is right if and only if, for a session timeout, the broker neither
-   restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry is a
-   finding by itself. A right expiry makes a rebalance needed, except in calm times: the member
-   reports that it is Stable, and nothing has been broken for the sum of a session timeout and a
-   request timeout. In calm times a member has no reason to be silent.
-2. A removal for another reason: a member left, an administrator removed it, or a static member
-   (with a configured `group.instance.id`) returned under a new member id. A removal by the sync
-   deadline (the member did not ask for its assignment in time) counts only if no consumer got an
-   assignment under that id. A coordinator may remove a member that did not rejoin when a rebalance
-   has lasted for the shortest `max.poll.interval.ms` of the group. An earlier removal is always a
-   finding.
-3. A member that is not Stable any more: by itself (it missed its poll), or because a broker refused
-   it. A refusal counts if the member had been removed before, or is of another generation. Refusals
-   by two kinds of coordinators always count: by a zombie (BEHAVIOUR 6.6 i), and by a coordinator
-   that lost the leadership during its load (`half_loads`).
-4. An earlier rebalance that a replaced coordinator began, or that a failover cut short. It had
-   already asked members to rejoin. The log does not show this, so the new coordinator cannot know
-   it.
-5. The end or start of a member's process, or a fault that is an order to the groups.
+- the fault hits only servers, and no member of the group;
+- the group and its members are Stable in the same generation;
+- nothing has happened in this generation that may force a rebalance later.
 
-If the group's partition loses data with the last in-sync replica (`lost_data`), the facts about the
-group are discarded. Its generation is then the one that the coordinator loads next, and the refusal
-of a member of the lost generation has a reason.
+It stops watching when a fault hits a member, or when the coordinator begins a rebalance. Then it
+looks for a reason. If none of the following has happened since the generation began, the rebalance
+is a finding:
+
+1. A session expired: the coordinator removed a member because it was silent for its session
+   timeout. A member whose own process was well, in a cluster in which nothing had been broken for a
+   long time, has no reason to be silent, so such an expiry is no reason either (`_is_calm`).
+2. A member was removed for another reason: it left, did not rejoin in time, was removed by an
+   administrator, or is a static member (with a `group.instance.id`) that came back under a new
+   member id. If the coordinator says that a member did not ask for its assignment in time, this is
+   a reason only if the member indeed did not get that assignment.
+3. A member stopped being Stable. It may have done so by itself, because its application did not
+   poll in time. Or a broker refused it, and had a good reason: the member had been removed, or was
+   of another generation. Two kinds of brokers refuse members wrongly, but cannot know it, so their
+   refusals are reasons, too: a replaced coordinator that has not heard of its replacement, a zombie
+   (BEHAVIOUR 6.6 i), and one that lost the leadership in the middle of its load (`half_loads`).
+4. A replaced coordinator had begun a rebalance, or the failover interrupted one. Some members were
+   already asked to rejoin. A new coordinator cannot know this, because the log does not show it.
+5. A member's process ended or started, or there was a fault that is an order to the groups, such as
+   `remove_members`.
+
+Two removals are findings by themselves, also without a fault: an expiry although the broker heard
+the member, or loaded the group, less than a session timeout ago; and the removal of a member that
+did not rejoin before the rebalance had lasted for the shortest `max.poll.interval.ms` of the group.
+
+If the group's partition loses data with the last in-sync replica (`lost_data`), the log no longer
+tells what was true. The checker then stops watching the group, and takes its generation from the
+next load. Members of the lost generation may be refused.
 """
 
 from dataclasses import dataclass, field
@@ -57,37 +61,35 @@ STABLE = "Stable"
 MEMBER_STABLE = "STABLE"
 """State of a member that has its assignment."""
 HALF_LOAD = "refusal by a coordinator that lost its log while it loaded it"
-"""Name of an excuse in the report."""
+"""Name in the report for the refusals by such coordinators (reason 3)."""
 OWN_DOING = frozenset({MemberStateCause.MISSED_POLL, MemberStateCause.LEFT})
-"""Causes for which a member stops being Stable by itself."""
+"""Causes in rows of a member that stops being Stable by itself, without any broker's doing."""
 _TRAIL_ROWS = 12
-"""Limit of the rows about a group that a finding shows."""
+"""A finding shows at most so many rows about its group."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """A group of the experiment. The checker watches the group while `watched_since` is set."""
+    """A group of the experiment."""
 
     expected: GroupExpectation
-    watched_since: TraceRow | None = None  # the row of the fault
-    stable_before: TraceRow | None = None  # the row that made the group Stable before the fault
-    happened: list[TraceRow] = field(default_factory=list)  # rows that make a rebalance needed
-    trail: list[TraceRow] = field(default_factory=list)  # evidence: rows since the fault
-    # the row that began the present generation or, after a loss, loaded it
+    # The row of the fault since which the group is watched; None while it is not watched
+    watched_since: TraceRow | None = None
+    stable_before: TraceRow | None = None  # the row that made the group Stable before that fault
+    happened: list[TraceRow] = field(default_factory=list)  # reasons for a rebalance, see above
+    trail: list[TraceRow] = field(default_factory=list)  # last rows about the group, for a finding
+    # The row that began the present generation or, after a loss of data, loaded it
     generation: TraceRow | None = None
-    # (broker, member) -> the last SESSION_RESTARTED: the broker's last request from the member
+    # (broker, member) -> the last SESSION_RESTARTED: when the broker last heard the member
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)
     began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
-    lost_at_us: int = -1  # last loss of data of the group's partition; older facts do not count
+    lost_at_us: int = -1  # when the group's partition last lost data; -1: never
 
     def has(self, member: str | None, generation: int | None) -> bool:
-        """Return True if `generation` is the current one and has the member.
-
-        If the trace does not show the current generation, the answer is True.
-        """
+        """Return True if `generation` is the group's present one, and `member` is still in it."""
         began = self.generation
         if began is None:
-            return True  # the trace lacks the generation's beginning
+            return True  # the trace lacks the generation's beginning, so the member may be right
         return (
             began.generation == generation
             and member in detail_of(began).get("members", ())
@@ -128,13 +130,15 @@ class NeedlessRebalance(Checker):
         self._faults = self.evidence.faults
         self._lost_data = self.evidence.lost_data
         self._half_loads = self.evidence.half_loads
-        self._refused_from_half = 0
+        self._refused_from_half = 0  # refusals by coordinators that lost their log in the load
         # consumer -> the broker that it takes for its coordinator
         self._believed_coordinator: dict[str, str] = {}
         self._over = False  # from the stage "stopping" on, the driver stops every node
-        self._watched = 0  # number of watched failovers
-        self._rebalances = 0  # number of rebalances that ended a watch
-        self._needed: list[str] = []  # a text for each rebalance that was needed
+        self._watched = 0  # number of groups that were watched, counted again at each fault
+        self._rebalances = 0  # number of rebalances that began while the group was watched
+        # For each of these rebalances that had a reason, a text that names it, such as
+        # `g at 41.200 s: broker-1, 40.900 s: ...`
+        self._needed: list[str] = []
 
     def judge(self, row: TraceRow) -> None:
         """Judge a fault, a step of a group or a step of a member."""
@@ -167,16 +171,17 @@ class NeedlessRebalance(Checker):
     # -- watched groups -----------------------------------------------------------------------
 
     def _observe_fault(self, row: TraceRow) -> None:
-        """Begin to watch the Stable groups that the fault does not hit; stop for those it hits."""
+        """Begin to watch the Stable groups that the fault spares; stop watching those it hits."""
         detail = detail_of(row)
-        # A fault on links names its nodes by the two ends of the links.
+        # A fault that hits one node has it as `peer`. A fault with several nodes lists them as
+        # "nodes". A fault on links lists the nodes at the two ends of the links.
         nodes = [
             row.peer or "",
             *(node for end in ("nodes", "from", "to") for node in detail.get(end, ())),
         ]
         hit_groups = {self._presence.group_of(node) for node in nodes} - {None}
-        # An order, such as `remove_members`, hits a server, and yet gives members a reason to
-        # rejoin. So it is not watched as a failover.
+        # An order, such as `remove_members`, goes to a server, but is a reason for a rebalance.
+        # Every fault says in its row whether the groups' members survive it as if nothing happened.
         is_order = detail.get("members_survive") is not True and not hit_groups
         for group_id, group in self._groups.items():
             if is_order:
@@ -187,11 +192,10 @@ class NeedlessRebalance(Checker):
                 self._watch_if_stable(group, group_id, row)
 
     def _watch_if_stable(self, group: _Group, group_id: str, fault: TraceRow) -> None:
-        """Begin to watch a group if it is Stable, and no consumer has reported another state.
+        """Begin to watch a group if it is Stable, and its consumers are Stable in its generation.
 
-        A consumer counts as Stable only in the group's present generation. If it is Stable in an
-        earlier one, it was removed and does not know it yet, for example because a zombie answers
-        its heartbeats. It will join again.
+        A consumer that is Stable in an earlier generation has been removed, and does not know it
+        yet, for example because a zombie answers its heartbeats. It will soon cause a rebalance.
         """
         seen = self._coordinators.state(group_id)
         if (
@@ -221,7 +225,7 @@ class NeedlessRebalance(Checker):
     def _discard_facts(self, election: TraceRow) -> None:
         """Stop watching the groups of a partition that lost data.
 
-        The next load shows which groups are left, but only later.
+        What is left of the groups will be known at the next load (`_take_loaded_generations`).
         """
         for group in self._groups.values():
             if group.expected.offsets_partition == election.partition:
@@ -229,10 +233,10 @@ class NeedlessRebalance(Checker):
                 group.lost_at_us = election.time_us
 
     def _take_loaded_generations(self, load: TraceRow) -> None:
-        """Take the generation of each loaded group whose own one was lost with the data.
+        """After a loss of data, take the groups' generations from the coordinator's load.
 
-        The rows GROUP_LOADED of a load come before its LOAD_COMPLETED, with which the broker
-        becomes the coordinator.
+        `load` is the LOAD_COMPLETED with which a broker becomes the coordinator. Its rows
+        GROUP_LOADED came before.
         """
         for group_id, group in self._groups.items():
             if (
@@ -255,9 +259,9 @@ class NeedlessRebalance(Checker):
     # -- members ------------------------------------------------------------------------------
 
     def _observe_member(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Remember a member that stopped being Stable by itself or was refused with a reason.
+        """Remember a member that stopped being Stable, if this is a reason for a rebalance.
 
-        A refusal without a reason is an error of the coordinator, and makes no rebalance needed.
+        It is none if the coordinator refused the member wrongly: that is the coordinator's error.
         """
         if detail_of(row).get("from") != MEMBER_STABLE:
             return
@@ -280,7 +284,7 @@ class NeedlessRebalance(Checker):
             group.happened.append(row)
 
     def _judge_removal(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Report a removal that came too early; remember one that makes a rebalance needed."""
+        """Report a removal that came too early; remember one that is a reason for a rebalance."""
         group.trail.append(row)
         match row.cause:
             case RemovalCause.SESSION_EXPIRY:
@@ -288,6 +292,8 @@ class NeedlessRebalance(Checker):
                 if is_right and not self._is_calm(group, row):
                     self._remember_if_coordinators(group, group_id, row)
             case RemovalCause.SYNC_DEADLINE:
+                # The coordinator says that the member did not ask for its assignment in time. This
+                # is untrue if the member has reported that it got it.
                 stated = self._presence.stable_as(row.member)
                 if stated is None or stated.generation != row.generation:
                     self._remember_if_coordinators(group, group_id, row)
@@ -301,7 +307,7 @@ class NeedlessRebalance(Checker):
                 self._remember_if_coordinators(group, group_id, row)
 
     def _remember_if_coordinators(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Remember a row of the coordinator or of a zombie; ignore rows of other brokers."""
+        """Remember a row as a reason for a rebalance, if the coordinator or a zombie wrote it."""
         is_coordinator = row.node == self._coordinators.coordinator(group_id)
         if is_coordinator or self._coordinators.is_zombie(group_id, row.node):
             group.happened.append(row)
@@ -324,8 +330,9 @@ class NeedlessRebalance(Checker):
         )
         if last is None:
             return False
-        # Both rows have the same clock. The clock error allows for the delay with which a busy
-        # machine reads this clock.
+        # `node_time_us` is the time by the node's own clock. One node wrote both rows, so there is
+        # no difference of clocks. But a busy machine may read its clock late, and the clock error
+        # allows for that.
         silent_us = expired.node_time_us - last.node_time_us
         if silent_us >= group.expected.eviction_us - self.context.clock_error_us:
             return False
@@ -336,14 +343,17 @@ class NeedlessRebalance(Checker):
             [last, *([] if group.watched_since is None else [group.watched_since]), expired],
             group=group_id,
         )
-        # The rebalance that follows has this cause, so it is no finding of its own.
+        # A rebalance will follow. It is a consequence of what was reported, so it is not judged.
         group.watched_since = None
         return True
 
     def _report_early_removal(self, group: _Group, group_id: str, removed: TraceRow) -> bool:
-        """Report a removal that came before the end of the time that members have to rejoin."""
+        """Report a member's removal before the time was over in which members may rejoin.
+
+        Returns True if the removal was reported.
+        """
         began = group.began.get(removed.node)
-        # A rebalance of an earlier process of the broker has no part in this removal.
+        # If the broker has restarted since that rebalance, the removal belongs to another one.
         if began is None or began.incarnation != removed.incarnation:
             return False
         lasted_us = removed.node_time_us - began.node_time_us
@@ -361,9 +371,10 @@ class NeedlessRebalance(Checker):
         return True
 
     def _load_of(self, group_id: str, broker: str, member: str | None) -> TraceRow | None:
-        """Return the last GROUP_LOADED of a broker, or None if the loaded group lacks the member.
+        """Return the last load of the group by a broker, if it gave the member a session.
 
-        If the row has no list of members, the group may have had the member, so the row counts.
+        It gave each member one that was in the loaded group. If the row GROUP_LOADED has no list of
+        members, the member may have been among them. None if there is no such load.
         """
         load = self._coordinators.loaded(broker, group_id)
         members = None if load is None else detail_of(load).get("members")
@@ -372,8 +383,9 @@ class NeedlessRebalance(Checker):
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
         """Return True if a Stable member was silent although nothing was broken for a long time."""
         stated = self._presence.stable_as(expired.member)
-        # One request may have been lost with the last fault. The member notices this after the
-        # request's timeout. Then it has a whole session timeout for the next request.
+        # How long ago may the last fault be to blame? It may have taken one request of the member.
+        # The member notices this at the request's timeout, and sends the next one. If that one does
+        # not come within another session timeout, the fault is not to blame.
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
         return stated is not None and stated.time_us < since_us and not self._faults.since(since_us)
@@ -381,7 +393,7 @@ class NeedlessRebalance(Checker):
     # -- steps of a group ---------------------------------------------------------------------
 
     def _observe_group(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Follow a row of a broker about a group; judge removals and rebalances."""
+        """Judge a broker's row about a removal or a rebalance, and follow the group."""
         is_its_coordinator = row.node == self._coordinators.coordinator(group_id)
         match row.kind:
             case TraceKind.GROUP_LOADED | TraceKind.MEMBER_ADDED:
@@ -392,7 +404,8 @@ class NeedlessRebalance(Checker):
                 group.began[row.node] = row
                 if is_its_coordinator:  # a replaced coordinator rebalances only its own copy
                     self._judge_rebalance(group, group_id, row)
-                # After the judgement, because a rebalance is no reason for itself.
+                # It is a reason for a later rebalance, but not for itself. So it is remembered only
+                # after the judgement.
                 self._remember_if_coordinators(group, group_id, row)
             case TraceKind.GENERATION_STARTED if is_its_coordinator:
                 self._judge_rebalance(group, group_id, row)
@@ -403,14 +416,14 @@ class NeedlessRebalance(Checker):
         del group.trail[:-_TRAIL_ROWS]
 
     def _judge_rebalance(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Judge the first rebalance after a fault."""
+        """Judge the first rebalance after the fault since which the group is watched."""
         fault, before = group.watched_since, group.stable_before
         if fault is None or before is None:
             return
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1
-        # A generation that begins without a row REBALANCE_STARTED counts as a rebalance, too,
-        # unless it is the generation from before the fault.
+        # The row is GENERATION_STARTED. Without a REBALANCE_STARTED before it, it shows a
+        # rebalance, too. But if the generation is that from before the fault, nothing has happened.
         elif row.generation == before.generation:
             return
         group.watched_since = None

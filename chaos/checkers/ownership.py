@@ -1,29 +1,31 @@
 """Ownership in real time: how long two members own one partition, and whether that was allowed.
 
-A member owns a partition from the poll that assigns it until the member revokes the partition
-(gives it up in a rebalance), loses it, or dies. The rows of the member itself show this; the
-coordinator's view does not count. An overlap is a time in which a partition has two owners. An
-overstay is a part of an overlap in which nothing is broken. Every overlap is measured. It is a
-violation if it begins too early or ends too late:
+When a coordinator drops a silent member, it gives the member's partitions to others. The dropped
+member does not hear of this, and goes on processing. For some time the partition has two owners: we
+call this an overlap. Kafka cannot prevent it, and promises no limit for it. In a recorded split
+brain of real Kafka, in which two brokers acted as the coordinator, an overlap lasted for 31 s
+(MEASURED_FAILOVER two-owners). But the settings do imply limits, and this checker judges them:
 
-* The beginning. A coordinator may drop the older owner only if the owner was silent for
-  `eviction_us` (session.timeout.ms, or the rebalance timeout if that is shorter). The owner's last
-  heartbeat may have come one heartbeat interval before the fault that silenced it. So a fault must
-  have begun at least `eviction_us` minus one heartbeat interval before the drop. A coordinator that
-  loaded the group (read it into memory) gives each member a full session, which begins with the
-  load (BEHAVIOUR 5.4).
-  Some owners may be dropped at any time: an owner whose application is slower than
-  max.poll.interval.ms; an owner that did not rejoin in time; owners in a group that was lost with
-  the last replica in sync (`lost_data`); owners that an administrator removed (they learn of it by
-  their next heartbeat).
-* The end. Once nothing is broken, the older owner must learn that it was dropped. The longest
-  allowed overstay is the sum of three times: the time until a replaced broker learns that it is
-  replaced, a heartbeat interval, and the time of a rejoin.
+1. An overlap must not begin too early. The coordinator may drop the older owner only when it has
+   not heard of it for `eviction_us` (normally `session.timeout.ms`). A healthy member is never
+   silent for so long, so a fault must have begun about that long ago. "About", because the member's
+   last heartbeat may have come one heartbeat interval before the fault.
+2. A coordinator that has just loaded the group gives each member a full session (BEHAVIOUR 5.4). So
+   the overlap must not begin earlier than `eviction_us` after that load.
+3. An overlap must not end too late. When nothing is broken any more, the older owner must soon hear
+   that it was dropped. The part of an overlap in which nothing is broken is called its overstay. An
+   overstay is at most the sum of three times: until a replaced broker learns that it was replaced,
+   until the member's next heartbeat, and until the member has rejoined.
+4. A member that sends JoinGroup owns no partition.
 
-A member that sends JoinGroup must own no partition, even if no other member owns one.
+Some owners may be dropped at any time, so rules 1 and 2 do not protect them:
+- an owner whose application has missed `max.poll.interval.ms`;
+- an owner that did not rejoin in time;
+- an owner that an administrator removed (it learns of this by its next heartbeat);
+- the owners of a group that was lost with the last replica in sync (`lost_data`).
 
-Real Kafka has overlaps, too: in the recorded split (two brokers acted as the coordinator) a
-partition had two owners for 31 s (MEASURED_FAILOVER two-owners). This is no violation here.
+What counts is what the members believe, not what the coordinator knows: a member owns a partition
+from the poll in which it gets the partition until it revokes it, loses it, or dies.
 """
 
 from dataclasses import dataclass
@@ -45,7 +47,10 @@ RESIGNING_US = 5_000_000
 Measured: 0.4 s after a split was healed.
 """
 BACKOFFS_OF_A_REJOIN = 2
-"""A member may wait for a backoff twice: before it finds the coordinator, and before it joins."""
+"""A member that rejoins may wait for `retry.backoff.max.ms` so often.
+
+It may wait once before it finds the coordinator, and once before it joins.
+"""
 JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
@@ -54,20 +59,21 @@ AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
 
 @dataclass(slots=True)
 class _Overlap:
-    """Two owners of one partition at the same time; `older` got the partition first."""
+    """Two owners of one partition at the same time."""
 
-    older: TraceRow
-    newer: TraceRow
+    older: TraceRow  # PARTITIONS_ASSIGNED of the owner that got the partition first
+    newer: TraceRow  # PARTITIONS_ASSIGNED of the other owner
     began_us: int
-    too_early: str | None  # why the overlap began too early; None if it did not
+    # If the overlap began too early, why: `nothing was broken`, or `only 3.000 s after ...`
+    too_early: str | None
     evidence: list[TraceRow]  # rows that show why the older owner was dropped
     too_late: bool = False  # True if an overstay was longer than its bound
-    overstay_us: int = 0  # longest overstay
+    overstay_us: int = 0  # longest overstay; new faults may interrupt an overstay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredOverlap:
-    """An overlap's measurement: a time in which a partition had two owners."""
+    """An overlap as the report shows it."""
 
     group: str
     partition: str
@@ -83,43 +89,45 @@ class MeasuredOverlap:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A group as a coordinator read it from the log; the defaults stand for a deleted group."""
+    """A group as a coordinator read it from the log. The default values mean: it was deleted."""
 
     members: tuple[str, ...] = ()
     generation: int = -1
 
 
 class _Group:
-    """Facts about one group from which the bounds of its overlaps follow.
-
-    - `open`: the unfinished overlaps, by partition, older owner and newer owner.
-    - `reported`: the two nodes and the kind of each violation that was reported.
-    """
+    """A group's overlaps, and the facts about the group that decide whether they are allowed."""
 
     def __init__(self, expected: GroupExpectation) -> None:
         self.expected = expected
+        # (partition, older owner, newer owner) -> unfinished overlap
         self.open: dict[tuple[str, Owner, Owner], _Overlap] = {}
         self.loads: dict[str, TraceRow] = {}  # broker -> its last load of the group's partition
         self.loaded: dict[str, _Loaded] = {}  # broker -> the group in its last load, if known
         self.loading: dict[str, _Loaded] = {}  # broker -> the group in its unfinished load
         self.has_leader = True
         self.settled_us = 0  # time of the last election or load of its offsets partition
-        # member -> broker that removed it -> the last removal by this broker. The brokers of a
-        # member are in the order of these removals.
+        # member -> broker -> the row with which the broker last removed the member. The inner dict
+        # has the brokers in the order of these rows, so the last entry is the newest removal.
         self.removed: dict[str, dict[str, TraceRow]] = {}
         self.slow: dict[Owner, TraceRow] = {}  # owners that missed max.poll.interval.ms
+        # (older node, newer node, kind) of each reported violation. The kind is "begin" (rule 1 or
+        # 2), "end" (rule 3) or "join" (rule 4, which is about one node only).
         self.reported: dict[tuple[str, str, str], None] = {}
 
     def removal_of(self, member: str | None, coordinator: str | None) -> TraceRow | None:
-        """Return the member's removal by `coordinator`, or else its newest by any broker."""
+        """Return the row in which `coordinator` removed the member.
+
+        If it did not, return the member's newest removal by any broker; None if there is none.
+        """
         removals = self.removed.get(member or "", {})
         return removals.get(coordinator or "") or next(reversed(removals.values()), None)
 
     def load_completed(self, row: TraceRow) -> None:
-        """Note the end of a load. The GROUP_LOADED rows of its groups came before.
+        """Note the end of a load. The row GROUP_LOADED of this group, if any, came before.
 
-        If the row has a list of groups, a group without a GROUP_LOADED was deleted. If the row has
-        no such list, the state of the earlier load is kept.
+        If there was none, the group may have been deleted. This is certain only if LOAD_COMPLETED
+        has a list of the loaded groups. Without such a list, the state of the earlier load is kept.
         """
         self.loads[row.node] = row
         loaded = self.loading.pop(row.node, None)
@@ -130,7 +138,7 @@ class _Group:
 
     @property
     def overstay_bound_us(self) -> int:
-        """Longest overstay that is allowed."""
+        """Longest overstay that is allowed (rule 3)."""
         expected = self.expected
         rejoin_us = BACKOFFS_OF_A_REJOIN * expected.retry_backoff_max_us + expected.application_us
         return RESIGNING_US + expected.heartbeat_interval_us + rejoin_us
@@ -173,7 +181,7 @@ class Ownership(Checker):
         self._longest_overstay_us = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Judge assignments, their ends, and joins; remember rows that limit overlaps."""
+        """Judge assignments, their ends, and joins; keep the facts that decide about overlaps."""
         if self._over:
             return
         self._last_us = row.time_us
@@ -185,7 +193,8 @@ class Ownership(Checker):
             case TraceKind.ISR_CHANGED:
                 pass  # only `lost_data` needs this row
             case _ if row.kind in FAULT_KINDS:
-                # The row may begin a fault. Up to its time the state before the row counts.
+                # If the row begins a fault, it ends the overstays, so they are measured up to now.
+                # For this, it matters what was broken before the row.
                 self._measure_all_overstays(row.time_us, self._faults.was_quiet_since_us)
             case _:
                 group = self._groups.get(row.group or "")
@@ -210,7 +219,8 @@ class Ownership(Checker):
                     group.loading[row.node] = _Loaded(tuple(members), row.generation or 0)
             case TraceKind.MEMBER_REMOVED:
                 removals = group.removed.setdefault(row.member or "", {})
-                removals.pop(row.node, None)  # so that the new removal takes the last place
+                # Without the pop, the new row would take the place of the old one, not the last.
+                removals.pop(row.node, None)
                 removals[row.node] = row
             case TraceKind.MEMBER_STATE if row.cause == MemberStateCause.MISSED_POLL:
                 group.slow[owner] = row
@@ -222,10 +232,10 @@ class Ownership(Checker):
     def _check_join_without_partitions(
         self, group: _Group, group_id: str, owner: Owner, row: TraceRow
     ) -> None:
-        """Report, once for each node, a member that joins while it owns partitions.
+        """Report, once for each node, a member that joins while it owns partitions (rule 4).
 
-        The members use Kafka's eager protocol: a member revokes all its partitions before it joins
-        (BEHAVIOUR 7.6).
+        Members use Kafka's eager protocol, in which a member revokes all its partitions before it
+        joins (BEHAVIOUR 7.6).
         """
         key = (row.node, row.node, "join")
         if detail_of(row).get("to") != JOINING or key in group.reported:
@@ -245,7 +255,8 @@ class Ownership(Checker):
         for group in self._groups.values():
             if group.expected.offsets_partition != row.partition:
                 continue
-            # First the overstays up to this row are measured, because the row restarts them.
+            # An election or a load gives the older owners time to hear of it, so their overstays
+            # begin anew (`settled_us`). They are measured first, up to now.
             self._measure_overstays(group, row.time_us, self._faults.quiet_since_us)
             if row.kind == TraceKind.LOAD_COMPLETED:
                 group.load_completed(row)
@@ -276,16 +287,11 @@ class Ownership(Checker):
     def _check_beginning(
         self, group: _Group, older_owner: Owner, older: TraceRow, newer: TraceRow
     ) -> tuple[str | None, list[TraceRow]]:
-        """Return the reason why `newer` was assigned too early, or None; and rows as evidence.
+        """Return why an overlap begins too early, or None if it does not; and rows as evidence.
 
-        `older` and `newer` are the PARTITIONS_ASSIGNED of the two owners. "Recent" means within
-        `overstay_bound_us` before the older owner was dropped. The checks, in their order:
-        1. The older owner may be dropped at any time if it is slow, did not rejoin, left, or its
-           group was lost.
-        2. Without a recent fault no owner may be dropped.
-        3. The older owner may be dropped `eviction_us` after the first recent fault.
-        4. The newer owner may be assigned `eviction_us` after the new coordinator's load.
+        `older` and `newer` are the PARTITIONS_ASSIGNED of the two owners.
         """
+        # First, the owners that may be dropped at any time.
         expected = group.expected
         now_us = newer.time_us
         removal = group.removal_of(older.member, newer.peer)
@@ -302,24 +308,27 @@ class Ownership(Checker):
         losses = self._lost_data.of(expected.offsets_partition)
         if losses and losses[-1].time_us > older.time_us:
             return None, evidence  # the group that had the older owner was lost
+        # When was the older owner dropped? If its session ended, it was then; the newer owner may
+        # have joined much later. The removal may also be an earlier one, from before the older
+        # owner got the partition. It was certainly not dropped before that.
         dropped_us = now_us
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
-            # The owner was dropped when its session ended; the newer owner may have joined much
-            # later. But the owner cannot be dropped before it got the partition.
             dropped_us = max(removal.time_us, older.time_us)
 
+        # Rule 1. A fault must have begun early enough before the drop.
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
         if not recent:
             return "nothing was broken", evidence
-        # The earliest fault allows most: its silence may have begun first.
+        # If there were several, the first may be the one that silenced the owner.
         first = min(recent, key=lambda fault: fault.time_us)
         evidence.append(first)
-        # The last heartbeat may have come up to one interval before the fault.
+        # The owner's last heartbeat may have come up to one interval before the fault.
         margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
         if _was_assigned_by_zombie(older, removal, group):
-            # The new coordinator, which dropped the older owner, counts the owner's silence from
-            # its own load on. The replaced coordinator assigned the partition after that load. So
-            # the silence may be as long as a session although the assignment is recent.
+            # 1. A new coordinator loaded the group. From then on it heard nothing of the owner.
+            # 2. The replaced coordinator, a zombie, still gave the owner this partition.
+            # 3. A session after its load, the new coordinator dropped the owner.
+            # The drop may come at any time after the assignment, so the margin is a whole session.
             margin_us = expected.eviction_us
         if dropped_us < first.time_us + expected.eviction_us - margin_us:
             after = f"{seconds(dropped_us - first.time_us)} after {first.explanation or first.kind}"
@@ -329,8 +338,8 @@ class Ownership(Checker):
                 evidence,
             )
 
-        # Check 4. An owner that got the partition from this coordinator after the load has
-        # restarted its session since then.
+        # Rule 2. It does not protect an owner that got its partition from this same coordinator
+        # after the load: its session has been restarted since the load, so rule 1 is enough.
         load = self._load_by(group, newer)
         if load is None or (older.peer == load.node and older.time_us > load.time_us):
             return None, evidence
@@ -338,10 +347,10 @@ class Ownership(Checker):
         if loaded is not None and (
             older.member not in loaded.members or newer.generation == loaded.generation
         ):
-            # The new coordinator gave the older owner no session, for one of two reasons:
-            # 1. The older owner was no member any more in the loaded group.
-            # 2. The loaded generation itself gave the partition to the newer owner. A static member
-            #    that does not rejoin in time stays a member, but others get its partitions.
+            # The new coordinator owed the older owner no session, for one of two reasons. Either
+            # the older owner was no longer a member of the loaded group. Or the loaded generation
+            # had already given the partition to the newer owner: a static member that does not
+            # rejoin in time remains a member, but others get its partitions.
             return None, evidence
         evidence.append(load)
         if now_us < load.time_us + expected.eviction_us - self.context.clock_error_us:
@@ -354,7 +363,10 @@ class Ownership(Checker):
 
     @staticmethod
     def _load_by(group: _Group, newer: TraceRow) -> TraceRow | None:
-        """Return the load of the coordinator that assigned `newer`; None if there is no row."""
+        """Return the load of the coordinator that assigned `newer`; None if it loaded nothing.
+
+        `newer.peer` is that coordinator. If the row does not name it, the newest load counts.
+        """
         if newer.peer is not None:
             return group.loads.get(newer.peer)
         return max(group.loads.values(), key=lambda load: load.leader_epoch or 0, default=None)
@@ -380,12 +392,12 @@ class Ownership(Checker):
     def _measure_overstay(
         self, group: _Group, overlap: _Overlap, now_us: int, quiet_since_us: int | None
     ) -> None:
-        """Measure the overlap's overstay up to now.
+        """Measure an overlap's overstay up to now.
 
         The overstay begins with the latest of three moments: the beginning of the overlap, the last
-        election or load, and the end of the last fault (`quiet_since_us`). There is no overstay
-        while a fault is in force (`quiet_since_us` is None), or while the group's partition has no
-        leader.
+        election or load of the group's partition, and the end of the last fault, `quiet_since_us`.
+        While a fault is in force (None), or while the partition has no leader, there is no
+        overstay.
         """
         if quiet_since_us is None or not group.has_leader:
             return
@@ -405,7 +417,9 @@ class Ownership(Checker):
     ) -> None:
         """Record and judge an overlap. `end` is None if the overlap lasted until the run's end."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
-            return  # so short that by the true time the older owner may have revoked first
+            # With exact clocks there may be no overlap: the older owner may have revoked the
+            # partition before the newer one got it.
+            return
         older, newer = overlap.older, overlap.newer
         measured = MeasuredOverlap(
             group=group_id,
@@ -427,7 +441,7 @@ class Ownership(Checker):
             return
         kind = "begin" if overlap.too_early is not None else "end"
         if (key := (older.node, newer.node, kind)) in group.reported:
-            self.findings_total += 1  # the same violation for another partition
+            self.findings_total += 1  # already reported for another partition of these members
             return
         group.reported[key] = None
         self.report_finding(
@@ -499,10 +513,11 @@ class Ownership(Checker):
 
 
 def _was_assigned_by_zombie(older: TraceRow, removal: TraceRow | None, group: _Group) -> bool:
-    """Return True if the coordinator that assigned `older` had been replaced before.
+    """Return True if the broker that assigned `older` had already been replaced as coordinator.
 
-    A coordinator may be replaced while it is paused. When it runs again, it first answers the
-    requests that waited, and only then learns of its replacement.
+    This happens to a coordinator that is replaced while it is paused. When it runs again, it first
+    answers the requests that have been waiting, and only then learns of its replacement. The row
+    `removal` is that of the broker that replaced it.
     """
     if removal is None or older.peer in {None, removal.node}:
         return False

@@ -1,36 +1,36 @@
 """Readers: while members live, every partition of their group has a reader, and is read.
 
-A partition has a reader while a member with a running process owns it. Partitions are judged in the
-time in which nothing disturbs the group (`undisturbed`), from the steady state on. The steady state
-is the stage of the run that begins when every group is Stable (without a rebalance in progress)
-with all its members. Healing is the beginning of the stage `liveness`: every fault has been undone.
-A dead member that stays dead does not disturb its group: the others must take over its partitions.
+The reader of a partition is the member that owns it, if its process is running. Two rules are
+judged, from the steady state of the run on, in which every group is Stable with all its members.
+They are judged only for the time in which nothing disturbs the group (`undisturbed`). A dead member
+that stays dead does not count as a disturbance: the others must take over its partitions.
 
-1. A partition without a reader gets one within the sum of
-   - two session timeouts: of the member that had the partition, and of a member that died after
-     joining the next generation (the group's next numbered rebalance);
-   - `request.timeout.ms`: members may wait for an answer that never comes;
-   - two rebalances, because a member that missed the first causes the second; members learn of each
-     by a heartbeat, and join at the next poll;
+1. A partition without a reader gets one soon. The longest allowed time is the sum of
+
+   - two session timeouts. One is for the member that had the partition and died. The other is for a
+     second member, which may die just after it has joined the next generation;
+   - `request.timeout.ms`, because members may wait for an answer that never comes;
+   - two rebalances, because a member that misses the first one causes a second. A rebalance takes
+     until all living members have sent a heartbeat, by which they learn of it, and then poll, which
+     makes them join;
    - SLACK_US.
-   A rebalance does not wait for `max.poll.interval.ms`: a living member joins at its next poll, and
-   a dead one is removed when its session ends.
-2. A reader makes progress while records wait for it. Its bound is the sum of two request timeouts,
-   one poll and SLACK_US. The time counts from the last of three rows: the acknowledgement of the
-   first record that waits, the reader's last progress, the reader's assignment. The bound of a
-   group that commits in transactions is longer, because it may have to wait for the end of a dead
-   member's transaction. A partition is judged only if all its replicas are in sync, because
-   otherwise new records may be invisible to readers. One case is excused as "lost transaction": in
-   a group that commits in transactions, a reader waits for its committed offset, and a partition of
-   the group's coordinators lost data (`lost_data`). Then the transaction may never end, and the
-   offset stays unstable (nobody may read it).
 
-A wait is excused as stranded if the group's running members know only brokers that are lost for
-good (`stranded_clients`). If the partition has readers, only the readers must be stranded. Each
-excuse is counted once for each partition.
+2. While unread records wait, the reader makes progress. It may take two request timeouts, the time
+   between two polls and SLACK_US until it reads on. In a group that commits in transactions it may
+   take longer: the reader must not begin before the transaction of a dead member has ended. This
+   rule is judged only while all replicas of the partition are in sync, because otherwise new
+   records may be invisible to readers.
 
-A run with a `recovery_timeout` continues until each partition has a reader, and records of each
-partition that was written to since healing were read since healing.
+Two exceptions are excused, each counted once for each partition:
+
+- Stranded: the reader knows only brokers that are lost for good, so it can find no living one
+  (`stranded_clients`). If there is no reader, this must be so for all running members.
+- Lost transaction: a partition of the group's coordinators lost data (`lost_data`), and with it
+  perhaps the end of a transaction. A reader that waits for the offset of this transaction may wait
+  for ever.
+
+A run with a `recovery_timeout` continues until each partition has a reader. It also waits until
+each partition that was written to after the healing (the end of all faults) was read after it.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 SLACK_US = 10_000_000
-"""Time for appends, loads, retries and searches for a coordinator in a healthy cluster."""
+"""Time for appends, loads, retries and coordinator lookups in a healthy cluster."""
 _PROCESS_KINDS = frozenset(
     {
         TraceKind.NODE_STARTED,
@@ -73,17 +73,19 @@ _PROGRESS_KINDS = (
 
 @dataclass(slots=True)
 class _Read:
-    """The progress of one group in one partition. A reader is the member that owns it."""
+    """The progress of one group in one partition."""
 
-    lost: TraceRow | None = None  # the row since which the partition has no reader
+    lost: TraceRow | None = None  # the row since which there is no reader; None: there is one
     reached: int = 0  # the next offset to read
-    # None if no record waits. Otherwise the row from which the reader's time counts: the
-    # acknowledgement of the first record that waits, or the reader's last progress.
+    # The row since which the reader should have read on. This is the latest of three: the
+    # acknowledgement of the first unread record, the reader's last progress, and its assignment.
+    # None if there is no unread record.
     unread: TraceRow | None = None
     read_since_healing: bool = False
-    # True if the reader knows where to begin: it got a committed offset or a reset position.
+    # True if the reader knows where to begin: it has fetched a committed offset, or has set its
+    # position. Without it, the reader may be waiting for the end of a transaction.
     has_position: bool = False
-    reported: bool = False
+    reported: bool = False  # True if the present wait was reported or excused
 
 
 class Readers(Checker):
@@ -110,17 +112,17 @@ class Readers(Checker):
             for group_id, expected in context.groups.items()
             if expected.consumers
         }
-        # group -> the time since which it is undisturbed, None while it is disturbed. These are the
-        # values after the last row that `_judge_all` saw.
+        # group -> the time since which it is undisturbed; None while it is disturbed. The evidence
+        # `undisturbed` always has the newest value. This is the value before the present row.
         self._quiet_us: dict[str, int | None] = dict.fromkeys(context.groups)
         self._written: dict[str, int] = {}  # partition -> end of its acknowledged records
         self._began = False
         self._healed = False
         self._over = False
-        self._gaps = 0  # number of ended gaps; a gap is a time in which a partition has no reader
+        self._gaps = 0  # how often a partition without a reader got one
         self._excused: Counter[str] = Counter()
-        self._notes: dict[str, None] = {}  # sentences, each once
-        self._longest_us = 0  # the longest gap, without its disturbed part
+        self._notes: dict[str, None] = {}  # sentences for the report, each once
+        self._longest_us = 0  # the longest undisturbed time without a reader
 
     def judge(self, row: TraceRow) -> None:
         """Judge changes of owners, progress of readers, and disturbances."""
@@ -147,8 +149,8 @@ class Readers(Checker):
             case _:
                 pass
         if row.kind == TraceKind.MEMBER_STATE and row.cause != MemberStateCause.LEFT:
-            return  # of the changes of a member's state, only its leaving matters here
-        # First the time up to this row is judged, by the state before the row.
+            return  # of a member's state changes, only its leaving matters here
+        # First judge the time up to this row, and only then apply the row.
         if row.kind in DISTURBING_KINDS:
             self._judge_all(row)
         if row.kind in OWNER_KINDS or row.kind in _PROCESS_KINDS:
@@ -161,9 +163,9 @@ class Readers(Checker):
     # -- owners -------------------------------------------------------------------------------
 
     def _update_owners(self, row: TraceRow) -> None:
-        """Update the partitions that the row took from owners or gave to them."""
-        # In a row of the driver, such as NODE_KILLED, `peer` is the node. In a row of an owner,
-        # `node` is the owner, and `peer` is its coordinator.
+        """Note which partitions have got or lost a reader with this row."""
+        # The driver of the run writes rows such as NODE_KILLED, with the node as `peer`. A row that
+        # an owner writes has its coordinator as `peer`.
         node = row.peer or row.node if row.kind in _PROCESS_KINDS else row.node
         taken = [(group, partition) for group, partition, _ in self._owners.ended]
         for group_id, partition in dict.fromkeys((*taken, *self._owners.partitions_of(node))):
@@ -181,7 +183,7 @@ class Readers(Checker):
         return any(self._undisturbed.reads(node) for node, _ in owners)
 
     def _end_gap(self, group_id: str, read: _Read, row: TraceRow) -> None:
-        """Count the end of a time without a reader, and begin the new reader's own time."""
+        """Note that a partition without a reader has one now. Its time for reading begins now."""
         if read.lost is None:
             return
         quiet_us = self._quiet_us[group_id]
@@ -196,14 +198,16 @@ class Readers(Checker):
             read.unread = row
 
     def _judge_all(self, row: TraceRow, *, is_last: bool = False) -> None:
-        """Judge all waits of the groups that this row disturbs, by the state before the row.
+        """Judge the groups that this row disturbs: was a partition unread for too long before it?
 
-        The evidence has observed the row already; `_quiet_us` still has the state before the row.
+        This is the last moment to judge, because the undisturbed time ends with the row. For the
+        other groups it continues, so they are judged later, at the end of the run at the latest
+        (`is_last`).
         """
         for group_id, reads in self._reads.items():
             quiet_us = self._quiet_us[group_id]
             now_quiet_us = self._undisturbed.since_us(group_id)
-            # The row does not disturb this group. At the end of the run its waits are judged, too.
+            # If the row does not change the value for this group, it does not disturb it.
             if now_quiet_us == quiet_us and not is_last:
                 continue
             self._quiet_us[group_id] = now_quiet_us
@@ -216,10 +220,10 @@ class Readers(Checker):
     def _judge_partition(
         self, group_id: str, partition: str, read: _Read, quiet_us: int, now: TraceRow
     ) -> None:
-        """Report a partition that has had no reader, or was not read, for longer than the bound."""
+        """Report a partition that has had no reader, or was not read, for too long before `now`."""
         expected = self.context.groups[group_id]
         if expected.application_us >= expected.max_poll_interval_us:
-            return  # the application misses its polls, so its member leaves the group again
+            return  # the application is so slow that its member leaves the group again and again
         margin_us = self.context.clock_error_us
         if read.lost is not None:
             since_us = max(read.lost.time_us, quiet_us)
@@ -251,23 +255,22 @@ class Readers(Checker):
         )
 
     def _may_wait_for_lost_transaction(self, expected: GroupExpectation, read: _Read) -> bool:
-        """Return True if the reader has no position, and its offset may be unstable for ever."""
+        """Return True if the reader may be waiting for the end of a transaction that was lost."""
         if read.has_position or not expected.transaction_partitions:
             return False
         return any(self._lost_data.of(partition) for partition in expected.coordinator_partitions)
 
     def _are_stranded(self, group_id: str, partition: str, since_us: int, until_us: int) -> bool:
-        """Return True if from `since_us` to `until_us` all readers knew only brokers lost for good.
+        """Return True if all readers of a partition were stranded from `since_us` to `until_us`.
 
-        Readers are the owners whose processes run. If there are none, all running members of the
-        group must be stranded.
+        If it has no reader, all running members of the group must have been stranded.
         """
         owners = [node for node, _ in self._owners.of(group_id, partition)]
         owners = [node for node in owners if self._undisturbed.reads(node)]
         members = self.context.groups[group_id].consumers
         members = tuple(node for node in members if self._undisturbed.reads(node))
-        # A lookup takes time to fail: the first failure may come some time after the wait's
-        # beginning, and the last one some time before now. SLACK_US allows for both.
+        # Stranded members show themselves by lookups that fail. The first failure may come a while
+        # after `since_us`, and the last one a while before `until_us`. So both ends are cut off.
         stranded = {
             node: self._stranded.lost_brokers(
                 node, since_us=since_us + SLACK_US, until_us=until_us - SLACK_US
@@ -281,6 +284,7 @@ class Readers(Checker):
         return True
 
     def _reading_bound_us(self, expected: GroupExpectation) -> int:
+        """Return the longest allowed time without progress (rule 2)."""
         bound_us = 2 * expected.request_timeout_us + expected.application_us + SLACK_US
         if expected.transaction_partitions:
             bound_us += self.context.transaction_timeout_us
@@ -291,7 +295,7 @@ class Readers(Checker):
     # -- progress -----------------------------------------------------------------------------
 
     def _observe_produced(self, row: TraceRow) -> None:
-        """Note the acknowledged end of a partition. A reader that had read all must read on now."""
+        """Note new records in a partition. A reader that had read everything must now read on."""
         partition = row.partition or ""
         end = (row.offset or 0) + detail_of(row).get("count", 1)
         self._written[partition] = max(end, self._written.get(partition, 0))
@@ -307,7 +311,7 @@ class Readers(Checker):
             return
         read.reached = offset
         read.has_position = True
-        # A position that was reset is progress, but nothing was read.
+        # To reset a position is progress, too, but it does not show that records are read.
         read.read_since_healing = read.read_since_healing or (self._healed and has_read)
         read.reported = False  # a later wait is a violation of its own
         has_unread = self._written.get(row.partition or "", 0) > offset
@@ -321,10 +325,14 @@ class Readers(Checker):
             read.has_position = True
 
     def _discard_unread(self, row: TraceRow) -> None:
-        """Restart the reader's time: with a new leader or ISR, records may be lost or invisible."""
+        """Give the reader new time, because a partition has another leader or another ISR.
+
+        After an election, unread records may be lost, so none is known to wait. After a change of
+        the ISR, records that were invisible may have become visible, and reading begins now.
+        """
         partition = row.partition or ""
         if row.kind == TraceKind.LEADER_ELECTED:
-            # The new leader's log may be shorter; the next acknowledgement shows its end.
+            # The new leader's log may be shorter. The next acknowledgement shows where it ends.
             self._written.pop(partition, None)
         for reads in self._reads.values():
             read = reads.get(partition)
@@ -336,7 +344,7 @@ class Readers(Checker):
                 read.unread = row
 
     def _is_whole(self, partition: str) -> bool:
-        """Return True if a partition has a leader and all replicas in sync, or is unknown."""
+        """Return True if a partition has a leader and all replicas in sync, or has no row yet."""
         known = self._replicas.of(partition)
         return known is None or (known.leader != "" and len(known.in_sync) == len(known.replicas))
 
@@ -351,6 +359,7 @@ class Readers(Checker):
 
     def _observe_stage(self, row: TraceRow) -> None:
         """Begin to judge at the steady state, note the healing, end before the nodes stop."""
+        # The stage "liveness" begins with the healing, and "stopping" before the nodes stop.
         match detail_of(row).get("stage"):
             case "steady":
                 self._began = True
@@ -373,7 +382,7 @@ class Readers(Checker):
                 yield group_id, partition, read
 
     def unsettled(self, now_us: int) -> tuple[str, ...]:
-        """Return partitions without a reader, and partitions that were not read since healing."""
+        """Return a sentence for each partition without a reader, or not read since healing."""
         if not self._healed or self._over:
             return ()
         waiting = []
@@ -393,7 +402,7 @@ class Readers(Checker):
         return tuple(waiting)
 
     def finish(self) -> CheckReport:
-        """Report the times without a reader, the longest undisturbed one, and stranded members."""
+        """Report the findings, figures of the times without a reader, and stranded members."""
         partitions = sum(map(len, self._reads.values()))
         return self.report(
             judged=partitions if self._began else 0,
@@ -410,7 +419,7 @@ class Readers(Checker):
 
 
 def _reader_bound_us(expected: GroupExpectation) -> int:
-    """Return the longest allowed time without a reader (rule 1 of the module's docstring)."""
+    """Return the longest allowed time without a reader (rule 1)."""
     return (
         2 * expected.session_timeout_us
         + expected.request_timeout_us
