@@ -1,8 +1,8 @@
 """The page that compares several runs: the names of its columns, its figures, and its links.
 
-The runs are named by the settings in which they differ, and runs of one name share a column. The
-page links to the report of each run. `facts(name, timeout)` is a run of the experiment `a_run`; of
-its settings, only the session timeout of the brokers can differ. S is a second in microseconds.
+Each column of the page is a configuration, and is named by the settings in which the runs differ,
+such as "broker.session.timeout.ms 18000". Runs with the same settings share a column. The page
+links to the report of each run.
 """
 
 import re
@@ -21,7 +21,11 @@ TIMEOUT = "broker.session.timeout.ms"
 
 
 def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) -> RunFacts:
-    """Return a run of a_run; `timeout` is the brokers' session timeout in milliseconds."""
+    """Return the facts of a run of the experiment `a_run`.
+
+    `timeout` is the brokers' session timeout in milliseconds. The runs also differ in their names,
+    such as `x/1`, and in their start, for which the name serves, too.
+    """
     settings = (
         SettingFact(section="cluster", name="brokers", value="3"),
         SettingFact(section="cluster.config", name=TIMEOUT, value=timeout, default="9000"),
@@ -30,7 +34,10 @@ def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) ->
 
 
 def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
-    """Return the summary of a run with a crash; the controller detected it after `detect_us`."""
+    """Return the summary of a run with a crash that the controller detected after `detect_us`.
+
+    The longest time without a commit was a second longer.
+    """
     fault = fault_summary(
         values={"detect": [detect_us], "commit gap": [detect_us + S]}, partitions_moved=1
     )
@@ -38,7 +45,7 @@ def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
 
 
 def test_runs_are_named_by_the_settings_in_which_they_differ() -> None:
-    """A timestamp does not show which run had the longer timeout."""
+    """Another name, such as a timestamp, would not show which run had the longer timeout."""
     assert column_names([facts("x/1"), facts("x/2", "18000")]) == (
         f"{TIMEOUT} 9000",
         f"{TIMEOUT} 18000",
@@ -55,17 +62,18 @@ def test_runs_of_one_configuration_are_named_by_seed_and_then_by_start() -> None
 
 
 def test_settings_of_one_name_have_their_sections_if_they_differ() -> None:
-    """Without sections, `members 3, members 5` would not say which group has 3 members."""
+    """Without sections, `members 3, members 5` would not say which group has 3 members.
+
+    If both groups have the same number of members in each run, the sections are not needed.
+    """
 
     def of_two_groups(name: str, old: str, new: str) -> RunFacts:
         """Return a run of the groups `old` and `new`, with these numbers of members."""
-        return run_facts(
-            run=name,
-            settings=tuple(
-                SettingFact(section=f"groups.{group}", name="members", value=members)
-                for group, members in (("old", old), ("new", new))
-            ),
+        settings = (
+            SettingFact(section="groups.old", name="members", value=old),
+            SettingFact(section="groups.new", name="members", value=new),
         )
+        return run_facts(run=name, settings=settings)
 
     assert column_names([of_two_groups("x/1", "3", "5"), of_two_groups("x/2", "7", "9")]) == (
         "groups.old.members 3, groups.new.members 5",
@@ -104,12 +112,15 @@ def test_setting_that_only_one_run_has_is_a_difference() -> None:
 
 def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path: Path) -> None:
     """The page is one offline file; links work as long as the files are moved together."""
-    runs = []
-    for name, timeout, detect_us in (("x/1", "9000", 8 * S), ("x/2", "18000", 17 * S)):
-        directory = tmp_path / "runs" / name
-        directory.mkdir(parents=True)
-        runs.append((facts(name, timeout), summary(name, directory, detect_us)))
-    (tmp_path / "runs" / "x/1" / "report.html").write_text("its report")
+    directory_1, directory_2 = tmp_path / "runs" / "x/1", tmp_path / "runs" / "x/2"
+    directory_1.mkdir(parents=True)
+    directory_2.mkdir(parents=True)
+    runs = [
+        (facts("x/1", timeout="9000"), summary("x/1", directory_1, detect_us=8 * S)),
+        (facts("x/2", timeout="18000"), summary("x/2", directory_2, detect_us=17 * S)),
+    ]
+    # Only the first run has a report.
+    (directory_1 / "report.html").write_text("its report")
 
     written = build_comparison(runs, tmp_path / "compared" / "page.html")
 
@@ -123,6 +134,7 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
     # The diamond marks a difference: the rows of the median and of the maximum of `detect` have it.
     assert html.count("\N{BLACK DIAMOND} detect") == 2
     assert "2 runs in 2 columns." in html
+    # Notes: a single run may be an exception, and the unit of some figures.
     assert "A column of one run is one throw" in html
     assert "a sum over partitions is in partition-seconds" in html
     no_scripts = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
@@ -130,7 +142,7 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
 
 
 def test_page_of_one_column_mentions_no_difference(tmp_path: Path) -> None:
-    """The runs differ only in their seeds, so they share one column."""
+    """The runs differ only in their seeds, so they share one column, and nothing is compared."""
     names = [f"x/{index}" for index in range(10)]
     runs = [
         (facts(name, seed=index), summary(name, tmp_path / name, detect_us=8 * S))

@@ -1,9 +1,9 @@
-"""The page's own script in a headless Chromium: pointer, wheel, fingers, selections.
+"""The script of a report's page, in a headless Chromium: zooming, selections, dialogs.
 
-A lane is a chart on the page's time axis. `visit` opens a file in the browser and collects the
-page's errors (`problems`). `shown_range` returns the range of the time axis in seconds. The page's
-object `window.coordlab` holds the functions of the script. `golden.check` compares a text with the
-recorded file of that name.
+The page shows a run as several charts, called lanes, which have one time axis in common: a reader
+who zooms one of them zooms all. The tests move the mouse, press keys or touch the screen, and then
+ask the script which part of the run is shown. The script's functions belong to the page's object
+`window.coordlab`. A test also fails if the page reported an error (`seen.problems`).
 """
 
 from collections.abc import Iterator
@@ -33,12 +33,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WHOLE = (0.0, 60.0)
 """The range of the time axis, in seconds, that shows the whole run."""
-NAMES = tuple(f"member-{number}" for number in range(30))
-"""The members that the charts of `_picked` let a reader select."""
+MEMBERS = tuple(f"member-{number}" for number in range(30))
 
 
-def _picked(name: str) -> Chart:
-    """Return a chart that shows the bar of one member: the one that the reader selects."""
+def _lane_of_one_member(name: str) -> Chart:
+    """Return a chart that shows the bar of one of MEMBERS: the one that the reader selects."""
     from_s, to_s = time_params()
     spec = (
         alt.Chart(alt.NamedData("bars"))
@@ -46,25 +45,26 @@ def _picked(name: str) -> Chart:
         .mark_bar(clip=True)
         .encode(x=time_x("a"), x2="b", y=alt.Y("who:N", title=None))
         .properties(width="container", height=alt.Step(18))
-        .add_params(from_s, to_s, alt.param(name="who", value=NAMES[0]))
+        .add_params(from_s, to_s, alt.param(name="who", value=MEMBERS[0]))
     )
-    bars = tuple({"who": who, "a": 1.0, "b": 9.0} for who in NAMES)
-    picks = (Pick(param="who", label="Member", options=NAMES),)
+    bars = tuple({"who": member, "a": 1.0, "b": 9.0} for member in MEMBERS)
+    picks = (Pick(param="who", label="Member", options=MEMBERS),)
     return small_chart(id=name, spec=spec, data={"bars": bars}, picks=picks)
 
 
-def _sections(_run: ReportInput) -> Section:
+def _section_of_three_lanes(_run: ReportInput) -> Section:
     """Return three lanes above a tall text, so that the page can scroll."""
     tall = Paragraph(html="<p>text</p>" * 60)
-    charts = (small_chart(), _picked("lane-one"), _picked("lane-other"))
-    return Section(id="lanes", title="Lanes", parts=(*charts, tall))
+    lanes = (small_chart(), _lane_of_one_member("lane-one"), _lane_of_one_member("lane-other"))
+    return Section(id="lanes", title="Lanes", parts=(*lanes, tall))
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a page with three lanes over 60 s and one fault from 11.25 s to 36.25 s."""
+    """Write the page of a run of 60 s with one fault, from 11.25 s to 36.25 s; return its path."""
     run = report_input(run_facts(faults=(journal_entry(),)))
-    return write_report(report_html(run, (_sections,)), tmp_path_factory.mktemp("p") / "p.html")
+    html = report_html(run, (_section_of_three_lanes,))
+    return write_report(html, tmp_path_factory.mktemp("p") / "p.html")
 
 
 @pytest.fixture
@@ -77,23 +77,25 @@ def page(browser: Browser, file: Path) -> Iterator[Page]:
         assert seen.problems == []
 
 
-def _plot(page: Page) -> tuple[float, float, float]:
-    """Return the small lane's left and right edges and its vertical middle, in screen pixels."""
+def _right_edge_and_middle(page: Page) -> tuple[float, float]:
+    """Return the x of the small lane's right edge and the y of its middle, in screen pixels."""
     box = page.locator("#lane-small .plot").bounding_box()
     assert box is not None
-    return box["x"], box["x"] + box["width"], box["y"] + box["height"] / 2
+    return box["x"] + box["width"], box["y"] + box["height"] / 2
 
 
 def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
     """A drag over a part of the lane shows that part; the back button restores the whole range."""
-    _, right, y = _plot(page)
+    right, y = _right_edge_and_middle(page)
     page.mouse.move(right - 300, y)
     page.mouse.down()
     page.mouse.move(right - 200, y)
     page.mouse.move(right - 100, y)
     page.mouse.up()
     from_s, to_s = shown_range(page)
-    assert 30 < from_s < to_s < 59  # the drag was in the right half of the lane
+    # The drag was in the right half of the lane, so in the last 30 s of the run. It ended 100
+    # pixels before the right edge, so well before the run's end at 60 s.
+    assert 30 < from_s < to_s < 59
 
     page.go_back()
     page.wait_for_function("window.coordlab.range()[0] === 0")
@@ -101,8 +103,8 @@ def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
 
 
 def test_escape_cancels_a_selection(page: Page) -> None:
-    """Escape before the button is released: the drag, begun by mistake, changes nothing."""
-    _, right, y = _plot(page)
+    """A reader who began a drag by mistake presses Escape before releasing the mouse button."""
+    right, y = _right_edge_and_middle(page)
     page.mouse.move(right - 300, y)
     page.mouse.down()
     page.mouse.move(right - 100, y)
@@ -113,7 +115,7 @@ def test_escape_cancels_a_selection(page: Page) -> None:
 
 def test_wheel_alone_scrolls_and_zooms_only_with_a_key(page: Page) -> None:
     """A reader who scrolls through the page must not zoom a lane by accident."""
-    _, right, y = _plot(page)
+    right, y = _right_edge_and_middle(page)
     page.mouse.move(right - 200, y)
     page.keyboard.down("Control")
     # Turning the wheel while Control is pressed zooms.
@@ -121,37 +123,35 @@ def test_wheel_alone_scrolls_and_zooms_only_with_a_key(page: Page) -> None:
     page.wait_for_function("window.coordlab.range()[1] < 60")
     page.keyboard.up("Control")
 
-    # The wheel alone scrolls.
-    zoomed = shown_range(page)
-    before = page.evaluate("scrollY")
+    # The wheel alone scrolls the page, and leaves the range as it is.
+    zoomed_range = shown_range(page)
+    scroll_before = page.evaluate("scrollY")
     page.mouse.wheel(0, 40)
-    page.wait_for_function(f"scrollY > {before}")
-    assert shown_range(page) == zoomed
+    page.wait_for_function(f"scrollY > {scroll_before}")
+    assert shown_range(page) == zoomed_range
 
 
 def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Path) -> None:
-    """A phone has neither wheel nor keyboard."""
+    """A phone has neither wheel nor keyboard, so its reader zooms with two fingers."""
     with visit(browser, file, screen=PHONE) as seen:
         page = seen.page
         draw_all(page)
         page.locator("#lane-small .plot").scroll_into_view_if_needed()
-        _, right, y = _plot(page)
-        fingers = page.context.new_cdp_session(page)
+        right, y = _right_edge_and_middle(page)
+        middle = right - 110
+        devtools = page.context.new_cdp_session(page)
 
-        def touch(kind: str, apart: float) -> None:
-            """Send one event of two fingers, each `apart` pixels from the middle."""
-            middle = right - 110
-            points = [
-                {"x": middle - apart, "y": y, "id": 0},
-                {"x": middle + apart, "y": y, "id": 1},
-            ]
-            sent = points if kind != "touchEnd" else []
-            fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": sent})
+        def touch(event: str, *fingers_x: float) -> None:
+            """Send a touch event of the fingers that are on the screen, at these x."""
+            points = [{"x": x, "y": y, "id": finger} for finger, x in enumerate(fingers_x)]
+            devtools.send("Input.dispatchTouchEvent", {"type": event, "touchPoints": points})
 
-        touch("touchStart", 20)
-        for apart in (30, 40, 50, 60):
-            touch("touchMove", apart)
-        touch("touchEnd", 0)
+        # Two fingers touch the lane and move apart, from 40 to 120 pixels.
+        touch("touchStart", middle - 20, middle + 20)
+        for half in (30, 40, 50, 60):
+            touch("touchMove", middle - half, middle + half)
+        touch("touchEnd")
+        # The lane showed 60 s before. A third of that would be exact; 40 s leaves room.
         page.wait_for_function("window.coordlab.range()[1] - window.coordlab.range()[0] < 40")
         assert page.evaluate("visualViewport.scale") == 1  # the browser itself has not zoomed
         assert seen.problems == []
@@ -171,12 +171,16 @@ def test_selected_member_is_shared_by_the_charts_of_a_section(page: Page) -> Non
 def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
     browser: Browser, tmp_path: Path, golden: Golden
 ) -> None:
-    """A flag in the same colour would look like a fault of the plan (an intended fault)."""
+    """The overview at the top of the page has a flag for each fault of the experiment's plan.
+
+    An accident is a disturbance that nobody planned, such as a machine that stalls. A flag in the
+    same colour would look like a planned fault.
+    """
     accident = journal_entry(
         fault_id="machine-0", fault="machine_disturbed", target="10.0.0.3", nodes=("broker-1",)
     )
     run = report_input(run_facts(faults=(journal_entry(), accident)))
-    path = write_report(report_html(run, (_sections,)), tmp_path / "p.html")
+    path = write_report(report_html(run, (_section_of_three_lanes,)), tmp_path / "p.html")
     with visit(browser, path) as seen:
         draw_all(seen.page)
         flags = seen.page.locator(".overview .fault")
@@ -186,7 +190,7 @@ def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
         ]
         golden.check("words/overview.txt", "\n".join([*flag_texts, *legend.all_inner_texts(), ""]))
         flag_colours, legend_colours = (
-            elements.evaluate_all("all => all.map(each => getComputedStyle(each).backgroundImage)")
+            elements.evaluate_all("all => all.map(e => getComputedStyle(e).backgroundImage)")
             for elements in (flags, legend.locator("i"))
         )
         # Two flags, each with the colour of its entry in the legend.
@@ -196,7 +200,7 @@ def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
 
 
 def test_overview_without_accidents_has_no_legend(page: Page) -> None:
-    """Without accidents all flags of the overview mean the same: a fault of the plan."""
+    """Without accidents all flags of the overview mean the same, a fault of the plan."""
     assert page.locator(".overview .fault").count() == 1
     assert page.locator(".overview-legend").count() == 0
 
@@ -215,9 +219,10 @@ def test_invalid_chart_is_reported_in_its_place_and_the_others_are_drawn(
     browser: Browser, tmp_path: Path
 ) -> None:
     """One chart that cannot be drawn must not stop the other charts of the page."""
-    html = report_html(report_input(), (_sections,))
-    # Give lane-one the specification 7, which Vega refuses. The chart's own data then become the
-    # value of the unused key `x`; the second replacement closes the brace that this key opens.
+    html = report_html(report_input(), (_section_of_three_lanes,))
+    # Give lane-one the specification 7, which Vega refuses. The chart's JSON {...} becomes
+    # {"spec":7,"data":{},"x":{...}}: the first replacement writes the new beginning, and the second
+    # one adds the brace at the end.
     broken = html.replace('id="lane-one-data">{', 'id="lane-one-data">{"spec":7,"data":{},"x":{', 1)
     assert broken != html
     broken = broken.replace(
@@ -237,24 +242,26 @@ def test_invalid_chart_is_reported_in_its_place_and_the_others_are_drawn(
 def test_chart_without_the_time_axis_has_no_time_bar(browser: Browser, tmp_path: Path) -> None:
     """The runs of a comparison have no common clock, so its charts have no time axis."""
 
-    def only(_run: ReportInput) -> Section:
+    def section_of_figures(_run: ReportInput) -> Section:
         spec = alt.Chart(alt.NamedData("bars")).mark_bar().encode(x="a:Q", y="who:N")
         chart = replace(small_chart(), spec=spec.properties(width="container"), on_time_axis=False)
         return Section(id="figures", title="Figures", parts=(chart,))
 
-    html = report_html(report_input(), (only,))
+    html = report_html(report_input(), (section_of_figures,))
     with visit(browser, write_report(html, tmp_path / "p.html")) as seen:
         draw_all(seen.page)
         assert seen.page.locator(".timebar").count() == 0
         assert seen.problems == []
 
 
-WIDE = TextTable(
-    headings=("change", "group", *(f"figure number {place}" for place in range(9))),
+WIDE_TABLE = TextTable(
+    headings=("change", "group", *(f"figure number {column}" for column in range(9))),
     rows=tuple(("1 member joins", group, *range(9)) for group in ("old", "new", "alone")),
     blocks=(2, 1),
 )
-"""A table of eleven columns, with a block of two rows and a block of one."""
+"""A table of eleven columns. Its first block has the rows `old` and `new`, its second block has the
+row `alone`.
+"""
 
 
 @pytest.mark.parametrize(("screen", "is_phone"), [(PHONE, True), (DESKTOP, False)])
@@ -267,16 +274,15 @@ def test_rows_of_a_block_are_beside_each_other_on_a_phone(
     headings become the names of the lines. The third row is a block of its own.
     """
 
-    def only(_run: ReportInput) -> Section:
-        return Section(id="costs", title="Costs", parts=(WIDE,))
+    def section_of_costs(_run: ReportInput) -> Section:
+        return Section(id="costs", title="Costs", parts=(WIDE_TABLE,))
 
-    html = report_html(report_input(), (only,))
+    html = report_html(report_input(), (section_of_costs,))
     with visit(browser, write_report(html, tmp_path / "p.html"), screen=screen) as seen:
-        fits = seen.page.locator("#costs .scroll").evaluate(
-            "each => each.scrollWidth <= each.clientWidth"
-        )
-        assert fits or not is_phone  # only on a phone the table must fit
-        # Cells of one line have the same distance from the top.
+        fits = seen.page.locator("#costs .scroll").evaluate("e => e.scrollWidth <= e.clientWidth")
+        if is_phone:
+            assert fits
+        # Two cells are beside each other if they have the same distance from the top.
         tops = seen.page.locator("#costs tbody tr").evaluate_all(
             "rows => rows.map(row => row.cells[3].getBoundingClientRect().top)"
         )
@@ -287,6 +293,6 @@ def test_rows_of_a_block_are_beside_each_other_on_a_phone(
         assert names.count() == (2 if is_phone else 3)
         # On a phone, the style sheet prints a cell's heading before the cell.
         heading = seen.page.locator("#costs td[data-heading]").nth(1)
-        shown = heading.evaluate("each => getComputedStyle(each, '::before').content")
-        assert shown == ('"figure number 0"' if is_phone else "none")
+        heading_shown = heading.evaluate("e => getComputedStyle(e, '::before').content")
+        assert heading_shown == ('"figure number 0"' if is_phone else "none")
         assert seen.problems == []

@@ -1,8 +1,9 @@
-"""The sections about promises: every check, and the evidence of each violation.
+"""Two sections of a run's report: the list of checks, and the violations with their evidence.
 
-A check judges one promise, such as `durable_commits`. A finding is one violation of it; its
-evidence are the trace rows that prove it. Each row of evidence links to a lane (a chart on the time
-axis) that shows its event.
+A check judges whether the run kept one of Kafka's promises, such as "a commit that was acknowledged
+is not lost" (`durable_commits`). Each time that the promise was broken is a finding, with the rows
+of the trace that prove it as its evidence. The page prints each of these rows with a link to a
+chart, or lane, that shows what happened at that time.
 """
 
 import re
@@ -26,8 +27,11 @@ COMMIT = Rows().add(
 """A row of the trace, for the evidence of findings."""
 
 
-def _broken(*findings: Finding, total: int | None = None) -> CheckReport:
-    """Return a violated check; `total` also counts the findings that the run did not keep."""
+def _violated(*findings: Finding, total: int | None = None) -> CheckReport:
+    """Return the report of a check whose promise was broken.
+
+    A run keeps only some of many findings. Then `total` is how many there were in all.
+    """
     return CheckReport(
         check="durable_commits",
         outcome=CheckOutcome.VIOLATED,
@@ -55,7 +59,7 @@ def _html(section: Section | None) -> str:
 def test_checks_list_the_broken_promise_first_with_the_number_judged() -> None:
     """The number of judged events tells a reader how much a pass proves."""
     html = _html(
-        checks_section(report_input(run_facts(checks=(PASSED, _broken(_finding(COMMIT))))))
+        checks_section(report_input(run_facts(checks=(PASSED, _violated(_finding(COMMIT))))))
     )
     assert html.index("Durable commits") < html.index("Fencing")
     assert "Judged: 3 appends acknowledged." in html
@@ -74,7 +78,7 @@ def test_violations_are_omitted_if_there_are_none() -> None:
 
 def test_evidence_of_a_violation_links_to_the_lanes() -> None:
     """Each row shows time, node and event, and links to its lane; names are escaped."""
-    facts = run_facts(checks=(_broken(_finding(COMMIT)),), verdict=Verdict.VIOLATED)
+    facts = run_facts(checks=(_violated(_finding(COMMIT)),), verdict=Verdict.VIOLATED)
     html = _html(violations_section(report_input(facts)))
     assert "Offset 92 was &lt;lost&gt;." in html
     assert '<a href="#lane-availability" data-from="11.25" data-to="11.25">' in html
@@ -85,23 +89,26 @@ def test_violation_lists_its_cause_above_its_evidence() -> None:
     """The evidence shows what happened; the cause shows why it could happen."""
     fault = Rows().add(9, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
     finding = replace(_finding(COMMIT), led_to=(fault,))
-    html = _html(violations_section(report_input(run_facts(checks=(_broken(finding),)))))
+    html = _html(violations_section(report_input(run_facts(checks=(_violated(finding),)))))
     texts_in_order = ("What led to it:", "fault injected", "What proves it:", "offsets committed")
-    places = [html.index(text) for text in texts_in_order]
-    assert places == sorted(places)
+    positions = [html.index(text) for text in texts_in_order]
+    assert positions == sorted(positions)
 
 
 def test_violation_shortens_member_ids_and_keeps_them_in_the_title() -> None:
-    """The UUID in a member id takes much room, and the client's name before it says enough."""
+    """The UUID in a member id takes much room, and the client's name before it says enough.
+
+    The names of the node and the partition contain `<`, so they are also escaped.
+    """
     member = "consumer-readers-3-a516a4af-4afe-4a11-8609-11be2c01a646"
     step = Rows().add(
         1, "<n>", TraceKind.COMMIT_STORED, partition="<i>", member=member, generation=1
     )
-    html = _html(violations_section(report_input(run_facts(checks=(_broken(_finding(step)),)))))
-    printed = (
+    html = _html(violations_section(report_input(run_facts(checks=(_violated(_finding(step)),)))))
+    shortened = (
         f'member <span title="{member}">consumer-readers-3-a516a4af\N{HORIZONTAL ELLIPSIS}</span>'
     )
-    assert f"<span>commit stored: &lt;i&gt;, {printed}, generation 1</span>" in html
+    assert f"<span>commit stored: &lt;i&gt;, {shortened}, generation 1</span>" in html
 
 
 def test_checks_use_the_words_of_the_terminal() -> None:
@@ -114,28 +121,29 @@ def test_checks_use_the_words_of_the_terminal() -> None:
 
 def test_violation_with_long_evidence_folds_the_rest() -> None:
     """Evidence may have hundreds of rows: the first ones are shown, the others folded."""
-    facts = run_facts(checks=(_broken(_finding(*[COMMIT] * (MAX_STEPS + 5))),))
+    evidence = [COMMIT] * (MAX_STEPS + 5)
+    facts = run_facts(checks=(_violated(_finding(*evidence)),))
     html = _html(violations_section(report_input(facts)))
     assert "<details><summary>5 more rows</summary>" in html
     assert len(re.findall("<b>consumer-0</b>", html)) == MAX_STEPS + 5
 
 
 def test_violations_count_the_findings_that_were_not_kept() -> None:
-    """A run has thousands of findings, and keeps one. The page counts the others."""
-    facts = run_facts(checks=(_broken(_finding(COMMIT), total=1_234),))
+    """A check had 1,234 findings, and the run kept one of them. The page counts the others."""
+    facts = run_facts(checks=(_violated(_finding(COMMIT), total=1_234),))
     html = _html(violations_section(report_input(facts)))
-    assert "1,233 more findings of the same kind" in html  # 1,234 less the one that is shown
+    assert "1,233 more findings of the same kind" in html
 
 
 def test_violations_name_the_guard_that_was_switched_off() -> None:
-    """A guard is a check of Kafka's that an experiment can switch off.
+    """An experiment can switch off a guard: one of the checks by which Kafka keeps its promises.
 
-    Without this note the violation would look like one of unchanged Kafka.
+    A violation is no surprise then. Without a note it would look like one of unchanged Kafka.
     """
     guard = SettingFact(
         section="cluster.guards", name="high_watermark_gate", value="false", default="true"
     )
-    facts = run_facts(checks=(_broken(_finding(COMMIT)),), settings=(guard,))
+    facts = run_facts(checks=(_violated(_finding(COMMIT)),), settings=(guard,))
     html = _html(violations_section(report_input(facts)))
     assert "<code>high_watermark_gate</code> was switched off in this run" in html
 
@@ -153,6 +161,10 @@ def test_violations_name_the_guard_that_was_switched_off() -> None:
     ],
 )
 def test_lane_of_a_row_shows_its_kind(kind: str, partition: str | None, lane: str) -> None:
-    """A link to a lane that does not show the row's event proves nothing."""
+    """A row of evidence links to the lane that shows events of its kind.
+
+    For an append this depends on the partition: `__consumer_offsets` has another lane than topics
+    with data.
+    """
     step = Rows().add(1, "n", TraceKind(kind), partition=partition)
     assert lane_of(step) == lane

@@ -1,8 +1,7 @@
-"""Sentences of a report's first screen: members without commits, partitions without a reader.
+"""Sentences of a report's first screen about members that do not commit or do not read.
 
-`why_not_consumed` explains why no member read a partition for a while (its gap) after a fault. The
-ISR are the in-sync replicas of a partition. Its high watermark is the offset below which each of
-them has the records; members read only up to it. S is a second in microseconds.
+Most tests are about one sentence: why no member read records of a partition for some time after a
+fault. `_why` makes up a run and returns this sentence. Times are microseconds, and S is a second.
 """
 
 import re
@@ -20,14 +19,15 @@ from tests.support.builders.report_inputs import journal_entry, report_input, ru
 from tests.support.builders.report_rows import GROUP, Row, S, broker_phase, fault_summary, gap
 
 
-def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
+def _settings(commit_interval_ms: str, auto_commit: str) -> tuple[SettingFact, ...]:
     """Return a group's settings.
 
-    `interval` is that of the lab's own commits; `auto` switches Kafka's automatic commits on.
+    A member commits if one of them is set: `commit_interval_ms` is coordlab's own setting, and
+    `auto_commit` is Kafka's.
     """
     return (
-        SettingFact(section=f"groups.{GROUP}", name="commit_interval_ms", value=interval),
-        SettingFact(section=f"groups.{GROUP}.config", name="enable.auto.commit", value=auto),
+        SettingFact(section=f"groups.{GROUP}", name="commit_interval_ms", value=commit_interval_ms),
+        SettingFact(section=f"groups.{GROUP}.config", name="enable.auto.commit", value=auto_commit),
         SettingFact(section=f"groups.{GROUP}.config", name="auto.offset.reset", value="earliest"),
     )
 
@@ -41,16 +41,20 @@ def test_run_without_committing_members_names_the_settings() -> None:
 
 
 def test_controller_that_creates_a_topic_is_not_named_as_its_leader() -> None:
-    """The crash of broker-0 concerns orders-1, which it led; the order concerns a new topic."""
+    """A fault of the kind `create_topic` hits the controller, which leads no partition of it.
+
+    The sentence says which partitions lost their leader. That is only orders-1, because the crash
+    hit broker-0, which led it.
+    """
     crash = journal_entry(nodes=("broker-0",), groups=(), partitions=("orders-1",))
-    order = journal_entry(
+    topic_creation = journal_entry(
         fault_id="create_topic-1",
         fault="create_topic",
         nodes=("controller-100",),
         groups=(),
         partitions=("archive-0",),
     )
-    sentence = for_whom(report_input(run_facts(faults=(crash, order))))
+    sentence = for_whom(report_input(run_facts(faults=(crash, topic_creation))))
     assert "broker-0 led 1 partition of data (orders-1)" in sentence
     assert "archive" not in sentence
     assert "controller" not in sentence
@@ -69,11 +73,14 @@ def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
 
 
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
-    """Return the report's reason why orders-2 and orders-3 have no reader from 10 s on.
+    """Return the report's reason why nobody read from orders-2 and orders-3 from 10 s on.
 
-    broker-2 led orders-2 and is cut off at 10 s; `fault` replaces fields of this fault. The gaps of
-    the two partitions are 54 s and 8 s. The controller decides 7.79 s after the fault, at 17.79 s,
-    that broker-2 is lost. HTML is reduced to plain text.
+    The run: broker-2 is cut off from the other brokers at 10 s. It led orders-2, which nobody reads
+    for 54 s. Another broker led orders-3, which nobody reads for 8 s. The controller fences
+    broker-2 (excludes it from the cluster) 7.79 s after the fault, at 17.79 s.
+
+    `ownership` has rows of that table; `fault` replaces fields of the fault. The reason is returned
+    without its HTML tags.
     """
     values: dict[str, Any] = {
         "fault": "cut",
@@ -90,34 +97,41 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
         "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
         "ownership": ownership,
     }
-    # The builders' rows are about a fault of this id, whatever its kind.
+    # The rows of `gap` and `broker_phase` name the fault crash-0, so the cut has this id, too.
     facts = run_facts(faults=(journal_entry(fault_id="crash-0", **values | fault),))
     summary = run_summary(faults=(fault_summary(tables),))
     reason = why_not_consumed(report_input(facts, summary, tables))
-    return (
-        None
-        if reason is None
-        else re.sub(r"<[^>]+>", "", reason).replace("\N{NO-BREAK SPACE}", " ")
-    )
+    return None if reason is None else _plain(reason)
 
 
-# c-6 becomes the owner of orders-2 at 64 s, when the gap of 54 s after 10 s ends.
-OWNED = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 64 * S}
+def _plain(html: str) -> str:
+    """Return a text of the page without its tags; a plain space separates number and unit."""
+    return re.sub(r"<[^>]+>", "", html).replace("\N{NO-BREAK SPACE}", " ")
+
+
+OWNED_BY_C_6 = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 64 * S}
+"""A row of the table `ownership`: c-6 becomes the owner of orders-2 at 64 s, when its gap ends."""
 
 
 def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() -> None:
-    """The owners still reach the old leader, which answers them without errors."""
-    reason = _why([OWNED])
+    """The owners of orders-2 still reach the old leader, which answers them without errors.
+
+    So they do not turn to the new leader, and get no new records, until another member is assigned
+    the partition.
+    """
+    reason = _why([OWNED_BY_C_6])
     assert reason is not None
     assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in reason
     assert "until c-6, which got them at 64.000 s, fetched from the new leader." in reason
 
 
 def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> None:
-    """The high watermark does not advance while a replica in the ISR is cut off."""
-    # The gap of orders-3 is 8 s, about the 7.79 s until the controller fences broker-2 (excludes
-    # it from the cluster, and so from the ISR).
-    reason = _why([OWNED])
+    """The leader of orders-3 works, but broker-2 is a replica in the partition's ISR.
+
+    The high watermark does not advance until the controller fences broker-2, which removes it from
+    the ISR. That takes 7.79 s, about as long as the gap of orders-3, which is 8 s.
+    """
+    reason = _why([OWNED_BY_C_6])
     assert reason is not None
     assert "1 more partition (up to 8.00 s) had broker-2 in the ISR" in reason
     assert "until the controller fenced it at 17.790 s" in reason
@@ -125,8 +139,8 @@ def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> 
 
 def test_cut_off_leader_without_new_owners_is_shown_without_an_end() -> None:
     """The sentence names an owner only if its ownership began at the end of the gap."""
-    # The new owner has the partition at 30 s, long before the gap ends at 64 s.
-    reason = _why([OWNED | {"from_us": 30 * S}])
+    # The new owner got the partition at 30 s, long before the gap ended at 64 s.
+    reason = _why([OWNED_BY_C_6 | {"from_us": 30 * S}])
     assert reason is not None
     assert "the high watermark did not advance." in reason
     assert "which got them" not in reason
@@ -138,7 +152,7 @@ PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
 
 def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
     """A pause closes no connection, so clients keep waiting although another leader is elected."""
-    reason = _why([OWNED], **PAUSED, healed_at_us=64 * S)
+    reason = _why([OWNED_BY_C_6], **PAUSED, healed_at_us=64 * S)
     assert reason is not None
     assert (
         "orders-2 (up to 54.00 s) was led by broker-2: producers and members had sent it requests, "
@@ -149,18 +163,21 @@ def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
 
 def test_clients_that_leave_a_paused_leader_ask_another() -> None:
     """The pause lasts until 80 s, but the gap ends at 64 s: the resume did not end it."""
-    reason = _why([OWNED], **PAUSED, healed_at_us=80 * S)
+    reason = _why([OWNED_BY_C_6], **PAUSED, healed_at_us=80 * S)
     assert reason is not None
     assert "requests to it were not answered, until clients turned to another leader." in reason
 
 
 def test_gap_of_a_fault_without_effect_on_leaders_is_not_explained() -> None:
     """A planned move of leadership stops no client, so the gap must have another cause."""
-    assert _why([OWNED], fault="leadership_move") is None
+    assert _why([OWNED_BY_C_6], fault="leadership_move") is None
 
 
 def test_expectation_is_shown_beside_the_measurement() -> None:
-    """`expect` is a text of the experiment file; the report adds the measured figure to it."""
+    """`expect` is a text of the experiment file; the report adds what was measured to it.
+
+    Here the author expected two owners at once for about 31 s, and it was 29 s.
+    """
     owners = Owners(
         group=GROUP,
         partitions=12,
@@ -175,13 +192,12 @@ def test_expectation_is_shown_beside_the_measurement() -> None:
         healed_us=91 * S,
     )
     first = headline(report_input(run_facts(expect="About 31 s."), run_summary(owners=(owners,))))
-    html = dict(first.answers)["What was expected?"]
-    text = re.sub(r"<[^>]+>", "", html).replace("\N{NO-BREAK SPACE}", " ")
+    text = _plain(dict(first.answers)["What was expected?"])
     assert text.startswith("About 31 s. Measured: 29.00 s two owners at once")
 
 
 def test_every_measure_of_the_chains_is_defined() -> None:
     """The report's table of definitions says when each measured time begins and ends."""
-    defined = {row[1] for row in definitions().rows}
-    lengths = {measure.name for measure in MEASURES if measure.is_time}
-    assert lengths <= defined
+    defined_names = {row[1] for row in definitions().rows}
+    names_of_times = {measure.name for measure in MEASURES if measure.is_time}
+    assert names_of_times <= defined_names

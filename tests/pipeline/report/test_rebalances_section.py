@@ -1,10 +1,12 @@
-"""The rebalances of a run: their reasons, causes, costs and durations.
+"""The section of a report about rebalances: why each one began, and how long it took.
 
-In a rebalance the members of a group join again and get new partitions; each rebalance has a
-number, the generation. `rebalance` makes a table row. By default it is the rebalance at 55 s, when
-the session of c-0 expires, 45 s after the fault crash-0. `rebalances_of` makes an entry of the
-summary, which counts the rebalances that follow one fault for one reason. The groups of a fault
-have twelve members, a number that only sentences mention. S is a second in microseconds.
+The section has sentences, such as "After crash-0: 1 rebalance", and a table with a row for each
+rebalance. Its rows come from the table `rebalances` of the analysis; `rebalance` makes one of them,
+by default about the rebalance at 55 s, when the session of c-0 expires, 45 s after the fault
+crash-0 (at 10 s). The sentences come from the summary of the run, which counts the rebalances after
+each fault by their reason; `rebalances_of` makes one such count.
+
+Times are microseconds, and S is a second.
 """
 
 from collections.abc import Sequence
@@ -56,7 +58,8 @@ def test_failover_without_a_rebalance_is_reported() -> None:
     start = rebalance(fault=None, reason="join", removed=[], started_us=1 * S)
     section = built([start], fault_summary(members=12))
     assert "No rebalance after a fault" in text(section)
-    assert table(section).rows[0][1] == "start of the group"
+    _, after_which_fault, *_ = table(section).rows[0]
+    assert after_which_fault == "start of the group"
 
 
 def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
@@ -78,7 +81,7 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
         "1.00 s",
         "1.00 s",
     )
-    # The link's range: from `started_us` to `stable_us` of the row, which is 56 s and 900 us.
+    # The link shows the lane from `started_us` (55 s) to `stable_us` (900 us after 56 s).
     assert 'href="#lane-rebalances" data-from="55.0" data-to="56.0009"' in str(cells[0])
 
 
@@ -87,14 +90,15 @@ def test_rebalance_without_a_result_has_no_length() -> None:
 
     A length of 0 would be wrong in both cases.
     """
-    stuck = rebalance(length_us=None, stable_us=None, store_error="REQUEST_TIMED_OUT")
-    last = rebalance(length_us=None, stable_us=None, join_us=None, new_generation=None)
-    rows = table(built([stuck, last], fault_summary(rebalances=(rebalances_of(count=2),)))).rows
-    # The last two cells: time of joining, time until the group was stable.
-    assert rows[0][-1] == "not stored (REQUEST_TIMED_OUT)"
-    assert rows[1][-2:] == (None, "never")
+    not_stored = rebalance(length_us=None, stable_us=None, store_error="REQUEST_TIMED_OUT")
+    cut_short = rebalance(length_us=None, stable_us=None, join_us=None, new_generation=None)
+    fault = fault_summary(rebalances=(rebalances_of(count=2),))
+    cells_of_not_stored, cells_of_cut_short = table(built([not_stored, cut_short], fault)).rows
+    # The last two cells are the time of joining and the time until the group was stable.
+    assert cells_of_not_stored[-1] == "not stored (REQUEST_TIMED_OUT)"
+    assert cells_of_cut_short[-2:] == (None, "never")
     generations_column = 5
-    assert rows[1][generations_column] == "1 to none"  # the run ended before a new generation
+    assert cells_of_cut_short[generations_column] == "1 to none"
 
 
 def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
@@ -110,8 +114,11 @@ def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
 
 
 def test_many_rebalances_are_summed_up_and_folded() -> None:
-    """More than MAX_ONE_BY_ONE (12) rebalances: one line, a chart of lengths, a folded table."""
-    rows = [rebalance(started_us=(55 + n) * S) for n in range(MAX_ONE_BY_ONE + 1)]
+    """More than MAX_ONE_BY_ONE (12) similar rebalances share one sentence.
+
+    A chart shows how long they took, and the reader has to unfold the table.
+    """
+    rows = [rebalance(started_us=(55 + index) * S) for index in range(MAX_ONE_BY_ONE + 1)]
     many = rebalances_of(count=len(rows), last_us=67 * S)
     section = built(rows, fault_summary(members=12, rebalances=(many,)))
     assert "13 rebalances: session expiry of c-0" in text(section)
@@ -122,7 +129,7 @@ def test_many_rebalances_are_summed_up_and_folded() -> None:
 
 def test_table_of_rebalances_is_bounded() -> None:
     """A storm of rebalances must not make the page slow; the omitted ones are counted."""
-    rows = [rebalance(started_us=n * S) for n in range(MAX_LISTED + 5)]
+    rows = [rebalance(started_us=index * S) for index in range(MAX_LISTED + 5)]
     shown = table(built(rows, fault_summary(rebalances=(rebalances_of(count=len(rows)),))))
     assert len(shown.rows) == MAX_LISTED
     assert "5 more stand in the table rebalances" in shown.caption

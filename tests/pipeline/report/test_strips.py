@@ -1,13 +1,13 @@
-"""Strips: one line per phase, with a dot for each member's time on a logarithmic axis.
+"""Strips: lines of a chart that show how long each member needed for a phase of a failover.
 
-A strip must be right about times of 0, about missing times, and about times that are shorter than
-the error between the clocks of two machines (`bound_us`). Its data must be small. A place is a
-position on the axis from 0 to 1. The note of a strip counts the members without a time, by reason.
-S is a second in microseconds.
+A strip has a dot for each member, on a logarithmic axis of time. Beside it stand the phase's name
+and its figures. Some members have no time, because they did not need the phase; a note counts them.
+A time that was taken from the clocks of two machines is not known better than the error between
+these clocks (`bound_us`).
 
-Marks of a strip:
+Times are microseconds, and S is a second. The chart's data has a row for each mark that is drawn:
 
-- `name`: its name and figures
+- `name`: the name and figures of the strip
 - `range`: a line from the shortest to the longest time
 - `dot`: the time of one member
 - `bar`: the number of members in a part of the axis; many members have bars instead of dots
@@ -43,18 +43,25 @@ def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
     """Many load waits are 0, which has no logarithm, so the axis is linear near 0."""
     axis = axis_over([strip(0, 20, 8 * S)])
     assert axis.ticks == [0, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
+    # `place` returns a position on the axis, from 0 (left) to 1 (right).
     assert axis.place(0) == 0
     assert 0 < axis.place(20) < 0.2
     assert 0.9 < axis.place(8 * S) < 1
-    steps = [axis.place(10 * time) - axis.place(time) for time in (1_000, 10_000, 100_000)]
+    steps = [axis.place(10 * time_us) - axis.place(time_us) for time_us in (1_000, 10_000, 100_000)]
     assert max(steps) - min(steps) < 0.01, "a time ten times as long is always one step further"
 
 
 def test_axis_converts_places_back_into_values() -> None:
-    """A bar's members are chosen by place and its ends drawn by value: both must agree."""
+    """`value` is the inverse of `place`.
+
+    The axis is cut into parts of equal length, and each part with members has a bar. `place` says
+    in which part a member is. `value` says at which times the part, and so the bar, begins and
+    ends.
+    """
     axis = axis_over([strip(20, 8 * S)])
-    for value in (0, 20, 5_000, 8 * S):
-        assert abs(axis.value(axis.place(value)) - value) <= 1e-6 * max(1, value)
+    for time_us in (0, 20, 5_000, 8 * S):
+        rounding_error = 1e-6 * max(1, time_us)
+        assert abs(axis.value(axis.place(time_us)) - time_us) <= rounding_error
 
 
 def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
@@ -66,8 +73,9 @@ def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
     bars = [row for row in strip_rows([many], axis_over([many])) if row["mark"] == "bar"]
     # The axis is cut into 100 parts, each with one bar at most.
     assert len(bars) <= 100
-    # A bar says, for example, "1,000 members: 20 us to 30 us".
-    counted = sum(int(row["says"].split(" ")[0].replace(",", "")) for row in bars)
+    # The tooltip of a bar says, for example, "1,000 members: 20 us to 30 us".
+    numbers_of_members = [row["says"].split(" ")[0] for row in bars]
+    counted = sum(int(number.replace(",", "")) for number in numbers_of_members)
     assert counted == 1_000, "every member is in one bar"
 
 
@@ -82,16 +90,16 @@ def test_dots_of_equal_values_do_not_hide_one_another() -> None:
 
 
 def test_values_below_the_clocks_error_are_drawn_at_it_with_a_note() -> None:
-    """A time between two machines' clocks that is shorter than the clocks' error is not known."""
-    short = strip(200, 300, 5_000, bound_us=1_000)
-    rows = strip_rows([short], axis_over([short]))
+    """If two clocks differ by up to 1 ms, a measured time of 200 us may be any time below 1 ms."""
+    strip_with_error = strip(200, 300, 5_000, bound_us=1_000)
+    rows = strip_rows([strip_with_error], axis_over([strip_with_error]))
     dots = {row["from"] for row in rows if row["mark"] == "dot"}
     assert dots == {1_000, 5_000}
     assert any(row["says"] == "c-0: < 1 ms" for row in rows if row["mark"] == "dot")
     (band,) = [row for row in rows if row["mark"] == "band"]
     assert (band["from"], band["to"]) == (0, 1_000)
     # `figures_text` returns the text for a desktop, then that for a phone.
-    _, text_on_phone = figures_text(short)
+    _, text_on_phone = figures_text(strip_with_error)
     assert text_on_phone == "p50 < 1 ms, max 5 ms"
 
 
@@ -107,13 +115,16 @@ def test_90th_percentile_is_shown_only_with_ten_samples() -> None:
 
 def test_phase_that_no_member_needed_is_a_text_without_a_mark() -> None:
     """Without a rebalance, the phase `join` has no time; a mark at 0 would show a join of 0 us."""
-    needless = strip(None, None, note="no member had to")
-    assert marks(needless) == Counter(name=1)
-    assert figures_text(needless) == ("no member had to", "no member had to")
+    join = strip(None, None, note="no member had to")
+    assert marks(join) == Counter(name=1)
+    assert figures_text(join) == ("no member had to", "no member had to")
 
 
-def test_zero_length_has_no_unit_and_is_not_known_with_an_error_between_clocks() -> None:
-    """`0 us` would look as if microseconds had been measured, so a time of 0 has no unit."""
+def test_time_of_0_has_no_unit_and_is_not_known_with_an_error_between_clocks() -> None:
+    """`0 us` would look as if microseconds had been measured.
+
+    With an error between clocks, even a measured 0 only means less than this error.
+    """
     assert figures_text(strip(0, 5_000))[0] == "p50 0, max 5 ms; 2 members"
     assert figures_text(strip(0, 5_000, bound_us=1_000))[0] == "p50 < 1 ms, max 5 ms; 2 members"
 

@@ -1,10 +1,12 @@
-"""A run that one task reads whole gets the same tables and summary as from Spark's transforms.
+"""Two ways of analysing a run with Spark must give the same tables and the same summary.
 
-Spark runs work as tasks in its worker processes; the driver is the process that calls `analyze`. A
-plain Python function in one task reads a small run whole. A large run goes through the transforms,
-which split it over tasks. `analysis` has the runs that the transforms analysed: random ones
-(`random`), and hand-written ones (`stories`). Each test copies such a run without its tables, reads
-the copy whole, and compares.
+A large run goes through transforms of Spark's DataFrames, which split its rows over many tasks in
+Spark's worker processes. Planning these would take too long for a small run. So a single task reads
+a small run whole, and computes all its tables in plain Python.
+
+The fixture `analysis` has runs that the transforms analysed: random ones (`random`), and runs
+written by hand (`stories`). Each test copies such a run without its tables, analyses the copy in
+the other way, and compares.
 """
 
 import errno
@@ -36,27 +38,34 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def _copied(run: Path, base: Path) -> Path:
-    """Copy a run under its own name into `base`, without the results of an analysis."""
+    """Copy a run without the results of its analysis into `base`.
+
+    The copy has the name of the run, which consists of two folders, such as `crash/1`.
+    """
     ignored = shutil.ignore_patterns("tables", "*.html")
     return Path(shutil.copytree(run, base.joinpath(*run.parts[-2:]), ignore=ignored))
 
 
 def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
-    """Copy a run and analyse the copy whole.
+    """Copy a run, and read the copy whole; return the copy and its summary.
 
-    The summary is None for a run that only the transforms can read.
+    The summary is None for a run with a file that cannot be read so. Only the transforms can skip
+    what is broken in it.
     """
     copy = _copied(run, base)
     (files,) = find_run_files([copy])
     return copy, analyze_whole(files)
 
 
-def _check_tables(whole: Path, run: Path) -> None:
-    """Compare each table with the one of the transforms; the order of its rows does not matter."""
-    assert is_current(whole)
+def _check_tables(copy: Path, run: Path) -> None:
+    """Compare each table of the copy, which was read whole, with the one of the transforms.
+
+    The order of the rows does not matter.
+    """
+    assert is_current(copy)
     for name in TABLE_NAMES:
-        assert pq.read_schema(whole / "tables" / name / "part-00000.parquet") == arrow_schema(name)
-        rows, expected = read_table(whole, name), read_table(run, name)
+        assert pq.read_schema(copy / "tables" / name / "part-00000.parquet") == arrow_schema(name)
+        rows, expected = read_table(copy, name), read_table(run, name)
         assert sorted(rows, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
 
 
@@ -97,7 +106,8 @@ def test_written_runs_read_whole_have_the_tables_of_the_transforms(
         _check_tables(copy, run)
         assert replace(summary, directory=run) == read_summary(run), run
         summaries.append(summary)
-    assert 0 < len(directories) - len(summaries) < len(summaries)  # some runs, but few, are refused
+    runs_that_were_not_read = len(directories) - len(summaries)
+    assert 0 < runs_that_were_not_read < len(summaries)
     assert any(summary.bad_rows for summary in summaries)
     assert any(summary.unreadable for summary in summaries)
     assert any(summary.clock_error_us for summary in summaries)
@@ -107,14 +117,15 @@ def test_written_runs_read_whole_have_the_tables_of_the_transforms(
 def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
     spark: SparkSession, analysis: Analysis, tmp_path: Path
 ) -> None:
-    """Summaries are in the order of the runs, and the progress ends with its total.
+    """One call of `analyze` sends two of three runs to single tasks, and one to the transforms.
 
-    Only one run of the three goes through the transforms. For a single run, the transforms write
-    the run's name into the column `run` as a constant, and do not take it from the path of each
-    file.
+    The summaries are in the order of the runs, and the progress ends with its total.
+
+    That only one run goes through the transforms is a special case of theirs: they write the run's
+    name into the column `run` as a constant, and do not take it from the path of each file.
     """
     directories = analysis.stories.directories
-    # The first run that cannot be read whole.
+    # Take the first run that cannot be read whole.
     spoiled = next(
         run for run in directories.values() if _read_whole(run, tmp_path / "tried")[1] is None
     )
@@ -153,7 +164,7 @@ def test_unwritable_tables_are_an_error_of_the_system_with_its_path(
 
 
 class _Cluster:
-    """This machine's Spark under the address of another machine, to ask `workers_have_package`."""
+    """Spark on this machine that looks like a cluster: its address is that of another machine."""
 
     master = "spark://elsewhere:7077"
     defaultParallelism = 2
@@ -165,10 +176,10 @@ class _Cluster:
         return self._context.parallelize(values, slices)
 
 
-def test_workers_of_a_cluster_must_have_the_lab_of_the_driver(
+def test_workers_of_a_cluster_must_have_the_version_of_coordlab_that_starts_the_analysis(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only workers that have this project, in the driver's version, read runs whole.
+    """Workers read runs whole only if the same version of this project is installed there.
 
     Otherwise the transforms compute the tables, because they need no Python at the workers.
     """

@@ -1,9 +1,8 @@
-"""The lane of lives: the processes in each member's place, from an operation's journal.
+"""The lane of lives: what an operation, such as a rollout, did to each member of a group.
 
-A place is a member's position in its group, such as `m-0`. An operation, such as a rollout (the
-deployment of a new version), stops the process in a place and starts a successor. The processes of
-a place are its lives, numbered from 1. `parts` returns (part, life, from, to), with times in
-seconds; the run lasts 60 s. The parts:
+A rollout deploys a new version: it stops the process of the member `m-0`, and starts a successor
+that takes its place. The processes that follow each other in a place are called its lives, and are
+numbered from 1. The lane has a row for each place, and its bars are parts of these lives:
 
 - BEFORE: the former version works
 - STOPPING: the process was told to stop, and has not ended
@@ -11,6 +10,9 @@ seconds; the run lasts 60 s. The parts:
 - STARTING: the successor is not ready yet
 - AFTER: the new version is ready
 - BACK: the former version is ready again
+
+The tests compute the parts from the journal, in which a run records each stop and start. The run
+lasts 60 s.
 """
 
 from typing import Any
@@ -31,7 +33,10 @@ S = 1_000_000
 
 
 def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the journal's own
-    """Return the journal's entry of an operation; `resolved` holds its stops and starts."""
+    """Return the journal's entry of an operation, such as a `rollout`.
+
+    `resolved` holds its stops and starts: `stopped=[stop(...)], replaced=[start(...)]`.
+    """
     return JournalEntry(
         fault_id=f"{fault}-0",
         fault=fault,
@@ -44,28 +49,30 @@ def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the jo
     )
 
 
-def stop(place: str, at: int, down: int | None) -> dict[str, Any]:
-    """Return the journal's record of a stop that began at `at` and ended at `down`, in seconds.
+def stop(place: str, at_s: int, down_s: int | None) -> dict[str, Any]:
+    """Return the journal's record of a stop: told to stop at `at_s`, ended at `down_s`.
 
-    A `down` of None means that the process never ended.
+    A `down_s` of None means that the process never ended.
     """
-    # `down and ...` keeps a None as None.
-    return {"place": place, "stopped_at_us": at * S, "down_at_us": down and down * S}
+    return {"place": place, "stopped_at_us": at_s * S, "down_at_us": _us(down_s)}
 
 
-def start(place: str, at: int | None, ready: int | None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return the journal's record of a start at `at` that was ready at `ready`, in seconds."""
-    # As in `stop`, `and` keeps a None as None.
-    return {
-        "place": place,
-        "started_at_us": at and at * S,
-        "ready_at_us": ready and ready * S,
-        **more,
-    }
+def start(
+    place: str,
+    at_s: int | None,
+    ready_s: int | None,
+    **more: Any,  # noqa: ANN401 - the journal's own
+) -> dict[str, Any]:
+    """Return the journal's record of a start: begun at `at_s`, ready at `ready_s`."""
+    return {"place": place, "started_at_us": _us(at_s), "ready_at_us": _us(ready_s), **more}
+
+
+def _us(time_s: int | None) -> int | None:
+    return None if time_s is None else time_s * S
 
 
 def parts(*entries: JournalEntry, place: str) -> list[tuple[str, int, int, int]]:
-    """Return the parts of one place, in the order of time."""
+    """Return the parts of one place in the order of time: part, life, begin and end in seconds."""
     return [
         (row["part"], row["life"], row["from_us"] // S, row["to_us"] // S)
         for row in lives_of(entries, 60 * S)
@@ -76,7 +83,9 @@ def parts(*entries: JournalEntry, place: str) -> list[tuple[str, int, int, int]]
 def test_replaced_member_stops_is_away_starts_and_is_ready() -> None:
     """Life 1 stops from 10 to 12 s; life 2 is started at 17 s and ready at 20 s."""
     rollout = entry(
-        "rollout", stopped=[stop("m-0", at=10, down=12)], replaced=[start("m-0", at=17, ready=20)]
+        "rollout",
+        stopped=[stop("m-0", at_s=10, down_s=12)],
+        replaced=[start("m-0", at_s=17, ready_s=20)],
     )
     assert parts(rollout, place="m-0") == [
         (BEFORE, 1, 0, 10),
@@ -88,12 +97,15 @@ def test_replaced_member_stops_is_away_starts_and_is_ready() -> None:
 
 
 def test_successor_in_a_spare_place_begins_its_first_life_there() -> None:
-    """A rollout with a surge (an extra member) starts the successor in a new place, m-4.
+    """A rollout with a surge starts an extra member before it stops one.
 
-    Only then does it stop m-0.
+    The place m-4 is new, so it has no part before the start at 5 s. m-0 is stopped later, at 20 s,
+    and its place stays empty.
     """
     rollout = entry(
-        "rollout", stopped=[stop("m-0", at=20, down=21)], replaced=[start("m-4", at=5, ready=8)]
+        "rollout",
+        stopped=[stop("m-0", at_s=20, down_s=21)],
+        replaced=[start("m-4", at_s=5, ready_s=8)],
     )
     assert parts(rollout, place="m-4") == [(STARTING, 1, 5, 8), (AFTER, 1, 8, 60)]
     assert parts(rollout, place="m-0")[-1] == (AWAY, 1, 21, 60)
@@ -101,13 +113,14 @@ def test_successor_in_a_spare_place_begins_its_first_life_there() -> None:
 
 def test_rolled_back_version_is_another_life() -> None:
     """A rollback starts the old version again: this is life 3, after life 2 of the new version."""
-    old = start("m-0", at=40, ready=44, is_of_old_version=True)
+    old = start("m-0", at_s=40, ready_s=44, is_of_old_version=True)
     rollout = entry(
         "rollout",
-        stopped=[stop("m-0", at=10, down=11), stop("m-0", at=30, down=31)],
-        replaced=[start("m-0", at=15, ready=18), old],
+        stopped=[stop("m-0", at_s=10, down_s=11), stop("m-0", at_s=30, down_s=31)],
+        replaced=[start("m-0", at_s=15, ready_s=18), old],
     )
-    assert [part[:2] for part in parts(rollout, place="m-0")][-3:] == [
+    parts_and_lives = [(part, life) for part, life, *_ in parts(rollout, place="m-0")]
+    assert parts_and_lives[-3:] == [
         (AWAY, 2),
         (STARTING, 3),
         (BACK, 3),
@@ -116,12 +129,15 @@ def test_rolled_back_version_is_another_life() -> None:
 
 def test_member_that_never_stops_is_stopping_until_the_end() -> None:
     """The stop has no end, and there is no successor: no part follows STOPPING."""
-    rollout = entry("rollout", stopped=[stop("m-0", at=10, down=None)], replaced=[])
+    rollout = entry("rollout", stopped=[stop("m-0", at_s=10, down_s=None)], replaced=[])
     assert parts(rollout, place="m-0") == [(BEFORE, 1, 0, 10), (STOPPING, 1, 10, 60)]
 
 
 def test_scaling_shows_the_starts_and_stops_of_members() -> None:
-    """The journal of a scaling has one time for each start or stop, so they take no time here."""
+    """The journal of a scaling has one time for each stop or start, and not when it was complete.
+
+    So the lane has no parts STOPPING and STARTING.
+    """
     acts = [
         {"at_us": 5 * S, "place": "m-3", "act": "stop"},
         {"at_us": 25 * S, "place": "m-3", "act": "start"},
@@ -136,10 +152,13 @@ def test_scaling_shows_the_starts_and_stops_of_members() -> None:
 def test_later_rollout_continues_an_earlier_one() -> None:
     """The second rollout stops life 2, which the first one started."""
     first = entry(
-        "rollout", stopped=[stop("m-0", at=10, down=11)], replaced=[start("m-0", at=12, ready=13)]
+        "rollout",
+        stopped=[stop("m-0", at_s=10, down_s=11)],
+        replaced=[start("m-0", at_s=12, ready_s=13)],
     )
-    second = entry("rollout", stopped=[stop("m-0", at=30, down=31)], replaced=[])
-    assert [part[:2] for part in parts(first, second, place="m-0")] == [
+    second = entry("rollout", stopped=[stop("m-0", at_s=30, down_s=31)], replaced=[])
+    parts_and_lives = [(part, life) for part, life, *_ in parts(first, second, place="m-0")]
+    assert parts_and_lives == [
         (BEFORE, 1),
         (STOPPING, 1),
         (AWAY, 1),
@@ -153,7 +172,9 @@ def test_later_rollout_continues_an_earlier_one() -> None:
 def test_bar_of_an_empty_place_names_no_life() -> None:
     """While a place is empty, no life is in it: the last has ended, the next has not begun."""
     rollout = entry(
-        "rollout", stopped=[stop("m-0", at=10, down=12)], replaced=[start("m-0", at=17, ready=20)]
+        "rollout",
+        stopped=[stop("m-0", at_s=10, down_s=12)],
+        replaced=[start("m-0", at_s=17, ready_s=20)],
     )
     labels = [labels_of(row)["l"] for row in lives_of([rollout], 60 * S)]
     assert labels == ["life 1", "life 1", "away", "life 2", "life 2"]

@@ -1,18 +1,22 @@
-"""The ownership lane: the owners, and members that owned a partition at the same time.
+"""The ownership lane of a report: which member owned which partition, over the time of the run.
 
-The lane is a chart of all partitions; its detail is a chart of the rows that the reader picks.
-`rows` and `cells` return the data of a chart, whose columns have names of one letter:
+The lane is a chart with a row for each partition, or, if there are many, with their number over
+time. A second chart, the detail, then shows the rows that the reader picks: a range of fifty
+partitions, or the partitions of a member.
 
-- `r`: row; `a`, `b`: begin and end in seconds
-- `m`: member; `w`, `e`: coordinator and its leader epoch; `c`: fill (colour or pattern)
-- `h`: number of a range of partitions that a reader can pick
-- `t`: 1 for remarkable rows, which are shown first
-- `q`: number of the row among the rows of its member
+The page gets the data of a chart as JSON, with keys of one letter that save room. `rows` returns
+them as dicts, and `cells` returns only some keys. A bar is the time in which a member owned a
+partition:
 
-Runs last 60 s if no event is later. `owned` makes an interval of ownership, with times in seconds.
-An end of None means that the run ended first. By default broker-2 assigned the partition in
-generation 1 (the number of the group's rebalance) and leader epoch 0 (the number of the
-coordinator's leadership).
+    {"r": "orders-0", "m": "consumer-0", "a": 6.0, "b": 93.2, "w": "broker-2", "e": 0, ...}
+
+It has its row `r` and its member `m`, begin `a` and end `b` in seconds, the coordinator `w` that
+assigned the partition, and the leader epoch `e` in which it did so. The other keys are explained
+where a test reads them.
+
+`owned` makes a row of the table `ownership`, with times in seconds. An end of None means that the
+run ended first, at 60 s. By default broker-2 assigned the partition in generation 1 and leader
+epoch 0.
 """
 
 from pipeline.report.charts.chart import Chart
@@ -24,8 +28,11 @@ from tests.support.builders.report_inputs import report_input
 from tests.support.vega import Datum, cells, compiled_without_warnings, rows
 
 
-def _many(partitions: int) -> list[Datum]:
-    """Return two intervals for each partition: it has an owner, then none, then the same owner."""
+def _owned_lost_and_owned_again(partitions: int) -> list[Datum]:
+    """Return rows of `ownership` for each partition: it has an owner from 6 to 20 s and from 25 s.
+
+    Twenty members share the partitions.
+    """
     intervals = []
     for index in range(partitions):
         name, member = f"orders-{index}", f"consumer-{index % 20}"
@@ -34,7 +41,7 @@ def _many(partitions: int) -> list[Datum]:
     return intervals
 
 
-def _lane_and_rows(tables: dict[str, list[Datum]]) -> tuple[Chart, Chart]:
+def _lane_and_detail(tables: dict[str, list[Datum]]) -> tuple[Chart, Chart]:
     """Return the lane of a run with these tables, and its detail."""
     run = report_input(tables=tables)
     chart, detail = ownership_lane(run), ownership_detail(run)
@@ -53,11 +60,11 @@ def test_ownership_lane_without_owners_is_none() -> None:
 
 def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     """The lane shows the two owners of orders-0, their times and their coordinators."""
-    newer = {"generation": 2, "coordinator": "broker-0", "leader_epoch": 1}
+    by_new_coordinator = {"generation": 2, "coordinator": "broker-0", "leader_epoch": 1}
     run = report_input(
         tables={
             "ownership": [
-                owned("orders-0", "consumer-6", from_s=64.08, to_s=94, **newer),
+                owned("orders-0", "consumer-6", from_s=64.08, to_s=94, **by_new_coordinator),
                 owned("orders-0", "consumer-0", from_s=6, to_s=93.2),
                 owned("orders-1", "consumer-1", from_s=6, to_s=None),
             ],
@@ -70,28 +77,29 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     assert chart is not None
     vega = compiled_without_warnings(chart)
 
-    # The intervals of consumer-0, consumer-1 and consumer-6.
-    zero, one, six = sorted(rows(chart, "owners"), key=lambda owner: str(owner["m"]))
-    assert (zero["r"], zero["a"], zero["b"]) == ("orders-0", 6.0, 93.2)
-    assert six["r"] != zero["r"], "the second owner has a row of its own"
-    assert (six["a"], six["b"], six["w"], six["e"]) == (64.08, 94.0, "broker-0", 1)
-    assert (one["r"], one["b"]) == ("orders-1", 60.0), "still owned when the run ended"
-    assert six["c"] != zero["c"], "another generation, another fill"
-    assert one["c"] == zero["c"]
+    bar_0, bar_1, bar_6 = sorted(rows(chart, "owners"), key=lambda bar: str(bar["m"]))
+    assert (bar_0["r"], bar_0["a"], bar_0["b"]) == ("orders-0", 6.0, 93.2)
+    assert bar_6["r"] != bar_0["r"], "the second owner has a row of its own"
+    assert (bar_6["a"], bar_6["b"], bar_6["w"], bar_6["e"]) == (64.08, 94.0, "broker-0", 1)
+    assert (bar_1["r"], bar_1["b"]) == ("orders-1", 60.0), "still owned when the run ended"
+    # `c` is the fill of a bar, a colour or a pattern. Each generation has its own.
+    assert bar_6["c"] != bar_0["c"]
+    assert bar_1["c"] == bar_0["c"]
 
-    # The bar of the overlap. Here `w` has the owners, `e` their generations and coordinators.
+    # A bar of its own shows that there are two owners. Its `w` names both owners, and its `e` says
+    # by whom they were assigned.
     (overlap,) = cells(chart, "twice", "r", "a", "b", "w", "e", "l")
     row, begin, end, owners, assigned_by, label = overlap
-    assert (row, begin, end) == (six["r"], 64.08, 93.2)
+    assert (row, begin, end) == (bar_6["r"], 64.08, 93.2)
     assert owners == "consumer-0 and consumer-6"
     assert assigned_by == (
         "generation 1 by broker-2 in leader epoch 0; generation 2 by broker-0 in leader epoch 1"
     )
     assert label == "two owners 29.12 s"
 
-    # The names of the rows, and the table beneath.
-    domain = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
-    assert domain == ["orders-0", six["r"], "orders-1"]
+    # The rows from top to bottom, and the table below the chart.
+    y_axis = next(scale for scale in vega["scales"] if scale["name"] == "y")
+    assert y_axis["domain"] == ["orders-0", bar_6["r"], "orders-1"]
     assert chart.table is not None
     assert chart.table.rows[0][:3] == (
         "orders-0",
@@ -102,18 +110,19 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
 
 def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
     """Overlaps of one rebalance begin nearly together, so their order by time means nothing."""
-    names = ["orders-10", "orders-2", "orders-1"]
+    begins_s = {"orders-10": 64.000, "orders-2": 64.001, "orders-1": 64.002}
     overlaps = [
-        ownership_overlap(name, "consumer-0", "consumer-6", from_s=64 + at / 1_000, to_s=93)
-        for at, name in enumerate(names)
+        ownership_overlap(name, "consumer-0", "consumer-6", from_s=begin_s, to_s=93)
+        for name, begin_s in begins_s.items()
     ]
-    intervals = [owned(name, "consumer-0", from_s=6, to_s=None) for name in names]
+    intervals = [owned(name, "consumer-0", from_s=6, to_s=None) for name in begins_s]
     chart = ownership_lane(
         report_input(tables={"ownership": intervals, "ownership_overlaps": overlaps})
     )
     assert chart is not None
     assert chart.table is not None
-    assert [(row[0], row[3]) for row in chart.table.rows] == [
+    partitions_and_begins = [(row[0], row[3]) for row in chart.table.rows]
+    assert partitions_and_begins == [
         ("orders-1", "64.002"),
         ("orders-2", "64.001"),
         ("orders-10", "64.000"),
@@ -125,8 +134,11 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
 
     The sum of the three is the number of partitions that ever had an owner.
     """
-    intervals = [*_many(100), owned("orders-3", "consumer-99", from_s=10, to_s=15)]
-    chart, _ = _lane_and_rows({"ownership": intervals})
+    intervals = [
+        *_owned_lost_and_owned_again(100),
+        owned("orders-3", "consumer-99", from_s=10, to_s=15),
+    ]
+    chart, _ = _lane_and_detail({"ownership": intervals})
     counts_at: dict[float, dict[str, int]] = {}
     for time_s, kind, number in cells(chart, "counts", "a", "k", "n"):
         counts_at.setdefault(time_s, {})[kind] = number
@@ -143,37 +155,48 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
 def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     """The first rows show the partition with two owners, not the first fifty partitions by name."""
     overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", from_s=10, to_s=15)
-    intervals = [*_many(1_000), owned("orders-999", "consumer-99", from_s=10, to_s=15)]
-    _, detail = _lane_and_rows({"ownership": intervals, "ownership_overlaps": [overlap]})
+    intervals = [
+        *_owned_lost_and_owned_again(1_000),
+        owned("orders-999", "consumer-99", from_s=10, to_s=15),
+    ]
+    _, detail = _lane_and_detail({"ownership": intervals, "ownership_overlaps": [overlap]})
+    # The first choice of the reader, and the one that the page shows at first, has the bars whose
+    # `t` is 1.
     assert detail.picks[0].options[0].startswith("0: two owners")
-    top = [owner for owner in rows(detail, "owners") if owner["t"]]
-    assert any(str(owner["r"]).startswith("orders-999") for owner in top)
+    shown_first = [bar for bar in rows(detail, "owners") if bar["t"]]
+    assert any(str(bar["r"]).startswith("orders-999") for bar in shown_first)
     # The partition with two owners takes two rows, so there can be one row more than partitions.
-    assert len({owner["r"] for owner in top}) <= ownership.ROWS_AT_ONCE + 1
-    assert [overlap["t"] for overlap in rows(detail, "twice")] == [1]
+    assert len({bar["r"] for bar in shown_first}) <= ownership.ROWS_AT_ONCE + 1
+    assert [bar["t"] for bar in rows(detail, "twice")] == [1]
 
 
 def test_ownership_rows_of_every_selection_are_few() -> None:
-    """Whatever a reader selects, a range or a member, must fit a screen or two."""
+    """Whatever a reader selects, a range of partitions or a member, must fit a screen or two.
+
+    `h` is the number of the range to which a bar belongs, and `q` the number of its row among the
+    rows of its member.
+    """
     intervals = [
         owned(f"orders-{index}", "consumer-0", from_s=6, to_s=None) for index in range(1_000)
     ]
-    _, detail = _lane_and_rows({"ownership": intervals})
+    _, detail = _lane_and_detail({"ownership": intervals})
     partitions, members = detail.picks
-    assert partitions.options[0] == "1: orders-0 to 49", "nothing is remarkable: the first fifty"
+    # No partition had two owners or none, so the first choice is the first range.
+    assert partitions.options[0] == "1: orders-0 to 49"
     assert members.options == ("all members", "consumer-0")
-    owners = rows(detail, "owners")
-    ranges = {owner["h"] for owner in owners}
-    # The remarkable partitions have an option, too, but no range.
+    bars = rows(detail, "owners")
+    ranges = {bar["h"] for bar in bars}
+    # One option more is for partitions with two owners or none.
     assert len(partitions.options) == len(ranges) + 1
     for number in ranges:
-        rows_of_range = {owner["r"] for owner in owners if owner["h"] == number}
+        rows_of_range = {bar["r"] for bar in bars if bar["h"] == number}
         assert len(rows_of_range) <= ownership.ROWS_AT_ONCE
-    rows_of_member = [owner for owner in owners if owner["q"] < ownership.ROWS_AT_ONCE]
-    assert len(rows_of_member) == ownership.ROWS_AT_ONCE
+    # The only member has a thousand rows, and the page shows the first fifty.
+    bars_shown_of_member = [bar for bar in bars if bar["q"] < ownership.ROWS_AT_ONCE]
+    assert len(bars_shown_of_member) == ownership.ROWS_AT_ONCE
 
 
 def test_ownership_in_the_page_is_bounded() -> None:
     """The page must stay small, whatever the size of the run."""
-    _, detail = _lane_and_rows({"ownership": _many(6_000)})
+    _, detail = _lane_and_detail({"ownership": _owned_lost_and_owned_again(6_000)})
     assert len(detail.data["owners"]) <= ownership.MAX_PICKED

@@ -1,8 +1,8 @@
-"""Intervals as rows and as steps: the geometry of every lane.
+"""How intervals of time become bars or lines in a lane, a chart over the time of a run.
 
-A lane is a chart of intervals over time. `slots` gives each interval the number of a row, so that
-intervals of one row do not overlap. `Steps` hold times, and for each time the counts that hold from
-then on: a line that rises and falls in steps.
+A few intervals are drawn as bars: `slots` distributes them over rows, so that the bars of a row do
+not overlap. Many intervals are drawn as a line that shows how many of them hold at each time, and
+rises and falls in steps. `Steps((0, 10), ((1,), (2,)))` is such a line: 1 from 0 on, 2 from 10 on.
 """
 
 import random
@@ -26,7 +26,8 @@ def test_slots_of_touching_intervals_share_a_row() -> None:
 def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
     """Overlapping bars of one row would hide each other."""
     rng = random.Random(1)
-    for _ in range(50):  # fifty random sets of intervals
+    # Try fifty random sets of intervals.
+    for _ in range(50):
         intervals = []
         for _ in range(rng.randrange(1, 20)):
             start = rng.randrange(100)
@@ -38,7 +39,8 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
                 other_start, other_end = intervals[earlier]
                 if other_start < end and start < other_end:
                     assert row_of[index] != row_of[earlier]
-        # The number of intervals at once is greatest at the start of one of them.
+        # A set needs as many rows as it has intervals that hold at the same time. It is enough to
+        # look at the starts, because the number grows only there.
         most_at_once = max(
             sum(start <= time < end for start, end in intervals) for time, _ in intervals
         )
@@ -46,34 +48,34 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
 
 
 def test_free_time_is_what_the_intervals_leave() -> None:
-    """`free` returns the parts of a range that no interval covers.
+    """`free(intervals, 0, 60)` returns the parts of the range from 0 to 60 that none covers.
 
     A lane shows these parts, for example, as the time without a coordinator. An interval outside of
     the range has no effect.
     """
-    # The last two arguments are the range.
     assert free([(10, 20), (15, 30), (40, 50)], 0, 60) == [(0, 10), (30, 40), (50, 60)]
     assert free([(0, 60)], 0, 60) == []
     assert free([(70, 80)], 0, 60) == [(0, 60)]
 
 
 def test_concurrent_counts_the_intervals_at_each_time() -> None:
-    """Each time in the result has the number of intervals from then on.
-
-    All three intervals hold from 20 to 30. The last one, which ends at 99, is cut off at 60.
-    """
+    """From 20 to 30 three intervals hold. The one that ends at 99 is cut off at 60."""
     steps = concurrent([(10, 30), (20, 30), (20, 99)], from_us=0, to_us=60)
-    assert steps == Steps((0, 10, 20, 30, 60), ((0,), (1,), (3,), (1,), (0,)))
+    assert steps.times_us == (0, 10, 20, 30, 60)
+    assert steps.counts == ((0,), (1,), (3,), (1,), (0,))
 
 
 def test_joined_steps_have_every_count_at_every_change() -> None:
     """A chart of stacked areas needs all counts at each time at which one of them changes.
 
-    The first count of `one` (1) holds from 0 until 10, so the joined steps repeat it at 5.
+    The first line stays at 1 until 10, so the joined steps repeat this 1 at 5, when the other line
+    changes.
     """
-    one = Steps((0, 10), ((1,), (2,)))
-    other = Steps((0, 5, 20), ((7,), (8,), (9,)))
-    assert join_steps(one, other) == Steps((0, 5, 10, 20), ((1, 7), (1, 8), (2, 8), (2, 9)))
+    changes_at_10 = Steps((0, 10), ((1,), (2,)))
+    changes_at_5_and_20 = Steps((0, 5, 20), ((7,), (8,), (9,)))
+    assert join_steps(changes_at_10, changes_at_5_and_20) == Steps(
+        (0, 5, 10, 20), ((1, 7), (1, 8), (2, 8), (2, 9))
+    )
 
 
 def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:

@@ -1,11 +1,13 @@
 """Report sections about the two designs: a group on ZooKeeper beside one with a coordinator.
 
-The builders make a run with the groups `old` (on ZooKeeper) and `new`. Each has two members, and a
-third one joins. In that join, `old` sends 54 reads and 18 writes to ZooKeeper, and `new` sends 9
-requests to its coordinator. A change is a moment at which the members of a group change. An attempt
-is one try of a ZooKeeper member to own its share of the partitions: it reads a view (the members
-that it sees) and computes a plan, or gives up. What a partition felt is how long it had no owner,
-no processing, or two owners.
+Before Kafka had group coordinators, the members of a group met in ZooKeeper, and each computed for
+itself which partitions it owns. In the runs of these tests the group `old` works so, and the group
+`new` has a coordinator. Each group has two members, and a third one joins. In that join, `old`
+sends 54 reads and 18 writes to ZooKeeper, and `new` sends 9 requests to its coordinator.
+
+After such a change of the group, each member on ZooKeeper makes an attempt: it reads which members
+there are (its view) and computes a plan, which assigns the partitions to them. If members have
+different views, their plans conflict, and they try again.
 """
 
 from pathlib import Path
@@ -25,7 +27,7 @@ from tests.support.builders.two_designs import (
 
 
 def sections(**tables: list[dict[str, object]]) -> dict[str, Section]:
-    """Return the sections of one run, which has the title "a", by their ids."""
+    """Return the sections of one run by their ids; `tables` replaces some of the run's tables."""
     built = two_designs_sections([(two_design_facts(), two_design_tables(**tables))], ["a"])
     return {section.id: section for section in built}
 
@@ -38,10 +40,12 @@ def charts_of(section: Section) -> dict[str, Chart]:
 def test_chart_of_what_partitions_felt_precedes_tables_of_changed_and_of_alike_figures() -> None:
     """A figure counts as changed if the two designs differ in it by a factor of two or more.
 
-    A row of a table has the figure's name, its value in `old` and in `new`, and the factor.
+    A row of a table has the figure's name, its value in `old` and in `new`, and the factor. The
+    chart above the tables shows what the partitions felt: how long each had no owner, no
+    processing, or two owners.
     """
-    twice = {"partition": "t-0", "length_us": 5_000_000, "records_both": 3}
-    overlaps = [{**twice, "group": "old"}, {**twice, "group": "new"}]
+    two_owners = {"partition": "t-0", "length_us": 5_000_000, "records_both": 3}
+    overlaps = [{**two_owners, "group": "old"}, {**two_owners, "group": "new"}]
     by_id = sections(ownership_overlaps=overlaps)
 
     assert list(by_id) == ["designs", "design-costs", "design-plans"]
@@ -59,9 +63,9 @@ def test_chart_of_what_partitions_felt_precedes_tables_of_changed_and_of_alike_f
 
 
 def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
-    """A row `0 | 0` would compare nothing, but a zero beside another number is a change.
+    """A row with two zeros would compare nothing, but a zero beside another number is a change.
 
-    The tables have no refused commit, so no row is about refused commits.
+    Neither group had a refused commit, so no row is about refused commits.
     """
     _, changed, *_ = sections()["designs"].parts
     assert isinstance(changed, TextTable)
@@ -74,43 +78,46 @@ def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
 
 def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
     """A median over groups of several sizes would hide that the costs grow with them."""
-    sizes = ((3, 3), (5, 5), (9, 7))
+    # Both designs have a group of 3 and one of 5 members, but 9 and 7 have no counterpart.
+    members_of_old_and_new = ((3, 3), (5, 5), (9, 7))
     runs = [
         (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
-        for old, new in sizes
+        for old, new in members_of_old_and_new
     ]
-    designs = two_designs_sections(runs, [f"run-{old}" for old, _ in sizes])[0]
+    titles = [f"run-{old}" for old, _ in members_of_old_and_new]
+    designs = two_designs_sections(runs, titles)[0]
     captions = [part.caption for part in designs.parts if isinstance(part, TextTable)]
-    # Both designs have a group of 3 and one of 5 members, but 9 and 7 have no counterpart.
     assert captions[0] == "What the coordinator changed, in a group of 5"
 
 
 def test_growth_chart_shows_counts_of_this_run_and_curves_of_the_formula() -> None:
-    """The chart shows the number of requests of a join over the group's size.
+    """The chart shows how the number of requests of a join grows with the size of the group.
 
-    Data with the mark "here" are counts of this run. A law is the curve that the formula gives for
-    the reads.
+    Its points are counts of this run (the mark `here`). Its curves (the mark `law name` has their
+    names) are what a formula predicts for the reads.
     """
     growth = charts_of(sections()["design-costs"])["designs-growth"]
     rows = growth.data["growth"]
-    here = {(row["series"], row["members"], row["count"]) for row in rows if row["mark"] == "here"}
-
-    assert here == {
+    points = {
+        (row["series"], row["members"], row["count"]) for row in rows if row["mark"] == "here"
+    }
+    assert points == {
         ("ZooKeeper reads", 3, 54),
         ("ZooKeeper writes", 3, 18),
         ("notifications", 3, 2),
         ("coordinator requests", 3, 9),
     }
-    laws = {row["text"] for row in rows if row["mark"] == "law name"}
+    curves = {row["text"] for row in rows if row["mark"] == "law name"}
     # One curve is for the cluster on which Kafka 1.1.1 was measured, the other for this run's.
-    assert laws == {"law: 1 broker, 64 partitions", "law: 1 broker, 6 partitions"}
+    assert curves == {"law: 1 broker, 64 partitions", "law: 1 broker, 6 partitions"}
     assert growth.picks[0].options == ("one member joins",)
 
 
 def test_costs_of_one_change_are_one_block_if_both_groups_have_one_size() -> None:
-    """The table of costs has a row for each group and change, here the join.
+    """The table of costs has a row for each group, and for each change of it: here the join.
 
-    A phone shows the two rows of a block beside each other. Groups of different sizes cannot be
+    A phone shows the two rows of a block beside each other, so that a reader compares them. In the
+    first run both groups have 3 members. In the second one they have 9 and 7 and cannot be
     compared, so each of their rows is a block of its own.
     """
     runs = [
@@ -120,7 +127,8 @@ def test_costs_of_one_change_are_one_block_if_both_groups_have_one_size() -> Non
     built = two_designs_sections(runs, ["a", "b"])
     (section,) = (section for section in built if section.id == "design-costs")
     (table,) = (part for part in section.parts if isinstance(part, TextTable))
-    assert [[row[1] for row in body] for body in table.bodies] == [
+    groups_by_block = [[row[1] for row in block] for block in table.bodies]
+    assert groups_by_block == [
         ["old of 3 on ZooKeeper", "new of 3 with a coordinator"],
         ["old of 9 on ZooKeeper"],
         ["new of 7 with a coordinator"],
@@ -132,7 +140,8 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 
     Discs with the same view have the same colour.
     """
-    # Each attempt has a member, a time, and the members in its view.
+    # attempt(member, time, members in its view): old-0 has not seen the third member yet, so its
+    # plan conflicts with that of old-1, which has.
     attempts = [
         attempt(0, JOIN_US, (0, 1)),
         attempt(1, JOIN_US, (0, 1, 2), outcome="conflict", conflicts=1, gave_up="running"),
@@ -147,11 +156,11 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
     assert discs[0]["fill"] != discs[1]["fill"]
     (cross,) = (row for row in rows if row["mark"] == "cross")
     assert cross["says"] == "consumer-old-1 gave up (running)"
-    others = charts["designs-plans-coordinator"].data["plans-coordinator"]
-    (assigned,) = (row for row in others if row["mark"] == "disc")
+    rows_of_new = charts["designs-plans-coordinator"].data["plans-coordinator"]
+    (assigned,) = (row for row in rows_of_new if row["mark"] == "disc")
     assert assigned["says"] == "consumer-new-2: its assignment of generation 2"
     # Both charts show the same span of time, so that a reader can compare them.
-    spans = {(row["from"], row["to"]) for row in (*rows, *others) if row["mark"] == "span"}
+    spans = {(row["from"], row["to"]) for row in (*rows, *rows_of_new) if row["mark"] == "span"}
     assert len(spans) == 1
 
 
@@ -161,9 +170,9 @@ def test_large_group_shows_members_with_trouble_first() -> None:
     The lanes are drawn in the order of the members' numbers, so the last lane is that of old-39,
     which had a conflict.
     """
-    # Member, time of the attempt, and the members in its view.
-    attempts = [attempt(member, JOIN_US, range(40)) for member in range(40)]
-    attempts[39] = attempt(39, JOIN_US, range(40), outcome="conflict", conflicts=1)
+    all_members = range(40)
+    attempts = [attempt(member, JOIN_US, all_members) for member in all_members]
+    attempts[39] = attempt(39, JOIN_US, all_members, outcome="conflict", conflicts=1)
     chart = charts_of(sections(zookeeper_attempts=attempts)["design-plans"])
     rows = chart["designs-plans-zookeeper"].data["plans-zookeeper"]
 
