@@ -1,15 +1,16 @@
-"""Comparison of runs: one row per figure, one column per run or per set of runs.
+"""Comparison of runs: a table with a row for each figure, and a column for each run.
 
-A figure is one number of a run's summary, such as the median of its commit gaps. A measure is one
-quantity of a fault: a phase of the failover, a count, or a gap in service. The measure has a value
-for each subject of the fault (partition, member or group). Its distribution over the subjects gives
-the figures: the percentiles and the maximum. A felt measure is about an effect that users of a
-group notice, such as records that wait. It has a value for each partition of the run, and its
-distribution is called a spread.
+For example, one run uses classic rebalances and another cooperative ones. The comparison then shows
+side by side how long members could not commit after the second crash, and in which figures the two
+runs differ. Several runs can share a column, which shows the median and the range of their values.
 
-A row about a fault compares one fault of each run. Faults are matched by kind and order: the second
-crash of one run with the second crash of another. If no two runs have a kind of fault in common,
-faults are matched by order alone. A figure that a run lacks is None, never 0.
+Two kinds of rows are made from the summaries of the runs:
+
+- Rows about a fault compare one fault of each run: the second crash of one run with the second
+  crash of the other. If the runs have no kind of fault in common, their first faults are compared,
+  their second ones, and so on.
+- Rows about the whole run: the verdict, times with two coordinators or two owners, commits that
+  failed, and the felt figures (what users of a group notice, such as records that wait).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,21 +42,20 @@ MAX_COLUMNS = 8
 share a column.
 """
 MAX_FAULTS_OF_A_KIND = 8
-"""Maximum number of faults of one kind that are compared one by one. If a run has more, all faults
-of the kind are compared as one set.
+"""Maximum number of faults of one kind that have rows each. If a run has more crashes than this,
+for example, the rows are about all its crashes together.
 """
 _IN_FULL_ONLY = frozenset({"p90", "p99"})
-"""Percentiles of phases and gaps that only a full comparison shows."""
+"""Percentiles of phases and gaps that only a comparison with `in_full` shows."""
 Statistic = Literal["p50", "p90", "p99", "max", "sum", ""]
-"""Statistic over the subjects of one run; empty if the figure is one number per run."""
+"""A figure such as the commit gap has a value for each member of a run. The statistic tells which
+number of these values a row shows. It is empty for a figure that is a single number of the run.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One run, or all runs with the same title. `runs` are the names of the runs.
-
-    They are in the order in which the runs were given.
-    """
+    """One run, or several runs with the same title. `runs` are the names of the runs."""
 
     title: str
     runs: tuple[str, ...]
@@ -63,15 +63,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One figure over all columns.
+    """One figure of all columns, such as the median of the commit gaps after the second crash.
 
-    - `fault`: the name of the matched faults (`crash 2`, `fault 1`); None for a figure of the whole
-      run.
-    - `group`: the heading under which the row stands (not a consumer group): a chain of phases
-      (`broker`, `client`), `gap`, `outcome`, `felt` or `run`.
-    - `cells`: one for each column; None if the column lacks the figure.
-    - `differs`: True if the columns differ notably (`comparison_cells.differs`). In a row about a
-      fault, only the columns with this fault count.
+    - `fault`: the fault that is compared, such as `crash 2`; None in a row about the whole run.
+    - `group`: under which heading the row stands (this is no consumer group): `broker`, `client` or
+      `gap` for the measures of a fault (`figures.Chain`), `outcome` for its rebalances and members,
+      `felt` and `run` for the whole run.
+    - `name`: the name of the figure, such as `commit gap`.
+    - `cells`: one for each column; None if no run of the column has the figure.
+    - `differs`: True if the columns differ notably (`comparison_cells.differs`). Columns without
+      the fault do not count.
     """
 
     fault: str | None
@@ -84,12 +85,12 @@ class ComparisonRow:
 
     @property
     def label(self) -> str:
-        """The name of the figure with its statistic: `commit gap p50`."""
+        """The name of the figure and its statistic: `commit gap p50`."""
         return f"{self.name} {self.statistic}" if self.statistic else self.name
 
     @property
     def texts(self) -> tuple[str | None, ...]:
-        """The text of each column; None if it lacks the figure."""
+        """The text of each cell; None if no run of the column has the figure."""
         return tuple(None if cell is None else cell.text for cell in self.cells)
 
 
@@ -102,21 +103,24 @@ class Comparison:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """The names of the matched faults, in the order of their rows."""
+        """The names of the compared faults, such as `crash 1` and `crash 2`, in row order."""
         return tuple(dict.fromkeys(row.fault for row in self.rows if row.fault is not None))
 
 
 def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[str, ...]:
-    """Return warnings about different runtimes, columns of one run, and machines that were away."""
-    names = tuple(dict.fromkeys(runtimes))
-    several = len(comparison.columns) > 1
+    """Return warnings about what may mislead the reader of a comparison.
+
+    `runtimes` are the runtimes of the runs: `ray` or `virtual`.
+    """
+    distinct_runtimes = tuple(dict.fromkeys(runtimes))
     notes = []
-    if len(names) > 1:
+    if len(distinct_runtimes) > 1:
         notes.append(
-            f"runs on {' and '.join(names)} stand beside each other: times in virtual time are the "
-            "model's, those on ray are this machine's"
+            f"runs on {' and '.join(distinct_runtimes)} stand beside each other: times in virtual "
+            "time are the model's, those on ray are this machine's"
         )
-    if several and any(len(column.runs) == 1 for column in comparison.columns):
+    has_column_of_one_run = any(len(column.runs) == 1 for column in comparison.columns)
+    if len(comparison.columns) > 1 and has_column_of_one_run:
         notes.append(
             "a column of one run is one throw: what differs may be chance; `run --seeds 1..20` "
             "gives medians and ranges"
@@ -138,10 +142,12 @@ def compare_runs(
 ) -> Comparison:
     """Compare runs by their main figures, or, with `in_full`, by all figures that they have.
 
-    `names` and `verdicts` have one entry per summary. Runs with the same name share a column, which
-    shows the median over these runs and the range. Without `names`, up to MAX_COLUMNS runs have a
-    column each; more runs share one column per experiment.
-    Raises: ValueError if the numbers of summaries, names and verdicts differ.
+    - `names`: the title of the column of each run. Runs with the same name share a column, which
+      shows the median and the range of their values. By default, each run has a column of its own.
+      If there are more than MAX_COLUMNS runs, all runs of an experiment share a column.
+    - `verdicts`: the verdict of each run as a word, for the first row about the whole run.
+
+    Raises: ValueError if there is not one name and one verdict for each summary.
     """
     titles = list(names) if names is not None else _titles(summaries)
     given_verdicts = list(verdicts) if verdicts is not None else [None] * len(summaries)
@@ -159,19 +165,18 @@ def compare_runs(
         for title, indexes in indexes_by_title.items()
     )
 
-    indexes_by_column = tuple(tuple(indexes) for indexes in indexes_by_title.values())
-    table = _Table(summaries, indexes_by_column, in_full)
+    runs_of_columns = tuple(tuple(indexes) for indexes in indexes_by_title.values())
+    table = _Table(summaries, runs_of_columns, in_full)
     all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
-    # A cell without a value is None. A row is shown if at least one of its cells has a value.
-    rows_with_values = tuple(row for row in all_rows if any(row.cells))
+    rows_with_values = tuple(row for row in all_rows if any(cell is not None for cell in row.cells))
     return Comparison(columns=columns, rows=rows_with_values)
 
 
 def _titles(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return the default names: the runs' names or, for many runs, their experiments' names."""
+    """Return the default names of the columns: the runs' names or their experiments' names."""
     if len(summaries) <= MAX_COLUMNS:
         return [summary.run for summary in summaries]
-    # The name of a run is EXPERIMENT/RUN.
+    # The name of a run is `EXPERIMENT/RUN`, such as `coordinator_crash/2026-03-01T120000`.
     return [summary.run.split("/", maxsplit=1)[0] for summary in summaries]
 
 
@@ -179,15 +184,16 @@ def _titles(summaries: Sequence[RunSummary]) -> list[str]:
 class _Table:
     """Builds the rows of a comparison.
 
-    - `indexes`: for each column, the indexes of its runs in `summaries`.
+    - `runs_of_columns`: for each column, the indexes of its runs in `summaries`. `((0, 2), (1,))`
+      are two columns: the first one shows the first and third run, and the second the second one.
     - `in_full`: see `compare_runs`.
 
-    The parameter `faults` of some methods holds the matched faults of one row: a sequence for each
-    run, which is empty if the run lacks the fault.
+    The methods make lists with one entry for each run, such as `values`. `_row` picks from them the
+    entries that belong to each column.
     """
 
     summaries: Sequence[RunSummary]
-    indexes: tuple[tuple[int, ...], ...]
+    runs_of_columns: tuple[tuple[int, ...], ...]
     in_full: bool
 
     def fault_rows(self) -> Iterator[ComparisonRow]:
@@ -201,62 +207,60 @@ class _Table:
                 if measure.is_time or self.in_full
                 for row in self._measure_rows(name, measure, faults)
             ]
-            for figure, value_of in _OUTCOMES:
-                sums = _sums_over_faults(faults, value_of)
+            for figure, count_of in _OUTCOMES:
+                sums = _sums_over_faults(faults, count_of)
                 rows.append(self._row(name, "outcome", figure, "count", sums))
             yield from (self._with_differs(row, has_fault) for row in rows)
 
     def _with_differs(self, row: ComparisonRow, has_fault: Sequence[bool]) -> ComparisonRow:
-        """Return the row with `differs` computed over the columns that have the fault.
+        """Return the row with `differs` computed only over the columns that have the fault.
 
-        A column without the fault lacks all its figures. If it counted, every row would differ.
-        `has_fault`: for each run, whether it has the fault.
+        A column without the fault has none of its figures. If it counted, every row would differ.
+        `has_fault` tells for each run whether it has the fault.
         """
         cells_with_fault = [
             cell
-            for cell, indexes in zip(row.cells, self.indexes, strict=True)
-            if any(has_fault[index] for index in indexes)
+            for cell, runs_of_column in zip(row.cells, self.runs_of_columns, strict=True)
+            if any(has_fault[run] for run in runs_of_column)
         ]
         return replace(row, differs=differs(cells_with_fault, row.unit))
 
     def _measure_rows(
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> Iterator[ComparisonRow]:
-        """Yield the rows of one measure, one for each statistic (percentile or maximum)."""
+        """Yield the rows of one measure, one for each statistic (percentile or maximum).
+
+        `faults` has an entry for each run: its compared fault, several if they are compared
+        together, or none.
+        """
         # `is_about` leaves out a measure that says nothing about the fault, often because it is 0
-        # for all subjects. `if_zero` keeps such zeros, because a full comparison needs them beside
-        # a run in which the measure says something.
-        is_shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
-        if_zero = self.in_full and is_shown
-        # For each run, the measure's distributions: one for each of the run's matched faults.
-        figures = [
+        # for all subjects. But if it says something about the fault of one run, a comparison in
+        # full also shows the 0 of the other runs.
+        says_something = any(
+            fault.is_about(measure) for faults_of_run in faults for fault in faults_of_run
+        )
+        if_zero = self.in_full and says_something
+        # For each run, the distribution of the measure after each of its compared faults.
+        distributions = [
             [
                 distribution
-                for fault in of_run
+                for fault in faults_of_run
                 if fault.is_about(measure, if_zero=if_zero)
                 and (distribution := fault.distribution(measure.name)) is not None
             ]
-            for of_run in faults
+            for faults_of_run in faults
         ]
+        bounds = [max((after.bound_us for after in of_run), default=0) for of_run in distributions]
+        disturbed = [any(after.disturbed for after in of_run) for of_run in distributions]
 
-        # For each run, the error of its clocks, and whether a machine was away by accident.
-        bounds = [max((figure.bound_us for figure in of_run), default=0) for of_run in figures]
-        disturbed = [any(figure.disturbed for figure in of_run) for of_run in figures]
-
-        # Each statistic is a tuple: its name, the function that gets its value from a distribution,
-        # and `longest`. If several faults of one run are compared as one set, their values become
-        # one value: the maximum if `longest` is True, else the median.
-        statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
-            ("p50", lambda figure: figure.percentile(50), False),
-            ("p90", lambda figure: figure.percentile(90), False),
-            ("p99", lambda figure: figure.percentile(99), False),
-            ("max", lambda figure: figure.maximum, True),
-        )
         unit: Unit = "us" if measure.is_time else "count"
-        for statistic, value_of, longest in statistics:
+        for statistic, value_of, over_faults in _STATISTICS:
             if statistic in _IN_FULL_ONLY and not self.in_full:
                 continue
-            values = [_over_faults(map(value_of, of_run), longest=longest) for of_run in figures]
+            values = [
+                _one_value((value_of(after) for after in of_run), over_faults)
+                for of_run in distributions
+            ]
             yield self._row(
                 name,
                 measure.chain,
@@ -272,58 +276,56 @@ class _Table:
         """Yield the rows about the runs as a whole."""
         yield self._text_row("verdict", verdicts)
         runs = self.summaries
-        # Each row as a tuple: its name, and for each run the longest time and whether a machine was
-        # away by accident in such a time.
-        lengths = (
-            (
-                "two coordinators at once",
-                [_coordinators_us(run) for run in runs],
-                [any(pair.disturbed for pair in run.coordinators) for run in runs],
-            ),
-            (
-                "two owners at once",
-                [_owners_us(run) for run in runs],
-                [any(pair.disturbed for pair in run.owners) for run in runs],
-            ),
+        two_coordinators = self._row(
+            None,
+            "run",
+            "two coordinators at once",
+            "us",
+            [_longest_two_coordinators_us(run) for run in runs],
+            statistic="max",
+            disturbed=[any(pair.disturbed for pair in run.coordinators) for run in runs],
         )
-        for name, values, disturbed in lengths:
-            row = self._row(None, "run", name, "us", values, statistic="max", disturbed=disturbed)
-            yield _never_for_zero(row)
-        errors = [sum(error.commits for error in run.commit_errors) for run in runs]
-        yield self._row(None, "run", "commits that failed", "count", _if_complete(runs, errors))
+        yield _never_for_zero(two_coordinators)
+        two_owners = self._row(
+            None,
+            "run",
+            "two owners at once",
+            "us",
+            [_longest_two_owners_us(run) for run in runs],
+            statistic="max",
+            disturbed=[any(pair.disturbed for pair in run.owners) for run in runs],
+        )
+        yield _never_for_zero(two_owners)
+        failed_commits = [_failed_commits(run) for run in runs]
+        yield self._row(None, "run", "commits that failed", "count", failed_commits)
         yield from self._felt_rows()
 
     def _felt_rows(self) -> Iterator[ComparisonRow]:
-        """Yield the rows of the felt measures, over all partitions.
+        """Yield the rows of the felt measures, over all partitions of a run.
 
-        A measure that is 0 in all runs is left out, except in a full comparison if the measure's
-        `if_zero` is set.
+        A measure that is 0 in all runs is left out. Some are shown even then if the comparison is
+        in full (`FeltMeasure.if_zero`).
         """
         bounds = [run.clock_error_us for run in self.summaries]
-        groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
+        felt_in_all = [None if run.felt is None else run.felt.in_all for run in self.summaries]
         disturbed = [run.felt is not None and run.felt.disturbed for run in self.summaries]
         for measure in FELT_MEASURES:
             spreads = [
-                None if group is None else group.spreads.get(measure.name) for group in groups
+                None if felt is None else felt.spreads.get(measure.name) for felt in felt_in_all
             ]
-            spreads_of_runs = [spread for spread in spreads if spread is not None]
-            # A measure that no run has is not shown at all.
-            is_zero_shown = self.in_full and measure.if_zero and spreads_of_runs
-            is_zero = not any(spread.says_something for spread in spreads_of_runs)
-            if is_zero and not is_zero_shown:
+            known_spreads = [spread for spread in spreads if spread is not None]
+            if not known_spreads:
+                continue
+            is_zero = not any(spread.says_something for spread in known_spreads)
+            is_shown_if_zero = self.in_full and measure.if_zero
+            if is_zero and not is_shown_if_zero:
                 continue
 
-            statistics: tuple[tuple[Statistic, Callable[[Spread], int | None]], ...] = (
-                ("p50", lambda spread: spread.p50),
-                ("p90", lambda spread: spread.p90),
-                ("max", lambda spread: spread.maximum),
-                ("sum", lambda spread: spread.total),
-            )
-            for statistic, value_of in statistics:
+            unit: Unit = "us" if measure.is_time else "count"
+            for statistic, value_of in _FELT_STATISTICS:
                 if statistic == "sum" and not measure.adds_up:
                     continue
                 values = [None if spread is None else value_of(spread) for spread in spreads]
-                unit: Unit = "us" if measure.is_time else "count"
                 yield self._row(
                     None,
                     "felt",
@@ -335,14 +337,14 @@ class _Table:
                     disturbed=disturbed,
                 )
 
-            # `missing` counts partitions whose time had not ended when the run ended.
+            # Partitions whose time had not ended when the run ended get a row of their own.
             missing = [None if spread is None else spread.missing for spread in spreads]
             if measure.is_time and any(missing):
                 never = f"{measure.name}: never"
                 yield self._row(None, "felt", never, "count", missing, disturbed=disturbed)
 
         for name, count_of in _FELT_COUNTS:
-            counts = [None if group is None else count_of(group) for group in groups]
+            counts = [None if felt is None else count_of(felt) for felt in felt_in_all]
             yield self._row(None, "felt", name, "count", counts, disturbed=disturbed)
 
     def _row(
@@ -359,39 +361,40 @@ class _Table:
     ) -> ComparisonRow:
         """Return a row of figures.
 
-        `values`, `bounds` and `disturbed` have one entry for each run. `bounds` are the errors of
-        the clocks in microseconds. `disturbed` is True for a run in which a machine was away by
-        accident in the time of the figure.
+        Each of the last three has one entry for each run:
+
+        - `values`: the value of the figure; None if the run does not have it.
+        - `bounds`: the difference between the clocks of the run's machines, in microseconds.
+        - `disturbed`: True if a machine was away by accident while the figure was measured.
         """
-        cells = tuple(
-            cell_of([values[index] for index in indexes], unit, _bound(indexes, bounds))
-            for indexes in self.indexes
-        )
-        if disturbed is not None:
-            cells = tuple(
-                marked(cell) if any(disturbed[index] for index in indexes) else cell
-                for cell, indexes in zip(cells, self.indexes, strict=True)
-            )
+        cells = []
+        for runs_of_column in self.runs_of_columns:
+            bound_us = 0 if bounds is None else max(bounds[run] for run in runs_of_column)
+            cell = cell_of([values[run] for run in runs_of_column], unit, bound_us)
+            if disturbed is not None and any(disturbed[run] for run in runs_of_column):
+                cell = marked(cell)
+            cells.append(cell)
         return ComparisonRow(
             fault=fault,
             group=group,
             name=name,
             statistic=statistic,
             unit=unit,
-            cells=cells,
+            cells=tuple(cells),
             differs=differs(cells, unit),
         )
 
-    def _text_row(self, name: str, values: Sequence[str | None]) -> ComparisonRow:
-        """Return a row of texts, such as verdicts.
+    def _text_row(self, name: str, texts: Sequence[str | None]) -> ComparisonRow:
+        """Return a row of texts, such as the verdicts of the runs.
 
-        Columns differ if the first words of their texts differ. In a column of several runs, this
-        is the first text that occurs; the numbers that follow do not matter.
+        Columns differ if the first words of their cells differ. `PASS 19, VIOLATED 1` and `PASS 20`
+        do not differ.
         """
         cells = tuple(
-            text_cell_of([values[index] for index in indexes]) for indexes in self.indexes
+            text_cell_of([texts[run] for run in runs_of_column])
+            for runs_of_column in self.runs_of_columns
         )
-        texts = {None if cell is None else cell.text.split(" ")[0] for cell in cells}
+        first_words = {None if cell is None else cell.text.split(" ")[0] for cell in cells}
         return ComparisonRow(
             fault=None,
             group="run",
@@ -399,74 +402,99 @@ class _Table:
             statistic="",
             unit="text",
             cells=cells,
-            differs=len(texts) > 1,
+            differs=len(first_words) > 1,
         )
 
 
 def _never_for_zero(row: ComparisonRow) -> ComparisonRow:
-    """Return a row that shows NEVER instead of a length of 0."""
-    cells = tuple(
-        # `high` is the greatest length. If it is 0, the measured thing happened in no run.
-        replace(cell, text=NEVER) if cell is not None and cell.high == 0 else cell
-        for cell in row.cells
-    )
-    return replace(row, cells=cells)
+    """Return the row with NEVER in each cell that is 0 in all runs of its column."""
+    return replace(row, cells=tuple(_never_if_zero(cell) for cell in row.cells))
 
 
-def _bound(indexes: Sequence[int], bounds: Sequence[int] | None) -> int:
-    """Return the largest error of the clocks over the runs of one column."""
-    return 0 if bounds is None else max(bounds[index] for index in indexes)
+def _never_if_zero(cell: Cell | None) -> Cell | None:
+    if cell is not None and cell.high == 0:
+        return replace(cell, text=NEVER)
+    return cell
 
 
 def _matched_faults(
     summaries: Sequence[RunSummary],
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
-    """Return the faults that are compared with one another, by the name of their rows (`crash 2`).
+    """Return which faults are compared with one another, by the name of their rows.
 
-    Faults are matched by kind and order. If no two runs have a kind in common, they are matched by
-    order alone. An entry has a tuple for each run. The tuple holds the run's matched fault, and is
-    empty if the run has no such fault. If some run has more than MAX_FAULTS_OF_A_KIND faults of a
-    kind, the tuples hold all faults of that kind.
+    Example: the first run has two crashes and a cut, and the second run has a crash.
+
+        "crash 1": ((first crash of run 1,), (crash of run 2,))
+        "crash 2": ((second crash of run 1,), ())
+        "cut": ((cut of run 1,), ())
+
+    If no two runs have a kind of fault in common, their first faults are compared as `fault 1`,
+    their second ones as `fault 2`, and so on. If some run has more than MAX_FAULTS_OF_A_KIND
+    crashes, the entry "crash, all" has all crashes of each run.
     """
-    by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, the faults of each run
-    for index, summary in enumerate(summaries):
+    by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, a list for each run
+    for run, summary in enumerate(summaries):
         for fault in summary.faults:
-            # `kind` is None if the run did not record it.
-            runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
-            runs[index].append(fault)
-    # `sum` counts the runs that have a fault of a kind. If it is 1 for all kinds, no two runs have
-    # a kind in common.
-    if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
+            kind = fault.kind or "fault"  # `kind` is None if the run did not record it
+            by_kind.setdefault(kind, [[] for _ in summaries])[run].append(fault)
+    if len(summaries) > 1 and not any(map(_several_runs_have, by_kind.values())):
         by_kind = {"fault": [list(summary.faults) for summary in summaries]}
 
     matched: dict[str, tuple[tuple[FaultSummary, ...], ...]] = {}
-    for kind, runs in by_kind.items():
-        most = max(len(faults) for faults in runs)
+    for kind, faults_of_runs in by_kind.items():
+        most = max(len(faults) for faults in faults_of_runs)
         if most > MAX_FAULTS_OF_A_KIND:
-            matched[f"{kind}, all"] = tuple(tuple(faults) for faults in runs)
+            matched[f"{kind}, all"] = tuple(tuple(faults) for faults in faults_of_runs)
             continue
-        for nth in range(most):
-            name = kind if most == 1 else f"{kind} {nth + 1}"
-            # A slice instead of an index: it is empty if a run has fewer faults of the kind.
-            matched[name] = tuple(tuple(faults[nth : nth + 1]) for faults in runs)
+        for index in range(most):
+            name = kind if most == 1 else f"{kind} {index + 1}"
+            # A run can have fewer faults of this kind. Then the slice is empty.
+            matched[name] = tuple(tuple(faults[index : index + 1]) for faults in faults_of_runs)
     return matched
 
 
-def _over_faults(values: Iterable[int | None], *, longest: bool) -> int | None:
-    """Return one value for several faults of a run: the longest, or the median."""
+def _several_runs_have(faults_of_runs: Sequence[Sequence[FaultSummary]]) -> bool:
+    """Return whether two or more runs have a fault of a kind; there is an entry for each run."""
+    return sum(1 for faults in faults_of_runs if faults) > 1
+
+
+_OverFaults = Literal["median", "longest"]
+"""How the values after several faults of a run become one value."""
+
+
+def _one_value(values: Iterable[int | None], over_faults: _OverFaults) -> int | None:
+    """Return one value for all faults of a run that are compared together; None if none has one."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
-    return known[-1] if longest else middle(known)
+    return known[-1] if over_faults == "longest" else middle(known)
+
+
+_STATISTICS: tuple[tuple[Statistic, Callable[[Distribution], int | None], _OverFaults], ...] = (
+    ("p50", lambda distribution: distribution.percentile(50), "median"),
+    ("p90", lambda distribution: distribution.percentile(90), "median"),
+    ("p99", lambda distribution: distribution.percentile(99), "median"),
+    ("max", lambda distribution: distribution.maximum, "longest"),
+)
+"""The statistics of the measures of a fault: the name of each, and how to get its value."""
+
+_FELT_STATISTICS: tuple[tuple[Statistic, Callable[[Spread], int | None]], ...] = (
+    ("p50", lambda spread: spread.p50),
+    ("p90", lambda spread: spread.p90),
+    ("max", lambda spread: spread.maximum),
+    ("sum", lambda spread: spread.total),
+)
+"""The statistics of the felt measures: the name of each, and how to get its value."""
 
 
 def _sums_over_faults(
-    faults: Sequence[Sequence[FaultSummary]], value_of: Callable[[FaultSummary], int | None]
+    faults: Sequence[Sequence[FaultSummary]], count_of: Callable[[FaultSummary], int | None]
 ) -> list[int | None]:
     """Return for each run the sum of a count over its faults; None if no fault has the count."""
     sums = []
-    for of_run in faults:
-        known = [value for value in map(value_of, of_run) if value is not None]
+    for faults_of_run in faults:
+        counts = [count_of(fault) for fault in faults_of_run]
+        known = [count for count in counts if count is not None]
         sums.append(sum(known) if known else None)
     return sums
 
@@ -476,10 +504,7 @@ def _rebalances(fault: FaultSummary) -> int | None:
 
 
 def _kept(fault: FaultSummary) -> int | None:
-    """Return how many members kept their member id and generation (number of the rebalance).
-
-    Returns None if the fault affected no group.
-    """
+    """Return how many members kept member id and generation; None if no group was affected."""
     return fault.members_kept if fault.members else None
 
 
@@ -493,7 +518,7 @@ _OUTCOMES: tuple[tuple[str, Callable[[FaultSummary], int | None]], ...] = (
     ("members kept", _kept),
     ("members", _members),
 )
-"""Name of each count of a fault's outcomes, and the function that returns it."""
+"""Names of the counts of a fault, and the functions that return them."""
 
 
 _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
@@ -502,24 +527,33 @@ _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
     ("partitions that came back", lambda group: group.came_back),
     ("members sent away needlessly", lambda group: group.sent_away),
 )
-"""Name of each felt count of a run, and the function that returns it."""
+"""Names of the counts of a run that its users notice, and the functions that return them."""
 
 
-def _if_complete(runs: Sequence[RunSummary], values: Sequence[int]) -> list[int | None]:
-    """Return counts, but None for a run without events, because its 0 would mean nothing."""
-    return [value if run.events else None for run, value in zip(runs, values, strict=True)]
+# A run without events has no owners and no errors either. But this says nothing about the cluster,
+# so the next three functions return None for it, and not 0.
 
 
-def _coordinators_us(run: RunSummary) -> int | None:
-    """Return the longest time with two coordinators; None for a run without events."""
-    longest = max((pair.to_us - pair.from_us for pair in run.coordinators), default=0)
-    return longest if run.events else None
+def _failed_commits(run: RunSummary) -> int | None:
+    """Return how many commits failed after the first fault."""
+    if not run.events:
+        return None
+    return sum(error.commits for error in run.commit_errors)
 
 
-def _owners_us(run: RunSummary) -> int | None:
-    """Return the longest time with two owners; None for a run without events.
+def _longest_two_coordinators_us(run: RunSummary) -> int | None:
+    """Return the longest time in which a group had two coordinators; 0 if there was none."""
+    if not run.events:
+        return None
+    return max((pair.to_us - pair.from_us for pair in run.coordinators), default=0)
 
-    A time shorter than the error of the clocks is not certain, and does not count.
+
+def _longest_two_owners_us(run: RunSummary) -> int | None:
+    """Return the longest time in which a partition had two owners; 0 if there was none.
+
+    A time that is shorter than the difference between the clocks is not certain, and not counted.
     """
+    if not run.events:
+        return None
     lengths = [pair.longest_us for pair in run.owners if pair.longest_us >= run.clock_error_us]
-    return max(lengths, default=0) if run.events else None
+    return max(lengths, default=0)

@@ -1,12 +1,12 @@
-"""Cells of a comparison: the values of a figure over the runs of a column, and their text.
+"""The cells of a comparison of runs: what a column shows for a figure, and whether columns differ.
 
-A row of a comparison is one figure. A column is one run, or several runs with the same settings.
-The cell of a row and a column holds the values that the figure has in the runs of the column. If no
-run of the column has the figure, the cell is None, never 0. Lengths are in microseconds.
+A comparison has a row for each figure, such as the longest commit gap. A column is one run, or
+several runs with the same settings. So a cell shows one value, or the median and the range of
+several: `7.79 s (7.02 s to 8.94 s)`. A cell is None, and never 0, if no run of the column has the
+figure. Times are in microseconds.
 
-The error of the clocks is the difference between the clocks of a run's machines. A length below
-this error is not certain. A figure is disturbed if a machine was lost or silent, without a planned
-fault, in the time that the figure is about. MARK follows a disturbed figure.
+If a run used several machines, their clocks differ a little. This difference is the `bound_us` of a
+cell: a time that is shorter is not certain.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from typing import Literal
 from pipeline.summary.figures import MARK, length_text
 
 MAX_VALUES = 60
-"""Maximum number of values that a cell keeps for a chart."""
+"""Maximum number of values that a cell keeps. A chart draws them as dots."""
 NOTABLE_PERCENT = 5
 NOTABLE_US = 100_000
-"""The smallest differences that count. Two figures differ if they are NOTABLE_PERCENT apart or
-more. Two times must also be NOTABLE_US apart, because no user notices a smaller difference.
+"""The smallest difference that counts is 5 %. Two times must also be 0.1 s apart, because no user
+notices a smaller difference.
 """
 
 NEVER = "never"
-"""Text of a cell whose length is 0 because the measured thing did not happen."""
+"""Text of a cell about a time that is 0 because the thing, such as two owners, did not happen."""
 Unit = Literal["us", "count", "text"]
 """Unit of a row: microseconds, a number of things, or words such as the verdict."""
 
@@ -33,28 +33,30 @@ Unit = Literal["us", "count", "text"]
 class Cell:
     """One figure of one column, in the unit of the row.
 
-    - `text`: the text to show.
-    - `median`, `low`, `high`: the median (of two middle values, the lower), the least and the
-      greatest value of the runs that have a value.
-    - `values`: the values of these runs, sorted. If there are more than MAX_VALUES, a choice in
-      equal steps from the least to the greatest.
-    - `runs`, `missing`: numbers of runs with and without a value.
-    - `bound_us`: the error of the clocks; 0 if it does not matter for this figure.
+    - `text`: what is shown, such as `7.79 s (7.02 s to 8.94 s), 2 of 20 without`.
+    - `runs`, `missing`: how many runs of the column have a value, and how many have none.
+    - `median`, `low`, `high`: the median, the least and the greatest value of the runs. All three
+      are None in a cell of words, such as a verdict.
+    - `values`: the sorted values of the runs. If there are more than MAX_VALUES, these are picked
+      in equal steps from the least to the greatest.
+    - `bound_us`: the largest difference between the clocks of a run; 0 if it does not matter for
+      this figure.
+    - `disturbed`: True if a machine was away by accident while one of the values was measured.
     """
 
     text: str
-    median: int | None = None  # None in a cell of text
+    median: int | None = None
     low: int | None = None
     high: int | None = None
     values: tuple[int, ...] = ()
     runs: int = 1
     missing: int = 0
     bound_us: int = 0
-    disturbed: bool = False  # a machine was away by accident in the time of one of the values
+    disturbed: bool = False
 
 
 def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | None:
-    """Return the cell of a figure from the values of its runs; None if no run has a value."""
+    """Return a cell with the values of the runs of a column; None if no run has a value."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -80,7 +82,7 @@ def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | N
 
 
 def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
-    """Return at most MAX_VALUES of sorted values, in equal steps from the first to the last."""
+    """Return at most MAX_VALUES of the sorted values, in equal steps from the first to the last."""
     if len(values) <= MAX_VALUES:
         return tuple(values)
     last = len(values) - 1
@@ -88,38 +90,42 @@ def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
 
 
 def marked(cell: Cell | None) -> Cell | None:
-    """Return a cell whose text ends with the mark of a disturbed figure."""
+    """Return the cell as disturbed: its text ends with MARK. None stays None."""
     if cell is None:
         return None
     return replace(cell, text=f"{cell.text}{MARK}", disturbed=True)
 
 
 def text_cell_of(values: Sequence[str | None]) -> Cell | None:
-    """Return the cell of a figure that is a word: one run's word, or how often each word occurs."""
+    """Return a cell with the words of the runs of a column, such as their verdicts.
+
+    One run has its word: `PASS`. Of several runs, it is told how often each word occurs, in the
+    order of the runs: `PASS 18, VIOLATED 1, none 1`. Returns None if no run has a word.
+    """
     known = [value for value in values if value is not None]
     if not known:
         return None
     missing = len(values) - len(known)
     if len(values) == 1:
-        text = known[0]
-    else:
-        counts = {value: known.count(value) for value in dict.fromkeys(known)}
-        text = ", ".join(f"{value} {count}" for value, count in counts.items())
-        text += f", none {missing}" if missing else ""
-    return Cell(text=text, runs=len(known), missing=missing)
+        return Cell(text=known[0], runs=1, missing=0)
+    words_in_order = dict.fromkeys(known)
+    counts = [f"{word} {known.count(word)}" for word in words_in_order]
+    if missing:
+        counts.append(f"none {missing}")
+    return Cell(text=", ".join(counts), runs=len(known), missing=missing)
 
 
 def _value_text(value: int, unit: Unit, bound_us: int) -> str:
-    """Return a value in its unit as text; `bound_us` is the error of the clocks."""
+    """Return a value in its unit as text."""
     return length_text(value, bound_us=bound_us) if unit == "us" else f"{value:,}"
 
 
 def range_text(cell: Cell, unit: Unit) -> str:
-    """Return the median, and in brackets the range if the runs differ: `7.79 s (7.02 to 8.94 s)`.
+    """Return the text of a cell in a shorter form: `7.79 s (7.02 to 8.94 s)`.
 
-    A unit that both ends of the range share is printed once.
+    Missing runs are not told, and a unit that both ends of the range have is printed once.
     """
-    # A cell of text has no numbers. NEVER stands for a length of 0, which must not be printed.
+    # A cell of words has no numbers. NEVER stands there instead of the number 0.
     if cell.median is None or cell.low is None or cell.high is None or cell.text == NEVER:
         return cell.text
     median, low, high = (
@@ -128,7 +134,7 @@ def range_text(cell: Cell, unit: Unit) -> str:
     mark = MARK if cell.disturbed else ""
     if cell.low == cell.high:
         return f"{median}{mark}"
-    # The text of a value is a number, and a unit after a space if the value has one.
+    # A text such as `7.02 s` has its unit behind a space. The text of a count has no space.
     low_number, _, low_unit = low.rpartition(" ")
     _, _, high_unit = high.rpartition(" ")
     if low_unit == high_unit:
@@ -142,27 +148,32 @@ def middle(values: Sequence[int]) -> int:
 
 
 def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
-    """Return whether columns differ: a column lacks the figure, or two columns are far apart.
+    """Return whether columns differ so much in a figure that a reader should see it.
 
-    Two columns are far apart if their medians differ by NOTABLE_PERCENT or more, and their ranges
-    do not overlap. Medians of times must also differ by NOTABLE_US and by the clocks' error.
+    They do if some columns have the figure and others lack it, or if two columns are far apart.
+    Two columns are far apart if both conditions hold:
+
+    - Their medians differ by NOTABLE_PERCENT or more. Medians of times must also differ by
+      NOTABLE_US, and by more than the difference between the clocks.
+    - Their ranges do not overlap: all runs of the one column are below all runs of the other.
     """
-    known = [cell for cell in cells if cell is not None]
     if len(cells) < 2:
         return False
-    # If some columns lack the figure, they differ from the others. If all lack it, they are alike.
-    if len(known) < len(cells):
-        return bool(known)
+    known = [cell for cell in cells if cell is not None]
+    some_columns_lack_it = len(known) < len(cells)
+    if some_columns_lack_it:
+        return len(known) > 0  # if all columns lack the figure, they do not differ
     medians = [cell.median for cell in known if cell.median is not None]
-    if not medians:  # cells of text
+    if not medians:  # these are cells of words
         return False
-    low, high = min(medians), max(medians)
-    # First, the medians must be far enough apart. Equal medians are not, even if both are 0, for
-    # which the comparison of percentages would be true.
-    if high == low or 100 * (high - low) < NOTABLE_PERCENT * high:
+    lowest, highest = min(medians), max(medians)
+    # If all medians are 0, the second condition alone would find them far apart.
+    if highest == lowest or 100 * (highest - lowest) < NOTABLE_PERCENT * highest:
         return False
-    if unit == "us" and high - low < max(NOTABLE_US, *(cell.bound_us for cell in known)):
+    largest_bound_us = max(cell.bound_us for cell in known)
+    if unit == "us" and highest - lowest < max(NOTABLE_US, largest_bound_us):
         return False
-    # Then, two of the ranges must not overlap: the highest beginning must be above the lowest end.
-    # `or 0` only satisfies the type checker, because a cell with a median has both ends.
-    return max(cell.low or 0 for cell in known) > min(cell.high or 0 for cell in known)
+    # Some two ranges do not overlap if the highest beginning is above the lowest end.
+    beginnings = [cell.low for cell in known if cell.low is not None]
+    ends = [cell.high for cell in known if cell.high is not None]
+    return max(beginnings) > min(ends)
