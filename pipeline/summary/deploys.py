@@ -1,15 +1,15 @@
-"""The cost of a deploy: rebalances, times without service and repeated records of its group.
+"""What a deploy cost its group: rebalances, times without service, and repeated records.
 
-A deploy is a rollout: the replacement of a group's members by successors, one after another. The
-journal of a run lists a rollout among the run's faults. The felt figures of a group are about
-effects that its users notice, such as the time in which records waited. A spread (`felt.Spread`) is
-the distribution of one felt figure over the partitions of a group. Pure functions compute the cost
-from the journal and the felt figures, and return it as values and plain text.
+A deploy is a rollout of new members: the members of a group are replaced by successors, one after
+another. It is one of the faults that an experiment can plan, because each replacement may cost a
+rebalance. With these functions, the report tells what it cost, and compares two ways to deploy,
+such as with and without static membership.
 
-A run is in its steady state when all groups have all their members and partitions. The felt figures
-cover not only the rollout, but the whole run after the steady state. If a group had two rollouts,
-its figures could not be divided between them, so only a group with a single rollout has a cost. The
-text names the run's other faults, because they can have contributed to the cost.
+The cost is read from the group's felt figures, such as the time in which records waited. They cover
+the whole run from the moment at which its groups had all their members, and not only the rollout.
+This has two consequences. A group with two rollouts has no cost, because its figures could not be
+divided between them. And the text names the other faults of the run, because they may have added to
+the cost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,94 +22,98 @@ from pipeline.summary.story import counted
 from results_schema.journal import JournalEntry
 
 ROLLOUT = "rollout"
-"""The journal's name for a deploy, as a kind of fault."""
+"""The kind of fault that a deploy is in the run's journal."""
 UNOWNED = "without an owner"
 WAITED = "no processing despite records"
 REPEATED = "records processed again"
-"""Names of three felt figures, as in `felt.FELT_MEASURES`."""
+"""Names of three measures in `felt.FELT_MEASURES`, which are the keys of `FeltGroup.spreads`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployCost:
-    """The cost of one rollout for its group. Times are in microseconds.
-
-    - `outcome`: "completed", or how the rollout ended otherwise.
-    - `replaced`: number of members whose successor became ready.
-    - `length_us`: time from the beginning until the last successor was ready; None if no member was
-      replaced.
-    - `unowned_us`, `longest_us`: time without an owner: the sum over all partitions, and the time
-      of the worst partition.
-    - `waited_us`, `longest_wait_us`: time in which records waited: the sum over all partitions, and
-      the time of the worst partition.
-    - `repeated`: number of records that were processed again.
-    - `partitions`: number of the group's partitions; `moved`: number of partitions that went from
-      one owner to another.
-    - `others`: kinds of the run's other faults.
-    """
+    """The cost of one rollout for its group. Times are in microseconds."""
 
     group: str
     outcome: str
+    """"completed", or how the rollout ended otherwise"""
     replaced: int
+    """number of members that were replaced: their successors became ready"""
     length_us: int | None
+    """time from the beginning of the rollout until the last successor was ready; None if no member
+    was replaced"""
     rebalances: int
     unowned_us: int
+    """time without an owner, added up over all partitions"""
     longest_us: int
+    """time without an owner of the partition for which it was longest"""
     waited_us: int
+    """time in which records waited, added up over all partitions"""
     longest_wait_us: int
+    """time in which records waited of the partition for which it was longest"""
     repeated: int
+    """number of records that were processed again"""
     moved: int = 0
+    """number of partitions that went from one owner to another"""
     partitions: int = 0
+    """number of the group's partitions"""
     others: tuple[str, ...] = ()
+    """the kinds of the run's other faults, such as `crash`"""
     disturbed: bool = False
-    """True if a machine of the Ray cluster was lost or did not answer, without a planned fault, in
-    the time that these figures cover."""
+    """True if a machine was away by accident, and not by a planned fault, in the time that these
+    figures cover"""
 
     @property
     def mark(self) -> str:
-        """The sign of a disturbed figure, " *"; "" if no machine was away."""
+        """MARK if the cost is disturbed, otherwise an empty text."""
         return MARK if self.disturbed else ""
 
 
 def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[DeployCost, ...]:
-    """Return the cost of each deploy, but none for a group that was deployed more than once."""
+    """Return the cost of each deploy, but none for a group that was deployed more than once.
+
+    `faults` are the faults in the run's journal, and `felt` its felt figures.
+    """
     if felt is None:
         return ()
-    # `resolved` of a fault's entry holds what the run found out about the fault: of a rollout, its
-    # progress. If it has no outcome, the rollout did not begin.
+    # In the entry of a fault, `resolved` holds what became of the fault. A rollout that did not
+    # even begin has no outcome there.
     rollouts = [fault for fault in faults if fault.fault == ROLLOUT and "outcome" in fault.resolved]
-    # A rollout affects one group.
+    # A rollout is about one group.
     groups = [rollout.blast_radius.groups[0] for rollout in rollouts if rollout.blast_radius.groups]
-    others = tuple(
-        dict.fromkeys(
-            fault.fault
-            for fault in faults
-            # A fault that was not injected cannot have contributed to the cost.
-            if fault not in rollouts and fault.injected_at_us is not None
-        )
+    # Other faults may have added to the cost if they were injected at all.
+    other_kinds = dict.fromkeys(
+        fault.fault
+        for fault in faults
+        if fault not in rollouts and fault.injected_at_us is not None
     )
-    return tuple(
-        replace(_cost(entry, group, felt.groups[group], others), disturbed=felt.disturbed)
-        for entry in rollouts
-        for group in entry.blast_radius.groups
+    costs = [
+        _cost(rollout, group, felt.groups[group], others=tuple(other_kinds))
+        for rollout in rollouts
+        for group in rollout.blast_radius.groups
         if group in felt.groups and groups.count(group) == 1
-    )
+    ]
+    return tuple(replace(cost, disturbed=felt.disturbed) for cost in costs)
 
 
-def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, ...]) -> DeployCost:
-    """Return what a deploy cost its group, from the fault's entry and the group's felt figures."""
-    # `resolved` was read from JSON, and another version of coordlab may have written something else
-    # there than a list. Then the rollout counts as one that replaced no member.
-    replaced = entry.resolved.get("replaced")
+def _cost(
+    rollout: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, ...]
+) -> DeployCost:
+    """Return what a rollout cost its group, from the group's felt figures."""
+    # `replaced` is a list of the successors. It was read from JSON that another version of coordlab
+    # may have written. If it is no list, the rollout counts as one that replaced no member.
+    replaced = rollout.resolved.get("replaced")
     successors = cast(list[Mapping[str, Any]], replaced if isinstance(replaced, list) else [])
     ready = [successor for successor in successors if successor.get("ready_at_us") is not None]
-    # `fired_at_us` is when the injection of the fault began, here the start of the rollout.
-    began_us = entry.fired_at_us
+    began_us = rollout.fired_at_us
     ended_us = max((successor["ready_at_us"] for successor in ready), default=None)
+    length_us = None
+    if began_us is not None and ended_us is not None:
+        length_us = ended_us - began_us
     return DeployCost(
         group=group,
-        outcome=str(entry.resolved["outcome"]),
+        outcome=str(rollout.resolved["outcome"]),
         replaced=len(ready),
-        length_us=None if began_us is None or ended_us is None else ended_us - began_us,
+        length_us=length_us,
         rebalances=felt.rebalances,
         unowned_us=_total(felt, UNOWNED),
         longest_us=_longest(felt, UNOWNED),
@@ -122,17 +126,17 @@ def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, .
     )
 
 
-def _total(felt: FeltGroup, name: str) -> int:
-    """Return the sum of a felt figure over partitions; 0 if no partition has a value."""
-    spread = felt.spreads.get(name)
+def _total(felt: FeltGroup, measure: str) -> int:
+    """Return the sum of a felt measure over the partitions; 0 if no partition has a value."""
+    spread = felt.spreads.get(measure)
     if spread is None or spread.total is None:
         return 0
     return spread.total
 
 
-def _longest(felt: FeltGroup, name: str) -> int:
-    """Return the largest value of a felt figure over partitions; 0 if no partition has a value."""
-    spread = felt.spreads.get(name)
+def _longest(felt: FeltGroup, measure: str) -> int:
+    """Return the greatest value of a felt measure; 0 if no partition has a value."""
+    spread = felt.spreads.get(measure)
     if spread is None or spread.maximum is None:
         return 0
     return spread.maximum
@@ -142,7 +146,9 @@ def _longest(felt: FeltGroup, name: str) -> int:
 class CostMeasure:
     """One figure of a deploy's cost; less is better.
 
-    `per_member` is True if the figure is also shown divided by the number of replaced members.
+    - `is_time`: True if its unit is microseconds, False if it is a count.
+    - `per_member`: True if the figure is also shown divided by the number of replaced members. The
+      time of the worst partition is not, because it does not grow with their number.
     """
 
     name: str
@@ -151,12 +157,16 @@ class CostMeasure:
     per_member: bool
 
     def text(self, cost: DeployCost) -> str:
-        """Return the figure as text."""
+        """Return the figure of a deploy as text, such as `12.4 s` or `1,204`."""
         value = self.value_of(cost)
-        return f"{length_text(value) if self.is_time else f'{value:,}'}{cost.mark}"
+        text = length_text(value) if self.is_time else f"{value:,}"
+        return f"{text}{cost.mark}"
 
     def text_per_member(self, cost: DeployCost) -> str | None:
-        """Return the figure per replaced member; None if that has no meaning for this figure."""
+        """Return the figure divided by the number of replaced members, as text.
+
+        Returns None if the figure cannot be divided, or if no member was replaced.
+        """
         if not self.per_member or not cost.replaced:
             return None
         per_member = self.value_of(cost) / cost.replaced
@@ -205,20 +215,25 @@ COST_MEASURES = (
     REBALANCES,
     PROCESSED_AGAIN,
 )
-"""All figures. The most important one for users is first: the time in which records waited."""
+"""All figures of the cost of a deploy, the most important one for users first."""
 
 
 def deploy_text(cost: DeployCost) -> str:
-    """Return the cost of a deploy as two sentences."""
+    """Return the cost of a deploy as two sentences.
+
+    Example: "the rollout of readers replaced 6 members in 61.0 s. For each of them 2.00 rebalances,
+    1.20 s of partitions without an owner and 1.50 s in which records waited (in all 12, 7.20 s and
+    9.00 s; the worst partition 800 ms and 1.10 s)".
+    """
     if not cost.replaced:
         return f"the rollout of {cost.group} replaced no member ({cost.outcome})"
-    took = "" if cost.length_us is None else f" in {length_text(cost.length_us)}"
-    ending = "" if cost.outcome == "completed" else f", and {cost.outcome}"
+    duration = "" if cost.length_us is None else f" in {length_text(cost.length_us)}"
+    outcome = "" if cost.outcome == "completed" else f", and {cost.outcome}"
     members = cost.replaced
     meanwhile = f"; {', '.join(cost.others)} happened meanwhile" if cost.others else ""
     return (
-        f"the rollout of {cost.group} replaced {counted(members, 'member')}{took}{ending}. For "
-        f"each of them {cost.rebalances / members:.2f} rebalances, "
+        f"the rollout of {cost.group} replaced {counted(members, 'member')}{duration}{outcome}. "
+        f"For each of them {cost.rebalances / members:.2f} rebalances, "
         f"{length_text(cost.unowned_us // members)} of partitions without an owner and "
         f"{length_text(cost.waited_us // members)} in which records waited "
         f"(in all {cost.rebalances:,}, {length_text(cost.unowned_us)} and "
@@ -228,20 +243,20 @@ def deploy_text(cost: DeployCost) -> str:
 
 
 def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
-    """Return a cost whose figures are the medians of several costs.
+    """Return the cost of a typical one of several equal deploys: each figure is the median.
 
-    Of two middle values, the lower one is the median.
+    They come from runs of one experiment with different seeds. Names and the number of partitions
+    are the same in all of them, and are taken from the first one.
     """
 
     def median(value_of: Callable[[DeployCost], int]) -> int:
-        return sorted(map(value_of, costs))[(len(costs) - 1) // 2]
+        return _lower_median([value_of(cost) for cost in costs])
 
-    lengths = sorted(cost.length_us for cost in costs if cost.length_us is not None)
-    # The first cost gives the names and the number of partitions. All figures are medians.
+    lengths_us = [cost.length_us for cost in costs if cost.length_us is not None]
     return replace(
         costs[0],
         replaced=median(lambda cost: cost.replaced),
-        length_us=lengths[(len(lengths) - 1) // 2] if lengths else None,
+        length_us=_lower_median(lengths_us) if lengths_us else None,
         rebalances=median(REBALANCES.value_of),
         unowned_us=median(UNOWNED_IN_ALL.value_of),
         longest_us=median(UNOWNED_AT_WORST.value_of),
@@ -253,14 +268,22 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
     )
 
 
+def _lower_median(values: Sequence[int]) -> int:
+    """Return the median; of two middle values, the lower one."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
 def better_texts(
     first_title: str, first: DeployCost, second_title: str, second: DeployCost
 ) -> tuple[str, ...]:
-    """Compare two deploys: return a sentence for each figure, with the better one and the factor.
+    """Compare two deploys, and return a sentence for each figure.
+
+    Example: "records waited, all partitions: static is better, 3.00 s against 9.00 s (3.0 times
+    less); for each replaced member 500 ms against 1.50 s".
 
     The first two sentences are about the time in which records waited. If no record waited in
-    either deploy, they are about the time without an owner. A figure that is 0 in both deploys has
-    a sentence only if it is the first. Figures within 5 % of each other count as equal.
+    either deploy, they are about the time without an owner. Of the figures that are 0 in both
+    deploys, only the first one has a sentence.
     """
     if first.waited_us or second.waited_us:
         main, worst = WAITED_IN_ALL, WAITED_AT_WORST
@@ -274,10 +297,10 @@ def better_texts(
     )
 
 
-_CLOSE = 1.05
-"""Figures count as equal if the larger one is at most this multiple of the smaller one."""
-_ROUND_TIMES = 10
-"""A factor ("... times less") of this size or more is printed without decimals."""
+_EQUAL_WITHIN = 1.05
+"""Figures count as equal if the larger one is at most 5 % larger than the smaller one."""
+_WHOLE_FACTOR = 10
+"""From this factor on, "... times less" is written without decimals."""
 
 
 def _comparison(
@@ -287,35 +310,38 @@ def _comparison(
     second_title: str,
     second: DeployCost,
 ) -> str:
-    """Return a sentence: which of two deploys cost less by this measure, and how much less."""
+    """Return a sentence that tells which of two deploys cost less, by one figure."""
     if measure.value_of(second) < measure.value_of(first):
-        better, cheaper, costlier = second_title, second, first
+        cheaper_title, cheaper, costlier = second_title, second, first
     else:
-        better, cheaper, costlier = first_title, first, second
+        cheaper_title, cheaper, costlier = first_title, first, second
 
     low, high = measure.value_of(cheaper), measure.value_of(costlier)
-    less, more = measure.text(cheaper), measure.text(costlier)
-    if high <= low * _CLOSE:
-        return f"{measure.name}: no difference, {less}"
+    low_text, high_text = measure.text(cheaper), measure.text(costlier)
+    if high <= low * _EQUAL_WITHIN:
+        return f"{measure.name}: no difference, {low_text}"
 
-    factor = ""
-    if low:  # no number is a multiple of 0
-        times = high / low
-        decimals = 0 if times >= _ROUND_TIMES else 1
-        factor = f" ({times:.{decimals}f} times less)"
+    factor_text = ""
+    if low > 0:
+        factor = high / low
+        decimals = 0 if factor >= _WHOLE_FACTOR else 1
+        factor_text = f" ({factor:.{decimals}f} times less)"
 
-    less_each, more_each = measure.text_per_member(cheaper), measure.text_per_member(costlier)
+    low_each, high_each = measure.text_per_member(cheaper), measure.text_per_member(costlier)
     per_member = ""
-    if less_each is not None and more_each is not None:
-        per_member = f"; for each replaced member {less_each} against {more_each}"
-    return f"{measure.name}: {better} is better, {less} against {more}{factor}{per_member}"
+    if low_each is not None and high_each is not None:
+        per_member = f"; for each replaced member {low_each} against {high_each}"
+    return (
+        f"{measure.name}: {cheaper_title} is better, {low_text} against {high_text}"
+        f"{factor_text}{per_member}"
+    )
 
 
 def reason_text(title: str, cost: DeployCost) -> str:
-    """Return why partitions had no owner for a while in a deploy.
+    """Return a sentence that tells for what partitions waited in a deploy.
 
-    In a deploy with rebalances, a partition waits for the end of a rebalance. In a deploy without
-    rebalances, it waits for the successor of its member.
+    Without rebalances, a partition waits until the successor of its member is ready. With
+    rebalances, it gets another owner, and waits only until the rebalance ends.
     """
     if not cost.rebalances:
         return (

@@ -1,17 +1,17 @@
 """Sentences about what a run did to its groups. The terminal and the report show the same ones.
 
-The functions turn the structs of `figures`, `outcomes` and `felt` into plain text, without markup
-and line breaks. Example: "two coordinators of readers (__consumer_offsets-3) from 20.001 s to
-29.113 s: 9.112 s". Times in the text are times on the run's clock.
+Example: "two coordinators of readers (__consumer_offsets-3) from 20.001 s to 29.113 s: 9.112 s".
+The functions turn the structs of `figures`, `outcomes` and `felt` into such plain texts, without
+markup and line breaks. Moments in the texts are on the run's clock.
 
-A figure gets MARK behind it, a star, if a machine of the lab was lost or silent by accident while
-it was measured. `disturbance_texts` is the footnote to the star.
+A star stands behind a figure (MARK) if a machine of the lab was away by accident while it was
+measured. `disturbance_texts` is the footnote to the star.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pipeline.summary.felt import FELT_MEASURES, FeltGroup
+from pipeline.summary.felt import FELT_MEASURES, FeltGroup, FeltMeasure
 from pipeline.summary.figures import (
     MARK,
     Chain,
@@ -33,18 +33,19 @@ from protocol.causes import RebalanceCause
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
-"""A member's wait for its old coordinator gets a sentence only if it was at least so long."""
+"""Only if a member waited for its old coordinator for 1 s or longer, a sentence tells it."""
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 """Ordinals in words. A greater ordinal is written with digits: `6th`, `7th`."""
-_NAMES_REMOVED = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
-"""Reasons of rebalances whose headline names the removed member already, such as "session expiry of
-consumer-a-0". So the line "removed: consumer-a-0" would repeat it."""
+_REASONS_THAT_REMOVE = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
+"""Reasons of rebalances that are the removal of a member. The headline of such a rebalance, such as
+"session expiry of consumer-a-0", already tells that this member was removed."""
 _MAX_ERRORS = 8
-"""Maximum number of errors of commits that `errors_text` names. It sums up the others."""
+"""How many errors of commits `errors_text` names. It adds up the commits of all others."""
 _PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
-"""Counts of checks for which 0 is a result, such as "0 gaps". Other counts are left out at 0."""
+"""Counts of checks that are also shown when they are 0, because "0 gaps" is good news. All other
+counts are left out then."""
 
 
 CHAIN_HEADINGS: dict[Chain, str] = {
@@ -55,13 +56,13 @@ CHAIN_HEADINGS: dict[Chain, str] = {
 """Headings of the figures of a fault, on the terminal and on pages."""
 FELT = "what was felt"
 """First words of the headings of felt figures."""
-# Shown in the place of a table whose figures are all 0.
 NOTHING_FELT = (
     "no partition was without an owner or waited, no record was processed again, and never more "
     "records waited than before the first fault"
 )
+"""Shown in the place of the table of felt figures if all of them are 0."""
 FELT_IN_ALL = "over the whole run, per partition of data"
-"""Caption of the table of felt figures about a whole run, not about one fault."""
+"""Caption of the table of felt figures, which are about the whole run and not about one fault."""
 GROUP_HEADINGS: dict[str, str] = {
     "broker": CHAIN_HEADINGS["broker"],
     "client": CHAIN_HEADINGS["client"],
@@ -70,7 +71,7 @@ GROUP_HEADINGS: dict[str, str] = {
     "felt": f"{FELT} over the whole run",
     "run": "verdict, overlaps and failed commits",
 }
-"""Headings of the groups of figures of a comparison, by `ComparisonRow.group`."""
+"""Headings in a comparison of runs; the key is `ComparisonRow.group`."""
 
 
 def as_title(text: str) -> str:
@@ -78,13 +79,8 @@ def as_title(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _mark(disturbed: bool) -> str:
-    """Return MARK for a disturbed figure, otherwise an empty text."""
-    return MARK if disturbed else ""
-
-
 def disturbance_texts(summary: RunSummary) -> tuple[str, ...]:
-    """Return the footnote of MARK: the times in which a machine was away; empty if none was."""
+    """Return the footnote to MARK: when machines were away by accident; empty if none was."""
     if not summary.disturbances:
         return ()
     away = "; ".join(disturbance.sentence for disturbance in summary.disturbances)
@@ -94,36 +90,44 @@ def disturbance_texts(summary: RunSummary) -> tuple[str, ...]:
     )
 
 
+def _mark(disturbed: bool) -> str:
+    """Return MARK for a disturbed figure, otherwise an empty text."""
+    return MARK if disturbed else ""
+
+
 def felt_after(fault: FaultSummary) -> str:
-    """Return the heading of the gaps after one fault."""
+    """Return the heading of the gaps after one fault: "after crash-0: longest time ..."."""
     return f"after {fault.fault}: {CHAIN_HEADINGS['gap']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A headline and the lines below it (particulars)."""
+    """A headline, and below it some lines that tell more (particulars)."""
 
     headline: str
     particulars: tuple[str, ...] = ()
 
 
 def moment_text(time_us: int) -> str:
-    """Return a moment of the run's clock: seconds with milliseconds."""
+    """Return a moment of the run's clock in seconds: `20.001 s`."""
     return f"{time_us / 1e6:.3f} s"
 
 
 def counted(count: int, noun: str) -> str:
-    """Return `1 member`, `6 members`."""
+    """Return a number of things: `1 member`, `6 members`, `1,204 members`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def coordinator_with_epoch(broker: str, epoch: int | None) -> str:
-    """Return the name of a coordinator with the epoch in which it serves, if that is known."""
+    """Return `broker-1 in leader epoch 3`, or `broker-1` if the epoch is not known."""
     return broker if epoch is None else f"{broker} in leader epoch {epoch}"
 
 
 def noticed_text(fault: FaultSummary) -> str | None:
-    """Return the reasons for which members gave their coordinator up; None if no member did."""
+    """Return why members gave their coordinator up; None if no member did.
+
+    Example: "members that gave their coordinator up: 4 of 6 by NOT_COORDINATOR".
+    """
     if not fault.noticed_by:
         return None
     causes = ", ".join(
@@ -142,17 +146,17 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
             f"{members} of {fault.members} members left the old coordinator on the {ordinal} "
             "commit that timed out there"
         )
-    # Commits that timed out explain why members left, so no other reason follows.
     if fault.left_after:
         members = fault.told_by_old
         yield f"the old coordinator itself told {members} of them that it still was theirs"
         return
 
+    # Without timed-out commits, members may have noticed late because they waited for an answer of
+    # the old coordinator. This is so if the longest wait was half of the longest time until a
+    # member noticed, or more.
     notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
     if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
         return
-    # A wait for the old coordinator's answer delays the notice. If the longest wait took half of
-    # the longest notice or more, it explains why members noticed late.
     if wait.maximum >= max(_LONG_WAIT_US, notice.maximum // 2):
         yield (
             f"members waited up to {wait.longest_text} for the old coordinator to answer: its "
@@ -173,7 +177,7 @@ def kept_text(fault: FaultSummary) -> str | None:
 
 
 def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Statement:
-    """State rebalances of one kind after a fault: time, coordinator, length, changed members."""
+    """Tell about rebalances after a fault: when, at which coordinator, and who was affected."""
     return Statement(
         headline=f"{rebalances.headline}{_mark(rebalances.disturbed)}",
         particulars=(_course_text(rebalances, fault), *_changed_members(rebalances)),
@@ -181,7 +185,7 @@ def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Stateme
 
 
 def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
-    """Return when and where rebalances of one kind took place, what they led to, and their length.
+    """Return when and where rebalances took place, and how they ended.
 
     Example: "2.00 s after the fault, at broker-1: generation 3 to 4; stable after 40 ms".
     """
@@ -189,35 +193,37 @@ def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
     if rebalances.count > 1:
         when = f"from {when} on, for {duration_text(rebalances.last_us - rebalances.first_us)}"
     if fault.healed_us is not None:
-        after_us = rebalances.first_us - fault.healed_us
-        healed = f"{duration_text(after_us)} after it was healed"
-        when += ", while it was in force" if after_us < 0 else f", {healed}"
+        after_healing_us = rebalances.first_us - fault.healed_us
+        if after_healing_us < 0:
+            when += ", while it was in force"
+        else:
+            when += f", {duration_text(after_healing_us)} after it was healed"
 
     first, last = rebalances.generations
-    reached = "no new generation" if last is None else f"generation {first} to {last}"
+    generations = "no new generation" if last is None else f"generation {first} to {last}"
     where = coordinator_with_epoch(rebalances.broker, rebalances.leader_epoch)
 
-    parts = [f"{when}, at {where}: {reached}"]
+    clauses = [f"{when}, at {where}: {generations}"]
     if rebalances.longest_us is not None:
-        longest = "" if rebalances.count == 1 else "at most "
-        parts.append(f"stable after {longest}{duration_text(rebalances.longest_us)}")
+        at_most = "" if rebalances.count == 1 else "at most "
+        clauses.append(f"stable after {at_most}{duration_text(rebalances.longest_us)}")
     if rebalances.not_stored:
-        errors = ", ".join(rebalances.store_errors)
         assignments = "its assignment"
         if rebalances.count > 1:
             assignments = f"{rebalances.not_stored} of their assignments"
-        parts.append(f"{assignments} not stored ({errors})")
-    return "; ".join(parts)
+        errors = ", ".join(rebalances.store_errors)
+        clauses.append(f"{assignments} not stored ({errors})")
+    return "; ".join(clauses)
 
 
 def _changed_members(rebalances: Rebalances) -> Iterator[str]:
     """Yield the removed and the added members, unless the headline names them already."""
     headline_names_removed = (
-        rebalances.reason in _NAMES_REMOVED and rebalances.removed == rebalances.consumers
+        rebalances.reason in _REASONS_THAT_REMOVE and rebalances.removed == rebalances.consumers
     )
     if rebalances.removed and not headline_names_removed:
-        because = ", ".join(rebalances.removed_because)
-        yield f"removed: {listed(rebalances.removed)} ({because})"
+        causes = ", ".join(rebalances.removed_because)
+        yield f"removed: {listed(rebalances.removed)} ({causes})"
     headline_names_added = (
         rebalances.reason == RebalanceCause.JOIN and rebalances.added == rebalances.consumers
     )
@@ -226,16 +232,24 @@ def _changed_members(rebalances: Rebalances) -> Iterator[str]:
 
 
 def coordinators_statement(both: Coordinators) -> Statement:
-    """State that a group had two coordinators, how long, and what each answered meanwhile."""
-    impairments = [
-        f"{word} for {duration_text(length_us)} of it"
-        for word, length_us in (("cut off", both.older_cut_us), ("paused", both.older_paused_us))
-        if length_us
-    ]
-    older = ", ".join((_answered(both.older), *impairments, f"then {both.older_end}"))
+    """Tell that a group had two coordinators, for how long, and what each answered meanwhile.
+
+    The first of the particulars is about the older coordinator: "broker-0 in leader epoch 2: 12
+    heartbeats answered, 6 commits acknowledged, cut off for 9.01 s of it, then resigned".
+    """
+    older_clauses = [_answered(both.older)]
+    if both.older_cut_us:
+        older_clauses.append(f"cut off for {duration_text(both.older_cut_us)} of it")
+    if both.older_paused_us:
+        older_clauses.append(f"paused for {duration_text(both.older_paused_us)} of it")
+    older_clauses.append(f"then {both.older_end}")
+
     older_name = coordinator_with_epoch(both.older.broker, both.older.leader_epoch)
     newer_name = coordinator_with_epoch(both.newer.broker, both.newer.leader_epoch)
-    particulars = [f"{older_name}: {older}", f"{newer_name}: {_answered(both.newer)}"]
+    particulars = [
+        f"{older_name}: {', '.join(older_clauses)}",
+        f"{newer_name}: {_answered(both.newer)}",
+    ]
     if both.older.commits_in_all or both.newer.commits_in_all:
         particulars.append(
             f"commits in all: {_commits(both.older, 'the last', both.older_last_commit_us)}; "
@@ -252,30 +266,39 @@ def coordinators_statement(both: Coordinators) -> Statement:
 def _commits(tenure: OverlappingTenure, first_or_last: str, at_us: int | None) -> str:
     """Return the number of commits of one leader epoch: "epoch 3 1,204, the last at 27.002 s".
 
-    `first_or_last` is "the first" or "the last"; `at_us` is the moment of that commit.
+    `first_or_last` is "the first" or "the last", and `at_us` is the moment of this commit.
     """
     moment = "" if at_us is None else f", {first_or_last} at {moment_text(at_us)}"
     return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
 
 
 def _answered(tenure: OverlappingTenure) -> str:
-    """Return "12 heartbeats answered, 6 commits acknowledged": those while there were two."""
+    """Return what one of two coordinators answered while there were two.
+
+    Example: "12 heartbeats answered, 6 commits acknowledged".
+    """
     heartbeats = counted(tenure.heartbeats, "heartbeat")
     return f"{heartbeats} answered, {counted(tenure.commits, 'commit')} acknowledged"
 
 
 def owners_statement(both: Owners) -> Statement:
-    """State that two sets of members owned the same partitions: the time and the members."""
-    until = "the end of the run" if both.to_us is None else moment_text(both.to_us)
-    length = "" if both.to_us is None else f": {moment_text(both.to_us - both.from_us)}"
+    """Tell that partitions had two owners at the same time, for how long, and who they were.
+
+    The last of the particulars is about the records: "40 records processed by both meanwhile; over
+    1.204 s after the healing". The second half tells when it was over that there were two owners.
+    """
     records = f"{counted(both.records_both, 'record')} processed by both meanwhile"
-    if both.to_us is not None and both.healed_us is not None:
-        after_us = both.to_us - both.healed_us
-        relation = "after" if after_us >= 0 else "before"
-        records += f"; over {moment_text(abs(after_us))} {relation} the healing"
+    if both.to_us is None:
+        until = "the end of the run"
+    else:
+        until = f"{moment_text(both.to_us)}: {moment_text(both.to_us - both.from_us)}"
+        if both.healed_us is not None:
+            after_healing_us = both.to_us - both.healed_us
+            relation = "after" if after_healing_us >= 0 else "before"
+            records += f"; over {moment_text(abs(after_healing_us))} {relation} the healing"
     return Statement(
         headline=f"two owners of {counted(both.partitions, 'partition')} of {both.group} from "
-        f"{moment_text(both.from_us)} to {until}{length}{_mark(both.disturbed)}",
+        f"{moment_text(both.from_us)} to {until}{_mark(both.disturbed)}",
         particulars=(
             f"first {_owner_set(both.first_consumers, both.first_coordinator)}",
             f"then also {_owner_set(both.second_consumers, both.second_coordinator)}",
@@ -285,7 +308,10 @@ def owners_statement(both: Owners) -> Statement:
 
 
 def _owner_set(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]) -> str:
-    """Return one of two sets of owners, with the coordinator that assigned them the partitions."""
+    """Return who the first or the second owners were, and who assigned them the partitions.
+
+    Example: "2 members, assigned by broker-0 in leader epoch 2: consumer-a-0 and 1".
+    """
     broker, epoch = coordinator
     number = counted(len(consumers), "member")
     assigned = "" if broker is None else f", assigned by {coordinator_with_epoch(broker, epoch)}"
@@ -293,7 +319,10 @@ def _owner_set(consumers: tuple[str, ...], coordinator: tuple[str | None, int | 
 
 
 def repeated_text(processing: GroupProcessing) -> str:
-    """Return how many of a group's processed records had been processed before."""
+    """Return how often a group processed a record that it had processed before.
+
+    Example: "processed again: 40 of the 1,040 processings of 1,000 distinct records by readers".
+    """
     return (
         f"processed again: {processing.repeated:,} of the {processing.records:,} processings of "
         f"{processing.records - processing.repeated:,} distinct records by {processing.group}"
@@ -301,48 +330,56 @@ def repeated_text(processing: GroupProcessing) -> str:
 
 
 def errors_text(errors: Sequence[CommitErrors]) -> str:
-    """Return the errors of commits with their numbers; the first _MAX_ERRORS have their names."""
-    shown = [
+    """Return the errors of commits with the number of commits and members.
+
+    Example: "commits met NOT_COORDINATOR 12 (4 members), REQUEST_TIMED_OUT 2 (1 member)".
+    """
+    texts = [
         f"{outcome.error} {outcome.commits:,} ({counted(outcome.members, 'member')})"
         for outcome in errors[:_MAX_ERRORS]
     ]
-    rest = sum(outcome.commits for outcome in errors[_MAX_ERRORS:])
-    return "commits met " + ", ".join(shown + ([f"others {rest:,}"] if rest else []))
+    commits_of_others = sum(outcome.commits for outcome in errors[_MAX_ERRORS:])
+    if commits_of_others:
+        texts.append(f"others {commits_of_others:,}")
+    return f"commits met {', '.join(texts)}"
 
 
 def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
-    """Return the name of each felt measure with its cells by heading.
+    """Return a row of a table for each felt measure: its name, and its cells by their headings.
 
-    Headings are `partitions`, `p50`, `p90`, `max`, `sum`; a cell may be empty. A measure that is 0
-    for all partitions is left out.
+    A measure that is 0 for all partitions is left out. Example of a row: `("without an owner",
+    {"partitions": "12", "p50": "1.20 s", "p90": "", "max": "4.21 s", "sum": "16.0 s"})`.
     """
     rows = []
     for measure in FELT_MEASURES:
         spread = group.spreads.get(measure.name)
         if spread is None or not spread.says_something:
             continue
-
-        # A function in a loop sees later values of the loop's variables. The default value of
-        # `is_time` keeps the value of this pass.
-        def text(value: int | None, *, is_time: bool = measure.is_time) -> str:
-            if value is None:
-                return ""
-            return length_text(value) if is_time else f"{value:,}"
-
         never = f", {spread.missing} never" if spread.missing else ""
         cells = {
             "partitions": f"{spread.samples}{never}",
-            "p50": text(spread.p50),
-            "p90": text(spread.p90),
-            "max": text(spread.maximum),
-            "sum": text(spread.total) if measure.adds_up else "",
+            "p50": _felt_cell(spread.p50, measure),
+            "p90": _felt_cell(spread.p90, measure),
+            "max": _felt_cell(spread.maximum, measure),
+            "sum": _felt_cell(spread.total, measure) if measure.adds_up else "",
         }
         rows.append((measure.name, cells))
     return rows
 
 
+def _felt_cell(value: int | None, measure: FeltMeasure) -> str:
+    """Return a value of a felt measure as text; empty if there is no value."""
+    if value is None:
+        return ""
+    return length_text(value) if measure.is_time else f"{value:,}"
+
+
 def felt_text(group: str, felt: FeltGroup) -> str:
-    """Return a sentence with the rebalances, moved partitions and removed members of a group."""
+    """Return a sentence with the rebalances, moved partitions and removed members of a group.
+
+    Example: "readers: 2 rebalances; 6 of 12 partitions changed their owner, 2 of them back to a
+    former one".
+    """
     clauses = [counted(felt.rebalances, "rebalance") if felt.rebalances else "no rebalance"]
     if felt.moved:
         moved = f"{felt.moved} of {counted(felt.partitions, 'partition')} changed their owner"
@@ -357,12 +394,12 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 
 
 def check_figures(check: CheckReport) -> list[str]:
-    """Return the counts and lengths of a check as texts.
+    """Return what a check counted and measured, as texts such as "12 leader epochs".
 
-    - `check.seen` holds numbers of judged cases, and lengths whose names end in `_us`. All of them
-      are returned.
-    - `check.measured` holds lengths, whose names end in `_ms`, and moments. Only the lengths are
-      returned; other parts of the output show the moments.
+    - All figures in `check.seen` are returned: numbers of judged cases, and times, whose names end
+      in `_us`.
+    - Of those in `check.measured`, only the times are returned, whose names end in `_ms`. It also
+      has moments, which other parts of the output show.
 
     A figure that is 0 is returned only if it is in _PRINTED_IF_ZERO and the check judged something.
     """
@@ -380,7 +417,10 @@ def check_figures(check: CheckReport) -> list[str]:
 
 
 def _check_figure(name: str, value: int) -> str:
-    """Return a figure in words: `leader_epochs` as `2 leader epochs`, `longest_us` as a time."""
+    """Return a figure as text: ("leader_epochs", 2) is "2 leader epochs".
+
+    A time has its unit at the end of its name: ("longest_ms", 40) is "longest 40 ms".
+    """
     stem, _, unit = name.rpartition("_")
     if unit == "us":
         return f"{stem.replace('_', ' ')} {moment_text(value)}"
@@ -391,13 +431,15 @@ def _check_figure(name: str, value: int) -> str:
 
 
 def _singular(words: str) -> str:
-    """Return `leader epochs` as `leader epoch`: the first plural word loses its ending.
+    """Return the singular of some words: `leader epochs` becomes `leader epoch`.
 
-    All other words are kept.
+    The first word that is a plural loses its ending, and all other words are kept.
     """
-    first, *others = words.split(" ")
-    # If `first` is no plural, the plural is among the other words.
-    if not first.endswith("s") or first.endswith("ss"):
-        return " ".join((first, _singular(" ".join(others)))) if others else first
-    # `fetches` loses `es`, other plurals lose `s`.
-    return " ".join((first.removesuffix("es" if first.endswith("ches") else "s"), *others))
+    parts = words.split(" ")
+    for index, word in enumerate(parts):
+        is_plural = word.endswith("s") and not word.endswith("ss")
+        if is_plural:
+            # `fetches` loses `es`, other plurals lose `s`.
+            parts[index] = word.removesuffix("es" if word.endswith("ches") else "s")
+            break
+    return " ".join(parts)
