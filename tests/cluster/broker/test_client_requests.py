@@ -1,8 +1,7 @@
 """Answers of brokers to requests that only clients send.
 
-`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0. If it dies, broker 1
-leads. `lab.client.call(0, request)` returns the answer of broker 0. A leader epoch is the number of
-a partition's leadership.
+`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0; if broker 0 dies,
+broker 1 is elected. `lab.client.call(0, request)` returns the answer of broker 0.
 """
 
 from protocol.api import AnyResponse
@@ -33,15 +32,16 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 CREATED = "created"
 LOG_END = -1
-"""With this timestamp ListOffsets asks for the end of the log."""
+"""A request ListOffsets with this value as its timestamp asks for the end of the log."""
 
 
-async def offset_of(
+async def offset_at(
     lab: BrokerLab, broker_id: int, timestamp: int, *, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
-    """Ask for the offset of the first record of orders-0 at or after a time, or for LOG_END.
+    """Ask ListOffsets for the first record of orders-0 whose timestamp is `timestamp` or later.
 
-    `leader_epoch` is the leader epoch in the client's metadata. With -1 the broker checks no epoch.
+    With LOG_END as `timestamp`, ask for the end of the log. `leader_epoch` is the epoch that the
+    client has in its metadata; with -1 the broker does not check it.
     """
     answer = await lab.client.call(
         broker_id,
@@ -65,11 +65,12 @@ async def offset_of(
 
 
 async def end_of_epoch(
-    lab: BrokerLab, broker_id: int, *, epoch: int, current: int = -1
+    lab: BrokerLab, broker_id: int, *, epoch: int, client_epoch: int = -1
 ) -> OffsetForLeaderPartitionResult:
-    """Ask a broker for the offset at which the leader epoch `epoch` of orders-0 ends.
+    """Ask OffsetForLeaderEpoch for the offset at which the leader epoch `epoch` of orders-0 ends.
 
-    `current` is the leader epoch in the client's metadata. With -1 the broker checks no epoch.
+    `client_epoch` is the epoch that the client has in its metadata; with -1 the broker does not
+    check it.
     """
     answer = await lab.client.call(
         broker_id,
@@ -79,7 +80,7 @@ async def end_of_epoch(
                     topic=ORDERS,
                     partitions=(
                         OffsetForLeaderPartition(
-                            partition=0, leader_epoch=epoch, current_leader_epoch=current
+                            partition=0, leader_epoch=epoch, current_leader_epoch=client_epoch
                         ),
                     ),
                 ),
@@ -90,15 +91,15 @@ async def end_of_epoch(
     return answer.topics[0].partitions[0]
 
 
-def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
-    """ListOffsets returns the first record at or after a time, or -1 if every record is older."""
+def test_list_offsets_finds_the_first_record_at_or_after_a_time() -> None:
+    """The answer has the record's offset and timestamp, or -1 for both if all records are older."""
 
     async def story(lab: BrokerLab) -> None:
+        # The three batches have two records each, and so begin at the offsets 0, 2 and 4.
         for timestamp in (10, 20, 30):
             batch = client_batch("a", "b", timestamp_ms=timestamp)
             assert (await lab.client.produce_batch(0, batch)).error_code is ErrorCode.NONE
-        # The batches of two records with the times 10, 20 and 30 begin at the offsets 0, 2 and 4.
-        answers = [await offset_of(lab, 0, timestamp) for timestamp in (0, 10, 11, 30, 31)]
+        answers = [await offset_at(lab, 0, timestamp) for timestamp in (0, 10, 11, 30, 31)]
         assert [(answer.offset, answer.timestamp) for answer in answers] == [
             (0, 10),
             (0, 10),
@@ -128,13 +129,15 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         await lab.client.produce(1, b"b")
 
         # Broker 1 leads in epoch 1. A client in epoch 0 is behind it, a client in epoch 2 ahead.
-        for epoch, error in (
+        for client_epoch, error in (
             (0, ErrorCode.FENCED_LEADER_EPOCH),
             (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
             (1, ErrorCode.NONE),
         ):
-            assert (await offset_of(lab, 1, LOG_END, leader_epoch=epoch)).error_code is error
-            assert (await end_of_epoch(lab, 1, epoch=0, current=epoch)).error_code is error
+            answer = await offset_at(lab, 1, LOG_END, leader_epoch=client_epoch)
+            assert answer.error_code is error
+            end = await end_of_epoch(lab, 1, epoch=0, client_epoch=client_epoch)
+            assert end.error_code is error
 
         # Epochs 0 and 1 have one record each. No record has epoch 5.
         ends = [await end_of_epoch(lab, 1, epoch=epoch) for epoch in (0, 1, 5)]
@@ -146,14 +149,15 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
 
 
 def test_unknown_fetch_session_is_not_found() -> None:
-    """In a fetch session a client need not repeat its partitions with each Fetch.
+    """A Fetch that continues a fetch session is refused, because our brokers have no sessions.
 
-    Our brokers have no fetch sessions, so they know no session id. Kafka's brokers may also refuse
-    an id; the client then begins again without a session.
+    In a fetch session a client does not repeat its list of partitions in each Fetch. A client is
+    prepared for the refusal, because Kafka's brokers may forget a session, too: it then fetches
+    without a session.
     """
 
     async def story(lab: BrokerLab) -> None:
-        # An epoch above 0 continues a session. Epoch 0 would ask for a new one.
+        # A session epoch above 0 continues session 7. Epoch 0 would ask for a new session.
         answer = await lab.client.call(
             0, FetchRequest(max_wait_ms=0, topics=(), session_id=7, session_epoch=3)
         )
@@ -163,14 +167,16 @@ def test_unknown_fetch_session_is_not_found() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
-    """The request that creates the topic is still answered with UNKNOWN_TOPIC_OR_PARTITION.
+def test_metadata_request_may_create_the_topic_that_it_asks_for() -> None:
+    """A topic is created only if the request has `allow_auto_topic_creation`.
 
-    A request without `allow_auto_topic_creation` creates nothing.
+    Even then the answer is UNKNOWN_TOPIC_OR_PARTITION, because the creation has only begun. The
+    next request finds the topic.
     """
 
     async def story(lab: BrokerLab) -> None:
         async def metadata(*, may_create: bool) -> tuple[ErrorCode, int]:
+            """Return the topic's error and its number of partitions."""
             answer = await lab.client.call(
                 1, MetadataRequest(topics=(CREATED,), allow_auto_topic_creation=may_create)
             )
@@ -189,10 +195,10 @@ def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_creation_is_forwarded_until_the_controller_returns() -> None:
-    """A broker repeats the request to the controller for up to 60 s.
+def test_broker_forwards_a_topic_creation_again_until_the_controller_is_back() -> None:
+    """A broker forwards a CreateTopics to the controller, and repeats this for up to 60 s.
 
-    The controller is down for 5 s, so the client gets a normal answer.
+    Here the controller is back after 5 s, so the client gets a normal answer.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -219,15 +225,15 @@ def test_creation_is_forwarded_until_the_controller_returns() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_creation_times_out_without_a_controller() -> None:
-    """If the controller stays away for a minute, each topic gets REQUEST_TIMED_OUT."""
+def test_topic_creation_times_out_without_a_controller() -> None:
+    """The broker gives up after 60 s, and answers REQUEST_TIMED_OUT for each topic."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.crash(lab.controller)
         answer = await lab.client.call(
             2,
             CreateTopicsRequest(topics=(CreatableTopic(name=CREATED),)),
-            timeout_us=100_000_000,  # longer than the minute of the broker
+            timeout_us=100_000_000,  # the client waits longer than the 60 s of the broker
         )
         assert isinstance(answer, CreateTopicsResponse)
         assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]

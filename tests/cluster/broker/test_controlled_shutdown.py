@@ -1,13 +1,13 @@
 """A broker stops as after SIGTERM: its leaderships move to other brokers, then its process ends.
 
 In this controlled shutdown the broker asks the controller for permission to stop. The controller
-elects other leaders, and agrees when all active brokers know them. Then the controller fences the
-broker (counts it as dead). A leader epoch is the number of a partition's leadership. The new
-leaders have epoch 1. The times of a real cluster are in docs/kafka (MEASURED_FAILOVER term).
+first elects other leaders for the broker's partitions, in leader epoch 1. It agrees when all active
+brokers know these leaders, and then fences the broker, that is, counts it as dead. The times of a
+real cluster are in docs/kafka (MEASURED_FAILOVER term).
 
 `lab` is a cluster of three brokers in virtual time. At first broker n leads partition n of the
-offsets topic. So OLD, the number of the group's offsets partition, is also the number of the broker
-that coordinates the group.
+offsets topic. So the number of the group's offsets partition is also the number of the broker that
+coordinates the group, OLD.
 """
 
 import json
@@ -41,9 +41,9 @@ def detail(row: TraceRow) -> dict[str, object]:
 
 
 def unloads(lab: BrokerLab) -> list[TraceRow]:
-    """Return the broker's unloads in leader epoch 1, in which the next broker leads.
+    """Return the rows of the unloads with which OLD dropped its groups from memory.
 
-    An unload drops the groups of an offsets partition from memory.
+    They have leader epoch 1, in which the next broker leads.
     """
     return [
         row
@@ -60,9 +60,9 @@ async def shut_down(lab: BrokerLab) -> int:
 
 
 def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
-    """The election need not wait for the end of the broker's session, unlike after a kill.
+    """After a kill the election waits for the end of the broker's session; here it need not wait.
 
-    The old coordinator unloads the groups, and the new one loads them.
+    The old coordinator unloads the groups at about the time at which the new one loads them.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, int, int, int]:
@@ -89,19 +89,21 @@ def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
             fenced.time_us - begun_us,
         )
 
-    decided_us, loaded_us, unload_to_load_us, fenced_us = BrokerLab(broker_cluster()).run(story)
-    # The first three bounds are shorter than a session (9 s) and than a heartbeat interval (2 s).
-    assert decided_us < 20_000
-    assert loaded_us < 200_000
-    assert unload_to_load_us < 100_000
-    # The other brokers report with their next heartbeats, within 2 s, that they know the new
-    # leaders. The stopping broker asks for permission after 50 ms, and then every 2 s. When the
-    # controller agrees, it fences the broker.
-    assert 50_000 < fenced_us < 4_500_000
+    until_elected_us, until_loaded_us, between_unload_and_load_us, until_fenced_us = BrokerLab(
+        broker_cluster()
+    ).run(story)
+    # None of these three steps waits for a heartbeat (every 2 s) or for a session's end (9 s).
+    assert until_elected_us < 20_000
+    assert until_loaded_us < 200_000
+    assert between_unload_and_load_us < 100_000
+    # The fencing waits for heartbeats. The other brokers report with their next ones, within 2 s,
+    # that they know the new leaders. The stopping broker asks for permission after 50 ms, and then
+    # every 2 s. So it gets the permission at the latest after about 2 s + 2 s.
+    assert 50_000 < until_fenced_us < 4_500_000
 
 
 def test_shutdown_of_a_starting_broker_ends_at_once() -> None:
-    """The broker leads no partition yet, so it does not need the controller's permission."""
+    """The restarted broker leads no partition yet, so it need not ask for permission."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.kill(OLD)
@@ -110,18 +112,19 @@ def test_shutdown_of_a_starting_broker_ends_at_once() -> None:
         await lab.until(is_down)
         return lab.runtime.now_us() - begun_us
 
-    # This is the time of a few messages, far less than the heartbeat interval of 2 s.
+    # A few messages take less than 30 ms. The next heartbeat would come after 2 s.
     assert BrokerLab(broker_cluster()).run(story) < 30_000
 
 
 def test_broker_that_exits_without_flushing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a shutdown does not flush the logs to the disk, but leaves it to the system."""
+    """Planted bug: a broker that stops leaves the flush of its logs to the operating system."""
     monkeypatch.setattr(LogFlusher, "flush_all", lambda _flusher: None)
     lab = BrokerLab(broker_cluster())
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(OLD, GROUP, 5)  # a record that no flush has written to the disk
-        lab.runtime._checks_invariants = True  # each node is then checked before its process exits
+        # From now on the runtime checks the invariants of a node before its process exits.
+        lab.runtime._checks_invariants = True
         await shut_down(lab)
         await lab.until(is_down)
 

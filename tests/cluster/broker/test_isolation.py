@@ -1,12 +1,10 @@
 """Brokers that learn of an election at different times.
 
-`lab` is a cluster of three brokers in virtual time. Partition n of each topic has the replicas n,
-n + 1 and n + 2 (modulo 3), and broker n leads it first. A rule with the effect Cut holds messages
-between nodes back until it is withdrawn.
-
-- Broker OLD first leads the group's offsets partition, whose number is PARTITION.
-- Broker NEW leads this partition after a shutdown of OLD.
-- Broker OTHER follows.
+`lab` is a cluster of three brokers in virtual time. At first broker n leads partition n of each
+topic. The tests shut down the broker that leads the group's offsets partition, so that another
+broker is elected. The controller publishes the election to the remaining two brokers. A test can
+delay this message to one of them by a link rule with the effect Cut, which holds messages back
+until the rule is withdrawn.
 
 In docs/kafka, BEHAVIOUR 6.2 describes Kafka's elections, and BEHAVIOUR 6.4 describes coordinators
 that were replaced.
@@ -27,40 +25,44 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)
 OLD, NEW, OTHER = PARTITION, (PARTITION + 1) % 3, (PARTITION + 2) % 3
-"""Brokers with a replica of the group's offsets partition, in the order of its assignment."""
+"""The replicas of the group's offsets partition, the preferred leader first.
+
+OLD leads at first. After the shutdown of OLD, NEW leads and OTHER follows NEW.
+"""
 OFFSETS = offsets_partition(PARTITION)
 
 
-def error_of(response: OffsetCommitResponse) -> ErrorCode:
+def commit_error(response: OffsetCommitResponse) -> ErrorCode:
     """Return the error of the only partition in the answer."""
     return response.topics[0].partitions[0].error_code
 
 
 async def heal(lab: BrokerLab) -> None:
-    """Withdraw all rules of links, so that all messages pass again."""
+    """Withdraw all link rules, so that the messages that were held back arrive."""
     await lab.runtime.set_link_rules([])
 
 
-@pytest.mark.parametrize("late", [NEW, OTHER])
-def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_before_the_leader(
-    late: int,
+@pytest.mark.parametrize("last_to_learn", [NEW, OTHER])
+def test_commit_waits_for_a_fetch_backoff_if_the_new_leader_learns_of_its_election_last(
+    last_to_learn: int,
 ) -> None:
-    """In a real cluster some moves of a leader take 1 s longer (docs/kafka, MEASURED_FAILOVER 5).
+    """If the follower learns of the election first, a commit takes a second longer.
 
-    1. A follower fetches from the new leader, which does not know yet that it leads.
+    1. The follower fetches from the new leader, which does not know yet that it leads.
     2. The Fetch is refused. The follower repeats it after replica.fetch.backoff.ms, a second.
     3. Until then no record is acknowledged, because the follower does not have it.
 
-    If the leader learns of the election first, no commit waits. `late` is the broker that learns of
-    the election last: the new leader, NEW, or the follower, OTHER.
+    This happens in a real cluster, too: some moves of a leader take 1 s longer than others
+    (docs/kafka, MEASURED_FAILOVER 5). If the new leader learns of the election first, no commit
+    waits.
     """
 
     async def end_long_polls(lab: BrokerLab) -> None:
-        """For 0.1 s, append records that end every long poll of the followers of broker NEW.
+        """For 0.1 s, give each waiting Fetch at broker NEW a record, so that it is answered.
 
-        A long poll is a Fetch that waits for records. A follower has one Fetch at a time to each
-        broker, for all partitions that this broker leads. So the follower can add the offsets
-        partition only after its waiting Fetch has ended.
+        A follower has one Fetch at a time to each broker, for all partitions that this broker
+        leads. When OTHER learns that NEW leads the offsets partition, it must first wait for the
+        answer to its present Fetch. This wait would blur the times of the test.
         """
         partition = NEW  # broker n leads partition n of orders
         for _ in range(10):
@@ -73,35 +75,38 @@ def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_befo
             [
                 LinkRule(
                     rule_id="late",
-                    selector=Selector(sources=(lab.controller,), destinations=(broker_name(late),)),
+                    selector=Selector(
+                        sources=(lab.controller,), destinations=(broker_name(last_to_learn),)
+                    ),
                     effect=Cut(),
                 )
             ]
         )
         await lab.runtime.shut_down(broker_name(OLD))
-        await end_long_polls(lab)  # the election happens; its metadata do not reach `late`
+        await end_long_polls(lab)  # one of the two brokers learns of the election
         await heal(lab)
-        await end_long_polls(lab)  # now the metadata reach `late`, too
-        assert error_of(await lab.client.commit(NEW, GROUP, 1)) is ErrorCode.NONE
+        await end_long_polls(lab)  # the other broker learns of it, too
+        assert commit_error(await lab.client.commit(NEW, GROUP, 1)) is ErrorCode.NONE
         return lab.runtime.now_us() - begun_us
 
     waited_us = BrokerLab(broker_cluster()).run(story)
     # The two rounds of `end_long_polls` take 0.2 s together, and all messages less than 0.1 s.
-    if late == NEW:  # NEW is the new leader, OTHER the follower
+    if last_to_learn == NEW:
         assert 1_000_000 < waited_us < 1_300_000  # the backoff of 1 s comes on top
     else:
         assert waited_us < 300_000
 
 
 def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> None:
-    """Brokers must not all learn of an election at the same time.
+    """As in a real cluster, the brokers do not all learn of an election at the same time.
 
-    Metadata reach a broker after a fixed time, here 40 ms, and a random time, here up to 80 ms.
-    Each broker draws its own random time. In a real cluster a broker's log shows an election 42 to
-    169 ms after the controller's decision.
+    In a real cluster a broker's log shows an election 42 to 169 ms after the controller's decision.
+    Here metadata reach a broker after a fixed time of 40 ms and a random time of up to 80 ms, which
+    each broker draws for itself.
     """
     publish_us, jitter_us = 40_000, 80_000
-    messages_us = 2_000  # more than the time of the messages of the shutdown and of the metadata
+    # More than all messages take together: those of the shutdown, and those with the metadata.
+    messages_us = 2_000
 
     async def story(lab: BrokerLab) -> list[int]:
         begun_us = lab.runtime.now_us()

@@ -15,7 +15,9 @@ REFUSED_US = 2 * LATENCY_US
 
 
 def test_backoff_doubles_up_to_half_the_session() -> None:
-    """The waits between attempts double up to a limit. Kafka also varies them at random (jitter).
+    """The waits between attempts double up to a limit: half of the broker's session.
+
+    Kafka also varies the waits at random; our broker does not.
 
     Source: Kafka BrokerLifecycleManager.resendExponentialBackoff.
     """
@@ -36,12 +38,13 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
     )
     attempts: list[int] = []  # the time of each attempt to connect, exact to 10 ms
 
-    # Look every 10 ms, for 2 s, whether new attempts were made.
     async def main() -> None:
         host.spawn(heartbeats.run(), name="heartbeats")
+        # Look every 10 ms, for 2 s, whether the broker has tried to connect again.
         for _ in range(200):
-            opened = sum(isinstance(frame, OpenFrame) for frame in lab.frames)
-            attempts.extend([host.now_us()] * (opened - len(attempts)))
+            opened_count = sum(isinstance(frame, OpenFrame) for frame in lab.frames)
+            new_count = opened_count - len(attempts)
+            attempts.extend([host.now_us()] * new_count)
             await host.sleep(10_000)
 
     lab.run(main())

@@ -10,7 +10,7 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 async def create(
     lab: BrokerLab, name: str, *, partitions: int = -1, replication_factor: int = -1
 ) -> None:
-    """Order the creation of a topic; -1 leaves a number to the brokers."""
+    """Create a topic as an administrator. With -1 the brokers' default number is taken."""
     await lab.runtime.ask_as_admin(
         create_topic, name=name, partitions=partitions, replication_factor=replication_factor
     )
@@ -46,19 +46,20 @@ def test_brokers_take_up_the_replicas_of_a_new_topic() -> None:
         await create(lab, "new", partitions=3, replication_factor=3)
         await lab.seconds(2)
         status = await lab.runtime.status()
-        known = [status.partitions[TopicPartition("new", index)] for index in range(3)]
-        assert sorted(partition.leader for partition in known) == [0, 1, 2]
-        assert all(len(partition.isr) == 3 for partition in known)
+        partitions = [status.partitions[TopicPartition("new", index)] for index in range(3)]
+        assert sorted(partition.leader for partition in partitions) == [0, 1, 2]
+        assert all(len(partition.isr) == 3 for partition in partitions)
         lab.runtime.check_invariants()
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_topic_that_is_deleted_and_created_again_at_once_begins_anew() -> None:
-    """Brokers learn of both at the same time, and must not keep the replicas of the first topic.
+    """A broker that learns of both changes at once must not keep the replicas of the first topic.
 
-    The first topic's epochs are higher: its leader was killed, so another one was elected. The
-    publication of a change takes longer than the two orders.
+    The two orders take less time than the publication of a change, so the brokers learn of the
+    deletion and the creation at the same time. The first topic has had an election, so its leader
+    epoch is above 0. The leader epoch of the second topic must begin at 0 again.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -66,21 +67,21 @@ def test_topic_that_is_deleted_and_created_again_at_once_begins_anew() -> None:
         await lab.seconds(1)
         leader = (await lab.runtime.status()).partitions[TopicPartition("new", 0)].leader
         await lab.kill(leader)
-        await lab.seconds(10)
+        await lab.seconds(10)  # its session of 9 s ends, and another broker is elected
         await lab.restart(leader)
         await lab.seconds(10)
-        before = (await lab.runtime.status()).partitions[TopicPartition("new", 0)]
-        assert before.leader_epoch > 0
+        first_topic = (await lab.runtime.status()).partitions[TopicPartition("new", 0)]
+        assert first_topic.leader_epoch > 0
 
         await lab.runtime.ask_as_admin(delete_topics, ["new"])
         await create(lab, "new", partitions=1, replication_factor=2)
         await lab.seconds(5)
 
         status = await lab.runtime.status()
-        after = status.partitions[TopicPartition("new", 0)]
-        assert after.leader_epoch == 0
-        assert len(after.isr) == 2
-        assert BrokerId(after.leader) in after.replicas
+        second_topic = status.partitions[TopicPartition("new", 0)]
+        assert second_topic.leader_epoch == 0
+        assert len(second_topic.isr) == 2
+        assert BrokerId(second_topic.leader) in second_topic.replicas
         lab.runtime.check_invariants()
 
     BrokerLab(broker_cluster()).run(story)

@@ -34,7 +34,7 @@ def test_broker_forwards_a_deletion_to_the_controller() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_offsets_that_the_coordinator_keeps_of_a_deleted_topic_are_found(
+def test_invariant_finds_offsets_of_a_deleted_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted bug: the group coordinator ignores deletions."""

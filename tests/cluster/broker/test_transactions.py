@@ -1,20 +1,18 @@
 """Transactions over three brokers: markers, verification, and crashes of either coordinator.
 
-- `lab` is a cluster of three brokers in virtual time.
-- `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That broker
-  becomes the coordinator of the groups or transactions in the partition.
-- TC is the broker with the producer's transaction coordinator. GC is the broker with the
-  coordinator of the group whose offsets the producer commits.
-- `tx` sends single requests of a producer. `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to the
-  producer's transaction; `tx.end(TC)` commits the transaction.
-- A marker is the record that ends a transaction in a partition. Until the marker of the transaction
-  coordinator arrives at the group, an offset of the transaction is pending
-  (UNSTABLE_OFFSET_COMMIT).
-- Verification is a question of the group coordinator to the transaction coordinator: does this
-  commit belong to an open transaction?
-- A fenced producer is one whose requests are refused, because its id has a newer epoch.
-- The link effect Clog holds messages back until its rule is withdrawn. A rule can be for
-  connections of one purpose, which is what a connection is used for.
+Two coordinators take part. The transaction coordinator is on broker TC, and the coordinator of the
+group whose offsets the producer commits is on broker GC. A transaction goes like this:
+
+1. `tx.init(TC)` gets a producer id, and `tx.add_offsets(TC, GROUP)` begins the transaction.
+2. `tx.commit_offset(GC, GROUP, 41)` adds offset 41. GC first asks TC whether this transaction is
+   open (verification). The offset is then pending: a fetch gets UNSTABLE_OFFSET_COMMIT.
+3. `tx.end(TC)` commits the transaction. TC sends a marker to GC, a record that ends the
+   transaction in the group's partition. When the marker is in the log, offset 41 is committed.
+
+`lab` is a cluster of three brokers in virtual time. A test can hold back the messages of one kind
+of connection, such as that for markers, with the link effect Clog, until it withdraws the rule.
+`ask_as_admin(move_leader, ...)` makes another broker the leader of a partition, and so the
+coordinator of the groups or transactions in the partition.
 """
 
 import msgspec
@@ -34,7 +32,6 @@ from protocol.messages.transaction import (
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
-from tests.support.harness.controllers import NO_BALANCING
 from tests.support.harness.transactional_client import (
     TransactionalClient,
     fetched,
@@ -47,31 +44,38 @@ TX = "tx-1"
 STATE = partition_for(TX, 3)
 """The partition of __transaction_state with the records of TX."""
 TC, NEXT_TC = STATE, (STATE + 1) % 3
-"""The broker with the transaction coordinator, and the broker that has it next."""
+"""The broker with the transaction coordinator, and the broker that has it next.
+
+At first broker n leads partition n of each topic. If it stops, broker n + 1 leads, modulo 3.
+"""
 GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == NEXT_TC)
+"""A group whose coordinator is not on broker TC."""
 OFFSETS = partition_for(GROUP, 3)
-"""The group's offsets partition. The group is chosen so that GC and TC are different brokers."""
+"""The group's offsets partition."""
 GC, NEXT_GC = OFFSETS, (OFFSETS + 1) % 3
 """The broker with the group coordinator, and the broker that has it next."""
 BROKERS = tuple(broker_name(broker_id) for broker_id in range(3))
 
 
 def producer(lab: BrokerLab) -> TransactionalClient:
-    """Return the producer of most tests; its coordinator is on another broker than the group's."""
+    """Return the producer with the transactional id TX."""
     return TransactionalClient(lab, TX)
 
 
 def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: NodeName) -> LinkRule:
-    """Return a rule for connections of one purpose, from `sources` to the other brokers."""
+    """Return a rule for connections of one purpose, from `sources` to all brokers.
+
+    Without `sources` the rule is about all brokers.
+    """
     selector = Selector(sources=sources or BROKERS, destinations=BROKERS, purposes=(purpose,))
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
 
 
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
-    """A cluster in one process need not encode its messages; with `copy_messages` it does.
+    """Encoding and decoding each message changes nothing.
 
-    Both clusters must write the same trace (the recorded events), which would differ if the codec
-    changed a message.
+    A cluster in one process hands over its messages without encoding them, unless
+    `copy_messages` is set. A cluster with it and one without must write the same trace.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -91,11 +95,12 @@ def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
 
 
 def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
-    """A marker that arrives late must not abort the transaction that the next coordinator began.
+    """A late marker must not abort a transaction that began at the next coordinator.
 
-    1. The coordinator decides to abort. The network holds the marker of this decision back.
-    2. The next coordinator takes over. A new transaction begins, with another commit.
-    3. The old marker arrives and is refused, so the commit is still pending.
+    1. TC decides to abort the first transaction. The network holds the marker for GC back.
+    2. NEXT_TC takes over. The producer begins a second transaction, which commits offset 42.
+    3. The old marker arrives at GC and is refused, so offset 42 is still pending.
+    4. The producer ends the second transaction, so offset 42 is committed.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -123,10 +128,11 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
     BrokerLab(transactional_cluster()).run(story)
 
 
-def test_markers_without_partitions_and_with_repeated_ones_are_answered() -> None:
-    """A marker without partitions has nothing to wait for; a repeated partition gets one marker."""
+def test_markers_for_no_partition_and_for_a_repeated_partition_are_answered() -> None:
+    """The broker answers a marker without partitions, and writes one marker for a repeated one."""
 
     def marker(*indexes: int) -> WritableTxnMarker:
+        """Return a marker of an aborted transaction for these partitions of `orders`."""
         topics = (WritableTxnMarkerTopic(name=ORDERS, partition_indexes=indexes),)
         return WritableTxnMarker(
             producer_id=7,
@@ -137,27 +143,27 @@ def test_markers_without_partitions_and_with_repeated_ones_are_answered() -> Non
         )
 
     async def story(lab: BrokerLab) -> None:
-        empty = await lab.client.call(0, WriteTxnMarkersRequest(markers=(marker(),)))
-        assert isinstance(empty, WriteTxnMarkersResponse)
-        assert [result.topics for result in empty.markers] == [()]
+        no_partition = await lab.client.call(0, WriteTxnMarkersRequest(markers=(marker(),)))
+        assert isinstance(no_partition, WriteTxnMarkersResponse)
+        assert [result.topics for result in no_partition.markers] == [()]
 
         repeated = await lab.client.call(
             0, WriteTxnMarkersRequest(markers=(marker(), marker(0, 0)))
         )
         assert isinstance(repeated, WriteTxnMarkersResponse)
-        (_, written) = repeated.markers
-        assert {result.error_code for result in written.topics[0].partitions} == {NONE}
-        (batch,) = (await lab.client.fetch(0)).records
+        (_, for_partition_0) = repeated.markers
+        assert {result.error_code for result in for_partition_0.topics[0].partitions} == {NONE}
+        (batch,) = (await lab.client.fetch(0)).records  # one batch, although 0 was named twice
         assert batch.is_control
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -> None:
-    """After transaction.timeout.ms, here 1 s, the coordinator aborts and fences the producer.
+    """After transaction.timeout.ms, here 1 s, the coordinator aborts the transaction.
 
-    After the abort the group has neither a committed offset (-1) nor a pending one. A late commit
-    of the producer is refused.
+    It also gives the producer's id a newer epoch, so that later requests of the producer are
+    refused. The group then has neither a committed offset (-1) nor a pending one.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -165,7 +171,7 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
         await tx.init(TC, timeout_ms=1_000)
         await tx.add_offsets(TC, GROUP)
         await tx.commit_offset(GC, GROUP, 41)
-        # `stable_offset` waits while an offset is pending, here until the abort.
+        # `stable_offset` asks again while the offset is pending, here until the abort.
         assert await stable_offset(lab, GC, GROUP) == -1
         assert await tx.commit_offset(GC, GROUP, 42) is ErrorCode.INVALID_PRODUCER_EPOCH
         assert await tx.end(TC) is ErrorCode.PRODUCER_FENCED
@@ -174,19 +180,20 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
 
 
 def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the_log() -> None:
-    """A transaction is aborted between the verification of its commit and the append of the commit.
+    """If the log accepted such a commit, it would open a transaction that no marker ever ends.
 
-    The test holds back the answer to the verification, and the transaction is aborted meanwhile. If
-    the log then accepted the commit, the commit would open a transaction that no marker ever ends
-    (KIP-890).
+    1. GC gets a commit of the transaction, and asks TC for verification.
+    2. TC answers that the transaction is open. The network holds this answer back.
+    3. The transaction is aborted.
+    4. The answer arrives, and GC appends the commit. The log must refuse it (KIP-890).
     """
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
         await tx.init(TC)
 
-        # This commit is refused, because no transaction has begun. But it opens the connection for
-        # verifications, so that the rule below finds it.
+        # This commit is refused, because no transaction has begun. But it makes GC open its
+        # connection to TC for verifications, which the rule below would otherwise hold back.
         await tx.commit_offset(GC, GROUP, 40)
         await tx.add_offsets(TC, GROUP)
         answers = between_brokers("late", TRANSACTION_VERIFICATION, Clog(), broker_name(TC))
@@ -204,7 +211,7 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
         assert await same_producer.end(TC, is_commit=False) is NONE
         await lab.seconds(0.5)
 
-        # Now the answer arrives. It says that the transaction is open, which was true before.
+        # Now the answer arrives. It says that the transaction is open, which is no longer true.
         await lab.runtime.set_link_rules(())
         await lab.seconds(0.5)
         assert results == [ErrorCode.INVALID_TXN_STATE]
@@ -214,16 +221,15 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 
 
 def test_completion_of_a_transaction_waits_behind_a_load() -> None:
-    """A broker loads partitions and completes transactions in one queue (KAFKA-10614).
+    """A broker has one queue for loads of partitions and completions of transactions (KAFKA-10614).
 
-    When a marker is in the log, its completion goes into this queue. The completion makes the
-    pending offset of the group a committed one. Here it waits behind a load: 300,000 records at
-    10,000 ns each take 3 s.
+    When a marker is in the log, the group's pending offset becomes a committed one. This completion
+    goes through the queue. Here it waits behind the load of another offsets partition.
     """
     other = (OFFSETS + 1) % 3  # an offsets partition that moves to GC, which has to load it
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
-    base = broker_cluster(config=NO_BALANCING, preload=preload)
-    slow = msgspec.structs.replace(base.costs, load_ns_per_record=10_000)
+    base = broker_cluster(preload=preload)
+    slow = msgspec.structs.replace(base.costs, load_ns_per_record=10_000)  # 300,000 records: 3 s
     base = msgspec.structs.replace(base, costs=slow)
 
     async def story(lab: BrokerLab) -> None:
@@ -256,20 +262,21 @@ def test_completion_of_a_transaction_waits_behind_a_load() -> None:
 def test_producer_ids_are_never_assigned_twice() -> None:
     """A broker gets ids in blocks from the controller. A kill loses the rest of its block.
 
-    Broker NEXT_GC is killed twice. Each of its three incarnations (lives) gets another block, and
-    assigns an id to a new producer.
+    Broker NEXT_GC is killed after each assignment of an id to a new producer. So each of the three
+    new producers gets its id from another block.
     """
-    # Three transactional ids whose coordinator is NEXT_GC; a third of the 99 names has this one.
+    # Three transactional ids whose coordinator is NEXT_GC. About a third of the names is of these.
     names = (f"other-{number}" for number in range(99))
     new_producers = [name for name in names if partition_for(name, 3) == NEXT_GC][:3]
 
     async def story(lab: BrokerLab) -> None:
         assigned_ids = []
         for name in new_producers:
-            other = TransactionalClient(lab, name)
-            assert (await other.coordinator()).node_id == NEXT_GC
-            await other.init(NEXT_GC)
-            assigned_ids.append(other.id)
+            new_producer = TransactionalClient(lab, name)
+            assert (await new_producer.coordinator()).node_id == NEXT_GC
+            await new_producer.init(NEXT_GC)
+            assigned_ids.append(new_producer.id)
+            # The producer TX keeps its producer id from the first round on.
             tx = producer(lab)
             await tx.init(TC)
             assigned_ids.append(tx.id)
@@ -282,7 +289,7 @@ def test_producer_ids_are_never_assigned_twice() -> None:
                 move_leader, transaction_partition(NEXT_GC), BrokerId(NEXT_GC)
             )
             await lab.seconds(1)
-        # Three ids of new producers, and one of TX, which keeps its producer id.
+        # Three ids of new producers, and one of TX.
         assert len(set(assigned_ids)) == 4
 
     BrokerLab(transactional_cluster()).run(story)
@@ -293,8 +300,8 @@ def test_cluster_without_transactions_has_no_transaction_coordinator() -> None:
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
-        named = await tx.coordinator()
-        assert named.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        coordinator = await tx.coordinator()
+        assert coordinator.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await tx.init_once(0)).error_code is ErrorCode.NOT_COORDINATOR
 
     BrokerLab(broker_cluster()).run(story)

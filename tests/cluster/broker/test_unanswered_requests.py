@@ -1,9 +1,11 @@
-"""The invariant that a node holds each request that it has not answered.
+"""The invariant that no node forgets to answer a request.
 
-If the code of a node forgets to answer a request, the node no longer holds the request, and its
-client waits in vain. The tests plant such a bug: they drop an answer before it leaves the node.
-`lab` is a cluster of three brokers in virtual time. `lab.runtime.check_invariants()` checks all
-nodes.
+A handler may answer later, as long as something still holds the request: a timer, a queue, a parked
+Fetch. If nothing holds an unanswered request any more, its client waits in vain.
+`lab.runtime.check_invariants()` finds such requests on all nodes.
+
+The tests plant such a bug: they drop an answer before it leaves the node. `lab` is a cluster of
+three brokers in virtual time.
 """
 
 import pytest
@@ -69,10 +71,10 @@ FETCH = FetchRequest(
         (WriteTxnMarkersRequest(markers=()), WriteTxnMarkersResponse),
         (DeleteTopicsRequest(topic_names=("none",)), DeleteTopicsResponse),
     ],
-    # The class of the answer would only repeat the name of the request.
-    ids=lambda value: type(value).__name__ if not isinstance(value, type) else "",
+    # A test case is named by its request. The second parameter is a class, and has no name.
+    ids=lambda value: "" if isinstance(value, type) else type(value).__name__,
 )
-def test_lost_answer_of_a_broker_is_a_violation(
+def test_answer_that_a_broker_forgot_is_a_violation(
     monkeypatch: pytest.MonkeyPatch, request_: AnyRequest, response: type[AnyResponse]
 ) -> None:
     lose_answers(monkeypatch, response, node=broker_name(BROKER))
@@ -87,7 +89,7 @@ def test_lost_answer_of_a_broker_is_a_violation(
     BrokerLab(transactional_cluster()).run(story)
 
 
-def test_lost_answer_of_a_controller_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_that_a_controller_forgot_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     controller = controller_name(CONTROLLER)
     lose_answers(monkeypatch, DeleteTopicsResponse, node=controller)
 
@@ -107,28 +109,28 @@ def test_request_that_a_node_still_holds_is_no_violation() -> None:
     """
 
     async def story(lab: BrokerLab) -> None:
-        fetch = send(lab, broker_name(BROKER), FETCH)
+        fetch_answers = send(lab, broker_name(BROKER), FETCH)
         await lab.seconds(1)  # less than the max_wait_ms of the Fetch, 5 s
         lab.runtime.check_invariants()
-        assert not fetch
+        assert not fetch_answers
         for follower in (1, 2):
             await lab.kill(follower)
-        produce = send(lab, broker_name(BROKER), PRODUCE)
+        produce_answers = send(lab, broker_name(BROKER), PRODUCE)
         await lab.seconds(1)
         lab.runtime.check_invariants()
-        assert not produce
+        assert not produce_answers
         await lab.seconds(10)  # the timeout of the Produce
-        (answer,) = produce
+        (answer,) = produce_answers
         assert isinstance(answer, ProduceResponse)
         lab.runtime.check_invariants()
 
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_request_of_a_connection_that_ended_needs_no_answer(
+def test_request_needs_no_answer_after_the_end_of_its_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After the end of its connection a client waits no longer, so a lost answer does no harm."""
+    """The client no longer waits for the answer, so it does no harm that the broker forgot it."""
     lose_answers(monkeypatch, FindCoordinatorResponse, node=broker_name(BROKER))
 
     async def story(lab: BrokerLab) -> None:
@@ -144,7 +146,7 @@ def test_request_of_a_connection_that_ended_needs_no_answer(
 
 
 def send(lab: BrokerLab, node: NodeName, request: AnyRequest) -> list[object]:
-    """Send a request over a connection of its own; return the list that gets the answer."""
+    """Send a request over a new connection; return a list, to which the answer is added later."""
     answers: list[object] = []
     connection = lab.client.host.connect(node, "test", setup_timeout_us=SECOND_US)
     connection.send(request, timeout_us=60 * SECOND_US, on_response=answers.append)
@@ -154,11 +156,12 @@ def send(lab: BrokerLab, node: NodeName, request: AnyRequest) -> list[object]:
 def lose_answers(
     monkeypatch: pytest.MonkeyPatch, response: type[AnyResponse], *, node: str
 ) -> None:
-    """Let `node` lose each answer of a type."""
+    """Plant the bug: `node` never sends an answer of the type `response`."""
     reply = BaseHost.reply
 
     def reply_or_lose(host: BaseHost, request_id: RequestId, answer: AnyResponse) -> None:
-        if host.name != node or not isinstance(answer, response):
+        is_lost = host.name == node and isinstance(answer, response)
+        if not is_lost:
             reply(host, request_id, answer)
 
     monkeypatch.setattr(BaseHost, "reply", reply_or_lose)

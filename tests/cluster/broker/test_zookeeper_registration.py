@@ -1,16 +1,15 @@
 """Brokers that register in ZooKeeper, and what consumers of Kafka 0.8 to 1.1 notice of it.
 
-A broker's registration is an ephemeral znode below /brokers/ids: an entry in ZooKeeper's tree that
-ZooKeeper removes when the broker's session ends. A session is the time in which ZooKeeper regards a
-client as alive. A client can set a watch on a znode: it gets a notice at the next change. Ids such
-as ZK-40 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md; the docstrings here quote these rules.
+A broker registers by an ephemeral znode below /brokers/ids: ZooKeeper removes the entry when the
+broker's session ends. The session ends when ZooKeeper has got no ping of the broker for 6 s.
+Consumers can watch /brokers/ids, and get a notice at its next change. Ids such as ZK-40 name rules
+of docs/kafka/ZOOKEEPER_CONSUMER.md; the docstrings here quote these rules.
 
-- `GroupLab(...)` is a group of consumers, brokers and ZooKeeper in virtual time, a simulated clock.
-- `run` starts the cluster, waits until the members have joined, and then awaits the test's
-  coroutine `scenario`.
-- `scenario` notes the time of its change in `change_began_us` and `change_ended_us`. Afterwards the
-  test reads rows of the trace (the recorded events); `after_us=` takes only the rows after a time.
-- An attempt is one try of a member to rebalance (`ZOOKEEPER_ATTEMPT_STARTED`).
+Each test runs a group of consumers, brokers and ZooKeeper in virtual time, a simulated clock.
+`GroupLab.run` starts the cluster, waits until the members have joined, and then awaits the test's
+coroutine `scenario`. The scenario notes the time of its change in `change_began_us`. Afterwards the
+test reads the trace, which is the list of all recorded events: `lab.of(kind, after_us=t)` returns
+the rows of one kind after a time.
 """
 
 from protocol.ids import BrokerId, broker_name
@@ -21,19 +20,19 @@ BROKER = broker_name(BrokerId(0))
 
 
 def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]]:
-    """Return time, operation and path of each write of a broker's registration, after `after_us`.
+    """Return the time, operation and path of each write below /brokers/ids after `after_us`.
 
-    Every server of ZooKeeper applies every write, and writes a row about it. The rows of the first
-    server have each write once.
+    Example: `[(5_000_000, "create", "/brokers/ids/0")]`.
     """
+    # Every server of ZooKeeper applies every write, with a row. One server's rows have each once.
     writes = [
         (row.time_us, detail_of(row))
         for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
         if row.node == lab.servers[0]
     ]
     return [
-        (at_us, detail["op"], detail["path"])
-        for at_us, detail in writes
+        (time_us, detail["op"], detail["path"])
+        for time_us, detail in writes
         if str(detail.get("path", "")).startswith("/brokers/ids/")
     ]
 
@@ -54,8 +53,9 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
 
     assert len(registrations(lab)) == 2  # one for each broker, at its start
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
-    # A session ends 6 s after the broker's last ping. The ping can be up to 2 s older than the
-    # death, which makes it 4 s, and the end is rounded up to a tick of 2 s, which makes it 8 s.
+    # A session ends 6 s after the broker's last ping.
+    # At the earliest: the last ping was 2 s before the death, so 6 s - 2 s = 4 s.
+    # At the latest: the end is rounded up to the next tick of 2 s, so 6 s + 2 s = 8 s.
     assert 4 * SECOND <= expired.time_us - lab.change_began_us <= 8 * SECOND
     assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us) == []
     assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us) == []
@@ -66,8 +66,12 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 
     That rebalance succeeds with no partition assigned. The watch starts the next one.
     """
-    # After each of the two rebalances: the member's state and the number of its partitions.
-    states_and_sizes: list[tuple[str, int]] = []
+    # The member's state and the number of its partitions, after each of the two rebalances.
+    states_and_partition_counts: list[tuple[str, int]] = []
+
+    async def note_status(lab: GroupLab) -> None:
+        status = (await lab.status())[member_name(0)]
+        states_and_partition_counts.append((status.state, len(status.assigned)))
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.crash(BROKER)
@@ -76,19 +80,18 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
         lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.start_node(member_name(0))
         await lab.runtime.sleep(5 * SECOND)
-        status = (await lab.status())[member_name(0)]
-        states_and_sizes.append((status.state, len(status.assigned)))
+        await note_status(lab)
 
         lab.change_ended_us = lab.runtime.now_us()
         await lab.runtime.restart(BROKER)
         await lab.runtime.sleep(15 * SECOND)
-        status = (await lab.status())[member_name(0)]
-        states_and_sizes.append((status.state, len(status.assigned)))
+        await note_status(lab)
 
-    # `late_from=0`: the members from index 0 on, so all of them, are started by `scenario` itself.
+    # The lab does not start the members from the index `late_from` on. Here `scenario` starts the
+    # only member itself, when there is no broker.
     lab = GroupLab(members=1, partitions=4, late_from=0, brokers_register=True).run(scenario)
 
-    assert states_and_sizes == [("STABLE", 0), ("STABLE", 4)]
+    assert states_and_partition_counts == [("STABLE", 0), ("STABLE", 4)]
     ((registered_us, operation, path),) = registrations(lab, lab.change_ended_us)
     (fired,) = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_ended_us)
     assert (operation, path) == ("create", "/brokers/ids/0")
@@ -100,8 +103,8 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_ended() -> None:
     """A closed socket (kill -9) shortens nothing: the session lives on until its deadline (ZK-11).
 
-    So the death of a process does not shorten its session. Until the session ends, the restarted
-    broker cannot create its znode, because the znode of the killed process still exists.
+    So the znode of the killed process still exists when the broker restarts. Until the old session
+    ends, the restarted broker cannot create its own znode.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -109,11 +112,11 @@ def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_end
         lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.crash(BROKER)
         await lab.runtime.restart(BROKER)
-        await lab.runtime.sleep(12 * SECOND)
+        await lab.runtime.sleep(12 * SECOND)  # longer than the old session
 
     lab = GroupLab(members=1, partitions=4, brokers_register=True).run(scenario)
 
-    # The old session ends in the 12 s of the scenario. The broker registers within 1 s after that.
+    # The broker registers within 1 s after the end of its old session.
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
     ((registered_us, _operation, _path),) = registrations(lab, lab.change_began_us)
     assert expired.time_us < registered_us < expired.time_us + SECOND
@@ -129,11 +132,11 @@ def test_broker_that_stops_leaves_zookeeper_at_once() -> None:
 
     lab = GroupLab(members=1, partitions=4, brokers=2, brokers_register=True).run(scenario)
 
-    ends = [
+    close_times_us = [
         row.time_us
         for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.change_began_us)
         if detail_of(row)["op"] == "closeSession"
     ]
-    # The closed session is the broker's, since nothing else stopped.
-    assert len(ends) == 1
+    # One session was closed: the broker's, because nothing else stopped.
+    assert len(close_times_us) == 1
     assert lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us) == []

@@ -1,16 +1,12 @@
 """Elections and reassignments that an administrator asks the controller for.
 
-The requests are ElectLeaders and AlterPartitionReassignments.
+With ElectLeaders an administrator asks the controller to make the preferred leader, the first of a
+partition's replicas, the leader. With AlterPartitionReassignments an administrator changes the
+order of the replicas, and so the preferred leader.
 
-- The preferred leader of a partition is the first of its replicas. With an election an
-  administrator here asks the controller to make the preferred leader the leader.
-- The ISR of a partition is the set of its in-sync replicas.
-- The leader epoch is the number of a partition's leadership. The partition epoch counts all changes
-  of the partition.
-- `lab` passes requests to a controller, without brokers and network. Its topic `orders` has three
-  partitions; broker i is the preferred leader of orders-i.
-- `lab.reassign(P0, (2, 0, 1))` changes the order of the replicas.
-- `lab.records()` returns the records of the metadata log.
+`lab` passes requests to a controller, without brokers and network. At first broker i is the
+preferred leader of orders-i, and leads it. `lab.reassign(P0, (2, 0, 1))` makes broker 2 the
+preferred leader of orders-0; `lab.records()` returns the records of the metadata log.
 
 Source: Kafka's ReplicationControlManagerTest.
 """
@@ -35,43 +31,48 @@ def running_lab() -> ControllerLab:
 
 
 def elect(lab: ControllerLab, name: TopicPartition) -> ErrorCode:
-    """Return the error of an election for one partition."""
+    """Request an election for one partition, and return its error."""
     (result,) = lab.elect_leaders(name).replica_election_results
     return result.partition_result[0].error_code
 
 
 def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
-    """The ISR does not change: the former leader becomes a follower that has every record."""
+    """The former leader stays in the ISR, because it has every record."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))  # changes the preferred leader, not the leader
     assert elect(lab, P0) is ErrorCode.NONE
-    after = lab.partition(P0)
-    assert (after.leader, after.leader_epoch, sorted(after.isr)) == (2, 1, [0, 1, 2])
+    partition = lab.partition(P0)
+    assert (partition.leader, partition.leader_epoch) == (2, 1)
+    assert sorted(partition.isr) == [0, 1, 2]
     event = lab.events(TraceKind.LEADER_ELECTED)[-1]
     assert (event.partition, event.peer) == ("orders-0", "broker-2")
     assert event.detail == {"isr": [0, 1, 2], "reason": "preferred leader requested"}
 
 
-def test_election_of_the_present_leader_is_not_needed_and_changes_nothing() -> None:
-    """For clients ELECTION_NOT_NEEDED is a success, because the preferred replica leads already."""
+def test_election_is_not_needed_if_the_preferred_leader_leads() -> None:
+    """Clients regard ELECTION_NOT_NEEDED as a success, because the preferred leader leads."""
     lab = running_lab()
     records_before = lab.records()
     assert elect(lab, P0) is ErrorCode.ELECTION_NOT_NEEDED
     assert lab.records() == records_before
 
 
-@pytest.mark.parametrize("name", [UNKNOWN, TopicPartition("no such topic", 0)])
-def test_election_of_an_unknown_partition_fails_alone(name: TopicPartition) -> None:
+@pytest.mark.parametrize("unknown", [UNKNOWN, TopicPartition("no such topic", 0)])
+def test_election_for_an_unknown_partition_fails_alone(unknown: TopicPartition) -> None:
     """The other partition of the request gets its new leader."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
-    response = lab.elect_leaders(name, P0)
-    errors = [p.error_code for r in response.replica_election_results for p in r.partition_result]
+    response = lab.elect_leaders(unknown, P0)
+    errors = [
+        partition.error_code
+        for topic_result in response.replica_election_results
+        for partition in topic_result.partition_result
+    ]
     assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
 
 
 def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
-    """A leader from outside of the ISR would lose records that only members of the ISR have."""
+    """Records that only members of the ISR have would be lost."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
     lab.alter_partition(P0, (0, 1), by=0)  # the leader, 0, removes broker 2 from the ISR
@@ -80,10 +81,10 @@ def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
     assert lab.records() == records_before
 
 
-def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
-    """A request without partitions (null) means every partition of the cluster.
+def test_response_about_all_partitions_lists_only_those_with_an_election() -> None:
+    """A request without partitions means all partitions of the cluster.
 
-    The response names only partitions with an election or an error.
+    In this case the response leaves out the partitions that need no election.
     """
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
@@ -95,7 +96,10 @@ def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
 
 
 def test_unclean_election_is_refused_as_a_whole() -> None:
-    """DEVIATION: in Kafka an administrator can request such an election, which may lose data."""
+    """The request gets one error, and no result for each partition.
+
+    DEVIATION: in Kafka an administrator can request such an election, which may lose data.
+    """
     lab = running_lab()
     unclean, no_such_type = 1, 7
     response = lab.elect_leaders(P0, election_type=unclean)
@@ -105,7 +109,7 @@ def test_unclean_election_is_refused_as_a_whole() -> None:
 
 
 def test_reassignment_to_another_order_applies_at_once_and_moves_no_leader() -> None:
-    """Only the preferred leader changes. The leader, its epoch and the ISR wait for an election."""
+    """Only the preferred leader changes. An election must follow to make it the leader."""
     lab = running_lab()
     before = lab.partition(P0)
     assert lab.reassign(P0, (2, 1, 0)).error_code is ErrorCode.NONE
@@ -116,8 +120,8 @@ def test_reassignment_to_another_order_applies_at_once_and_moves_no_leader() -> 
     assert lab.partition(P1).partition_epoch == 0
 
 
-def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
-    """An administrator that has not got the answer repeats the request, and gets NONE (success)."""
+def test_repeated_reassignment_succeeds_and_writes_nothing() -> None:
+    """An administrator repeats the request if the answer was lost."""
     lab = running_lab()
     records_before = lab.records()
     assert lab.reassign(P0, (0, 1, 2)).error_code is ErrorCode.NONE
@@ -132,14 +136,14 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
         ((0, 1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         # DEVIATION: Kafka can also move replicas. This controller only changes their order.
         ((0, 1), ErrorCode.UNSUPPORTED_VERSION),
-        # None (null) cancels a reassignment in progress, and none is in progress.
+        # null asks to cancel the reassignment in progress, and there is none.
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
 def test_refused_reassignment_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
-    """A refusal writes no record. A reassignment of an unknown partition is refused, too."""
+    """A refusal writes no record. The same holds for an unknown partition."""
     lab = running_lab()
     records_before = lab.records()
     answer = lab.reassign(P0, replicas)

@@ -1,14 +1,10 @@
 """AlterPartition: the controller accepts a leader's proposal of another ISR, or refuses it.
 
-- The ISR of a partition is the set of its in-sync replicas.
-- The leader epoch is the number of a partition's leadership. The partition epoch counts all changes
-  of the partition.
-- The broker epoch is the number of a broker's registration. An incarnation is one life of a broker.
-- A fenced broker counts as dead.
-- `lab` passes requests to a controller, without brokers and network.
-- `by` is the broker that makes the proposal.
-- A test names an epoch only if it is not the present one; leader and partition epochs begin at 0.
-- `lab.records()` returns the records of the metadata log.
+`lab` passes requests to a controller, without brokers and network. For example,
+`lab.alter_partition(P0, (0, 2), by=0)` is the proposal of broker 0 to remove broker 1 from the ISR
+of orders-0. Such a request has the leader epoch and the partition epoch that the leader knows. In
+the lab these are the present ones, unless a test gives others. `lab.records()` returns the records
+of the metadata log.
 
 Source: Kafka ReplicationControlManagerTest.testAlterPartition...; docs/kafka, BEHAVIOUR 6.1.
 """
@@ -35,8 +31,7 @@ def lab() -> ControllerLab:
 def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: ControllerLab) -> None:
     """A change of the ISR is no election, so only the partition epoch grows.
 
-    A new leader epoch would make all followers begin their fetches anew, for each follower that
-    lags.
+    With a new leader epoch all followers would have to begin their fetches anew.
     """
     answer = lab.alter_partition(P0, (0, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -48,7 +43,7 @@ def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: Contro
 
 
 def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: ControllerLab) -> None:
-    """A leader repeats a proposal whose answer was lost."""
+    """The leader may repeat a proposal because it got no answer to the first one."""
     records_before = lab.records()
     answer = lab.alter_partition(P0, (0, 1, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -59,15 +54,15 @@ def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: Controlle
 @pytest.mark.parametrize(
     ("new_isr", "by", "leader_epoch", "partition_epoch", "error"),
     [
-        # The controller's epochs are 0. A newer one must come from a newer controller.
+        # The controller has both epochs as 0. A leader can know a higher one only from a later
+        # controller.
         ((0, 2), 0, 1, 0, ErrorCode.NOT_CONTROLLER),
         ((0, 2), 0, 0, 1, ErrorCode.NOT_CONTROLLER),
-        # Broker 1 makes the proposal, but does not lead.
+        # The proposal comes from broker 1, which does not lead.
         ((1, 2), 1, 0, 0, ErrorCode.INVALID_REQUEST),
-        # The ISR lacks the leader, has a broker twice, has a broker without a replica, or is empty.
-        ((1, 2), 0, 0, 0, ErrorCode.INVALID_REQUEST),
-        ((0, 0, 1), 0, 0, 0, ErrorCode.INVALID_REQUEST),
-        ((0, 7), 0, 0, 0, ErrorCode.INVALID_REQUEST),
+        ((1, 2), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # without the leader
+        ((0, 0, 1), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # the leader twice
+        ((0, 7), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # broker 7 has no replica
         ((), 0, 0, 0, ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -90,7 +85,7 @@ def test_impossible_proposal_is_refused_and_changes_nothing(
 
 def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None:
     """A former leader that returns after an election must not change the ISR."""
-    # Broker 0 is silent for 10 s, longer than its session of 9 s.
+    # Broker 0 sends no heartbeat for 10 s. It is fenced after 9 s, and broker 1 is elected.
     for _ in range(5):
         lab.advance_ms(2_000)
         lab.heartbeat(1)
@@ -101,15 +96,15 @@ def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None
 
 
 def test_proposal_with_an_older_partition_epoch_is_out_of_date(lab: ControllerLab) -> None:
-    """The proposal would change an ISR that is no longer the present one."""
+    """The leader made the proposal before it knew of the last change of the ISR."""
     lab.alter_partition(P0, (0, 2), by=0)
     answer = lab.alter_partition(P0, (0,), by=0, partition_epoch=0)
     assert answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
+def test_fenced_broker_may_not_join_the_isr(lab: ControllerLab) -> None:
     """A dead broker must not join an ISR, because each acknowledgement would wait for it."""
-    # Broker 2 is silent for 10 s, longer than its session of 9 s.
+    # Broker 2 sends no heartbeat for 10 s. It is fenced after 9 s, and leaves the ISR.
     for _ in range(5):
         lab.advance_ms(2_000)
         lab.heartbeat(0)
@@ -119,14 +114,14 @@ def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
     assert answer.error_code is ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> None:
-    """A leader may have counted Fetches of a follower's incarnation that has ended (KIP-903).
+def test_broker_with_an_older_broker_epoch_may_not_join_the_isr(lab: ControllerLab) -> None:
+    """Perhaps the follower caught up before it restarted, and then lost data (KIP-903).
 
-    So a proposal has the broker epoch of each member. Here the epoch of broker 2 is a former one.
+    So a proposal has the broker epoch of each member, which is another one after a restart.
     """
     lab.alter_partition(P0, (0, 1), by=0)
-    stale = {2: lab.broker_epochs[2] - 1}  # the epoch of a former registration
-    answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=stale)
+    before_restart = {2: lab.broker_epochs[2] - 1}
+    answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=before_restart)
     assert answer.error_code is ErrorCode.INELIGIBLE_REPLICA
     answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=dict(lab.broker_epochs))
     assert answer.error_code is ErrorCode.NONE
@@ -138,11 +133,9 @@ def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
     assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_stale_broker_epoch_refuses_the_whole_request(lab: ControllerLab) -> None:
-    """A request whose broker epoch is not the present one comes from another incarnation.
-
-    Broker 0 has registered with a much lower epoch than 999.
-    """
+def test_request_with_another_broker_epoch_is_refused_as_a_whole(lab: ControllerLab) -> None:
+    """It does not come from the process that has registered as broker 0."""
+    assert lab.broker_epochs[0] != 999
     response = lab.replies[
         lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))
     ]

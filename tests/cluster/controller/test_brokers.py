@@ -1,16 +1,12 @@
 """Registration, heartbeats and fencing of brokers.
 
-- An incarnation is one life (process) of a broker. The broker epoch is the number of its
-  registration.
-- The session of a broker ends 9 s after its last heartbeat. Then the controller fences the broker:
-  it counts as dead, and leads no partition.
-- A registered broker is fenced until its first heartbeat, which unfences it.
-- The ISR is the set of a partition's in-sync replicas. The leader epoch of a partition counts its
-  leaders. The partition epoch counts all changes of its leader and its ISR.
-- `lab` passes requests to a controller without brokers and network, and keeps the time, the replies
-  and the trace (the recorded events).
-- A heartbeat says that the broker has read the whole metadata log, unless a test gives an offset.
-- `lab.records()` returns the records of the metadata log; `lab.storage` has its batches.
+A broker registers, and gets a broker epoch. It is fenced at first: it counts as dead, and leads no
+partition. A heartbeat that shows that it has read the metadata log unfences it. 9 s after its last
+heartbeat its session ends, and it is fenced again.
+
+`lab` passes requests to a controller, without brokers and network. `lab.heartbeat(0)` says that
+broker 0 has read the whole metadata log, unless a test gives an offset. `lab.register(0,
+incarnation_id=1)` is the registration of another process of broker 0, as after a restart.
 
 Source: Kafka ClusterControlManagerTest; docs/kafka, BEHAVIOUR 6.2.
 """
@@ -36,10 +32,7 @@ def running_lab(*, config: BrokerConfig | None = None) -> ControllerLab:
 
 
 def keep_alive(lab: ControllerLab, *brokers: int, duration_ms: int) -> None:
-    """Advance the time by `duration_ms`. Only `brokers` send heartbeats, every two seconds.
-
-    After the last heartbeat the rest of the duration, less than two seconds, passes without one.
-    """
+    """Advance the time by `duration_ms`. Only `brokers` send heartbeats, every two seconds."""
     for _ in range(duration_ms // 2_000):
         lab.advance_ms(2_000)
         for broker_id in brokers:
@@ -58,16 +51,16 @@ def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
     assert lab.broker(1).fenced
 
 
-def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
-    """A broker repeats its request if the first answer was lost, and gets the same epoch."""
+def test_second_registration_by_the_same_process_gets_the_same_epoch() -> None:
+    """A broker repeats its request if the first answer was lost."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     assert lab.register(0).broker_epoch == 0
     assert len(lab.records()) == 1
 
 
-def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> None:
-    """Two processes have the same broker id, and the first may be alive.
+def test_registration_by_another_process_is_refused_while_the_session_runs() -> None:
+    """The first process may still be alive, and two brokers must not have the same id.
 
     Source: Kafka ClusterControlManager.
     """
@@ -78,8 +71,8 @@ def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> 
     assert lab.records() == records_before
 
 
-def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -> None:
-    """After the end of the old session a restarted broker registers. It is fenced at first."""
+def test_registration_by_another_process_succeeds_once_the_old_one_is_fenced() -> None:
+    """A broker that has crashed and restarted must wait for this. It is fenced at first."""
     lab = running_lab()
     old_epoch = lab.broker_epochs[0]
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -90,15 +83,14 @@ def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -
     assert lab.broker(0).incarnation_id == 1
 
 
-def test_register_at_the_end_of_the_session_first_moves_the_leaders() -> None:
-    """A restarted broker registers in the instant in which its old session ends.
+def test_registration_at_the_end_of_the_old_session_first_moves_the_leaders() -> None:
+    """A restarted broker may register when its session has ended, but the timer has not fired yet.
 
-    The timer of the session has not fired yet. So the registration itself fences the old
-    incarnation, and its leaderships move.
+    So the registration itself fences the old process and moves its leaderships.
     """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=8_000)
-    lab.now_us += 1_000_000  # the session of 9 s ends now; no timer has fired yet
+    lab.now_us += 1_000_000  # the session of 9 s ends now, but no timer fires
     assert lab.register(0, incarnation_id=1).error_code is ErrorCode.NONE
     assert lab.partition(P0).leader == 1
     assert lab.partition(P0).isr == (1, 2)
@@ -112,20 +104,19 @@ def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenc
     """
     lab = ControllerLab(cluster_of())
     lab.register(0)
-    lab.register(1)  # the record at offset 1
-    # The offset says how far broker 1 has read the metadata log.
-    response = lab.heartbeat(1, offset=0)
+    lab.register(1)  # its record has the offset 1
+    response = lab.heartbeat(1, offset=0)  # broker 1 has read the log up to offset 0
     assert (response.is_caught_up, response.is_fenced) == (False, True)
     response = lab.heartbeat(1, offset=1)
     assert (response.is_caught_up, response.is_fenced) == (True, False)
     assert [event.peer for event in lab.events(TraceKind.BROKER_UNFENCED)] == ["broker-1"]
 
 
-def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
-    """A starting broker sends heartbeats with `want_fence` until it is ready to serve.
+def test_heartbeat_with_want_fence_leaves_the_broker_fenced() -> None:
+    """A starting broker sends such heartbeats until it is ready to serve.
 
-    Such a heartbeat only asks whether the broker has read the metadata log. It leaves the broker
-    fenced, so the log gets no record but the registration.
+    They only ask whether the broker has read the metadata log. So the log gets no other record than
+    the registration.
     """
     lab = ControllerLab(cluster_of())
     lab.register(0)
@@ -135,7 +126,7 @@ def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
 
 
 def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> None:
-    """A former incarnation must not extend the session of the present incarnation."""
+    """A former process of the broker must not extend the session of the present one."""
     lab = running_lab()
     records_before = lab.records()
     keep_alive(lab, 1, 2, duration_ms=8_000)  # broker 0 has been silent for 8 s
@@ -144,7 +135,7 @@ def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> N
     never_registered = lab.heartbeat(7, epoch=3)
     assert never_registered.error_code is ErrorCode.STALE_BROKER_EPOCH
     assert lab.records() == records_before
-    # The heartbeat with the wrong epoch did not extend the session, which ends at 9 s.
+    # The heartbeat with the wrong epoch did not extend the session, which ends now, after 9 s.
     lab.advance_ms(1_000)
     assert lab.broker(0).fenced
 
@@ -164,11 +155,10 @@ def test_silent_broker_is_fenced_exactly_when_its_session_ends() -> None:
     assert event.detail == {"reason": "session ended", "silent_ms": SESSION_MS}
 
 
-def test_brokers_that_heartbeat_are_never_fenced() -> None:
-    """The controller has one timer, set to the end of a session.
+def test_brokers_that_send_heartbeats_are_never_fenced() -> None:
+    """The controller has one timer for all sessions, and a heartbeat does not set it anew.
 
-    A heartbeat extends the session and leaves the timer as it is. So the timer fires several times
-    here, and must then find no session that has ended.
+    So the timer fires several times here, and must then find that no session has ended.
     """
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=60_000)
@@ -176,10 +166,10 @@ def test_brokers_that_heartbeat_are_never_fenced() -> None:
 
 
 def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> None:
-    """The new leader is the first replica in assignment order that is in the ISR and alive.
+    """The new leader is the first of the replicas that is alive and in the ISR (BEHAVIOUR 6.2).
 
-    Broker 0 led orders-0 and followed in orders-1. Each change adds 1 to the partition epoch. Only
-    a new leader adds 1 to the leader epoch (BEHAVIOUR 6.2).
+    Broker 0 led orders-0, and followed in orders-1. The partition epoch of both grows by 1. The
+    leader epoch grows only where the leader changes.
     """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -189,10 +179,11 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
     assert (followed.leader, followed.leader_epoch, followed.partition_epoch) == (1, 0, 1)
     assert followed.isr == (1, 2)
     # A topic is created with leader epoch 0, so the new leader has epoch 1.
-    elected = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
-    assert [(e.partition, e.peer) for e in elected] == [("orders-0", "broker-1")]
-    assert elected[0].detail == {"isr": [1, 2], "reason": "broker fenced"}
-    assert [e.partition for e in lab.events(TraceKind.ISR_CHANGED)] == [
+    elections = lab.events(TraceKind.LEADER_ELECTED)
+    (elected,) = [event for event in elections if event.leader_epoch == 1]
+    assert (elected.partition, elected.peer) == ("orders-0", "broker-1")
+    assert elected.detail == {"isr": [1, 2], "reason": "broker fenced"}
+    assert [event.partition for event in lab.events(TraceKind.ISR_CHANGED)] == [
         "orders-0",
         "orders-1",
         "orders-2",
@@ -200,21 +191,20 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
 
 
 def test_fencing_is_one_batch_of_the_log() -> None:
-    """A reader of the log sees a batch as a whole, so it never sees a fenced broker that leads."""
+    """A reader of the log gets a batch as a whole, so it never sees a fenced broker that leads."""
     lab = running_lab()
-    batches = len(lab.storage)
+    batches_before = len(lab.storage)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
-    assert len(lab.storage) == batches + 1
+    assert len(lab.storage) == batches_before + 1
 
 
 def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
     """When the last member of an ISR is fenced, it stays in the ISR, and there is no leader.
 
-    This member has every acknowledged record. The partition waits for its return, because another
-    leader might lack records.
+    The partition waits for this member, because any other leader might lack acknowledged records.
     """
     lab = running_lab()
-    # All three sessions end together. The controller fences broker 0 first and broker 2 last.
+    # All sessions end at the same time. The controller fences broker 0 first and broker 2 last.
     lab.advance_ms(SESSION_MS)
     assert lab.partition(P0).leader == NO_LEADER
     assert lab.partition(P0).isr == (2,)
@@ -225,14 +215,14 @@ def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
     """The last member of the ISR returns and is elected, in a new leader epoch."""
     lab = running_lab()
     lab.advance_ms(SESSION_MS)  # all brokers are fenced; broker 2 is the whole ISR
-    epoch = lab.partition(P0).leader_epoch
+    epoch_before = lab.partition(P0).leader_epoch
     lab.register(1, incarnation_id=1)  # broker 1 restarts
     lab.heartbeat(1)
     assert lab.partition(P0).leader == NO_LEADER  # broker 1 is not in the ISR
     lab.register(2, incarnation_id=1)  # broker 2 restarts
     lab.heartbeat(2)
     assert lab.partition(P0).leader == 2
-    assert lab.partition(P0).leader_epoch == epoch + 1
+    assert lab.partition(P0).leader_epoch == epoch_before + 1
 
 
 def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
@@ -240,7 +230,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
     The elected replica becomes the only member of the ISR.
     """
-    # As in the other tests, leaderships do not return to preferred leaders by themselves.
+    # auto_leader_rebalance_enable is off in all tests of this file.
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now
@@ -251,13 +241,10 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
 
 def test_clean_election_leaves_a_partition_without_leader_instead_of_losing_data() -> None:
-    """A replica from outside the ISR may lack acknowledged records, and is not elected by default.
-
-    The whole ISR, broker 1, is fenced. Broker 2 is alive, but not in the ISR.
-    """
+    """By default a replica from outside the ISR is not elected, because it may lack records."""
     lab = running_lab()
-    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
-    lab.alter_partition(P0, (1,), by=1)
-    keep_alive(lab, 2, duration_ms=SESSION_MS)
+    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now
+    lab.alter_partition(P0, (1,), by=1)  # broker 1 removes broker 2 from the ISR
+    keep_alive(lab, 2, duration_ms=SESSION_MS)  # broker 1, the whole ISR, is fenced
     assert lab.partition(P0).leader == NO_LEADER
     assert lab.partition(P0).isr == (1,)

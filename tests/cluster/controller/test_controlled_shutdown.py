@@ -1,13 +1,12 @@
 """Controlled shutdown: the controller moves a broker's leaderships, and then lets it stop.
 
-A broker asks for permission to stop by heartbeats with `want_shut_down`. The controller permits it,
-and fences the broker (counts it as dead), when all other active brokers have applied the records of
-the moved leaderships. The ISR is the set of a partition's in-sync replicas.
+A broker asks for permission to stop by heartbeats with `want_shut_down`. The controller moves its
+leaderships, and waits until all other active brokers have applied the records of this move. Then it
+lets the broker stop, and fences it, that is, counts it as dead.
 
-- `lab` passes requests to a controller, without brokers and network. Broker i leads orders-i.
-- `lab.heartbeat(i)` says that broker i has applied the whole metadata log, unless a test gives an
-  offset.
-- `lab.storage` has the batches of the metadata log, and `lab.records()` its records.
+`lab` passes requests to a controller, without brokers and network. Broker i leads orders-i.
+`lab.heartbeat(i)` says that broker i has applied the whole metadata log, unless a test gives an
+offset.
 
 Source: Kafka BrokerHeartbeatManagerTest.
 """
@@ -34,7 +33,7 @@ def running_lab(*, replication_factor: int = 3) -> ControllerLab:
 
 
 def heartbeat_all(lab: ControllerLab, *brokers: int) -> None:
-    """Send a heartbeat of each broker, which has then applied the whole metadata log."""
+    """Send a heartbeat of each of these brokers, which have applied the whole metadata log."""
     for broker_id in brokers:
         lab.heartbeat(broker_id)
 
@@ -42,7 +41,7 @@ def heartbeat_all(lab: ControllerLab, *brokers: int) -> None:
 def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced() -> None:
     """The broker serves until all others have the new metadata, so clients always find a leader."""
     lab = running_lab()
-    batches = len(lab.storage)
+    batches_before = len(lab.storage)
     response = lab.heartbeat(0, want_shut_down=True)
     assert (response.is_fenced, response.should_shut_down) == (False, False)
     assert lab.broker(0).in_controlled_shutdown
@@ -51,23 +50,25 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
     # The replicas of P0, P1 and P2 are (0, 1, 2), (1, 2, 0) and (2, 0, 1).
     assert [lab.partition(name).isr for name in (P0, P1, P2)] == [(1, 2), (1, 2), (2, 1)]
 
-    assert len(lab.storage) == batches + 1
-    # There is one record for the broker, and one for each partition whose ISR has changed.
+    # One batch was written: a record for the broker, and one for each partition, whose ISR has
+    # changed.
+    assert len(lab.storage) == batches_before + 1
     written = [type(record) for record in lab.records()[-4:]]
     assert written == [BrokerRegistrationChangeRecord] + [PartitionChangeRecord] * 3
 
     # Broker 0 led one of the three partitions. Leader epoch 0 is from the creation of the topic.
-    (elected,) = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
+    elections = lab.events(TraceKind.LEADER_ELECTED)
+    (elected,) = [event for event in elections if event.leader_epoch == 1]
     assert elected.detail == {"isr": [1, 2], "reason": "controlled shutdown"}
 
 
 def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None:
-    """A broker that has older metadata still names the old leader to clients."""
+    """Until then a broker sends clients to the old leader."""
     lab = running_lab()
-    before_the_move = lab.log.log_end_offset - 1
+    last_offset_before_move = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
     lab.heartbeat(1)
-    lab.heartbeat(2, offset=before_the_move)  # broker 2 has not applied the move
+    lab.heartbeat(2, offset=last_offset_before_move)  # broker 2 has not applied the move
     assert not lab.heartbeat(0, want_shut_down=True).should_shut_down
 
     lab.heartbeat(2)
@@ -80,24 +81,21 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
     assert fenced.detail["reason"] == "controlled shutdown"
 
 
-def test_shutdown_waits_for_the_first_offset_not_for_later_ones() -> None:
-    """The controller waits until others have applied the moved leaderships, and no later records.
-
-    Otherwise a busy metadata log could delay a shutdown for ever.
-    """
+def test_shutdown_does_not_wait_for_records_after_the_move() -> None:
+    """Otherwise a busy metadata log could delay a shutdown for ever."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
-    lab.alter_partition(P1, (1,), by=1)  # writes a record that brokers 1 and 2 have not applied
+    lab.alter_partition(P1, (1,), by=1)  # writes a record that no broker has applied yet
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
 
 
 def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
-    """Only active brokers count. Two brokers that stop together must not wait for each other."""
+    """Two brokers that stop at the same time must not wait for each other."""
     lab = running_lab()
-    before_the_move = lab.log.log_end_offset - 1
+    last_offset_before_move = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
-    lab.heartbeat(2, offset=before_the_move, want_shut_down=True)
+    lab.heartbeat(2, offset=last_offset_before_move, want_shut_down=True)
     lab.heartbeat(1)  # the only active broker that is left
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
     assert lab.heartbeat(2, want_shut_down=True).should_shut_down
@@ -109,15 +107,16 @@ def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
     The broker also leaves the ISRs of the partitions that it follows.
     """
     lab = running_lab()
+    # Broker 0 gives its only leadership to broker 1.
     lab.reassign(P0, (1, 0, 2))
-    lab.elect_leaders(P0)  # this was the only partition that broker 0 led
+    lab.elect_leaders(P0)
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
     assert lab.broker(0).fenced
     assert lab.partition(P0).isr == (1, 2)
 
 
 def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader() -> None:
-    """As in Kafka the broker may stop. The ISR keeps it, but the partition has no leader."""
+    """As in Kafka, the broker may stop. It stays in the ISR, but the partition has no leader."""
     lab = running_lab(replication_factor=1)
     lab.heartbeat(0, want_shut_down=True)
     assert lab.partition(P0).leader == NO_LEADER
@@ -127,9 +126,9 @@ def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader()
 
 
 def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> None:
-    """A fenced broker leads nothing, and is in no ISR that has other members."""
+    """A fenced broker has lost its leaderships already, and has left the ISRs of the others."""
     lab = running_lab()
-    # Broker 0 is silent for 10 s, longer than its session of 9 s.
+    # Broker 0 sends no heartbeat for 10 s. It is fenced after 9 s.
     for _ in range(5):
         lab.advance_ms(2_000)
         heartbeat_all(lab, 1, 2)
@@ -144,7 +143,7 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
     """The process may die during its shutdown, so its session of 9 s must still end."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
-    # Broker 0 is silent for 10 s.
+    # Broker 0 sends no other heartbeat for 10 s.
     for _ in range(5):
         lab.advance_ms(2_000)
         heartbeat_all(lab, 1, 2)
@@ -154,7 +153,7 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
 
 
 def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
-    """A broker in shutdown must get no new leadership, which would have to move again."""
+    """The controller would have to move a new leadership, too."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     answer = lab.alter_partition(P1, (1, 2, 0), by=1)
@@ -164,9 +163,9 @@ def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
 
 
 def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
-    """After a controlled shutdown the broker is fenced, so it can register again at once.
+    """The broker was fenced when it was allowed to stop, so it has no session any more.
 
-    After a crash its session would have to end first.
+    After a crash it could register again only when its session has ended.
     """
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
@@ -179,10 +178,10 @@ def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
 
 
 def test_shutdown_continues_under_a_restarted_controller() -> None:
-    """The new controller has no records to wait for. The broker leads nothing, so it may stop."""
+    """The broker leads nothing any more, so the restarted controller lets it stop at once."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)
-    restarted.broker_epochs = lab.broker_epochs  # a heartbeat with another epoch is stale
+    restarted.broker_epochs = lab.broker_epochs  # the brokers are still registered
     assert restarted.heartbeat(0, want_shut_down=True).should_shut_down
     assert restarted.broker(0).fenced

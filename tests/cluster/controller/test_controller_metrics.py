@@ -1,7 +1,8 @@
 """Metrics of the controller, which have Kafka's names (docs/kafka, BEHAVIOUR 8.3).
 
-`lab` passes requests to a controller without brokers and network. `start_brokers` registers brokers
-and unfences them. A broker without a heartbeat for a session of 9 s is fenced: it counts as dead.
+`lab` passes requests to a controller, without brokers and network. A registered broker is fenced,
+that is, counts as dead, until its first heartbeat, and again 9 s after its last one.
+`lab.start_brokers` registers brokers and sends their first heartbeats.
 """
 
 import pytest
@@ -17,8 +18,8 @@ SESSION_MS = 9_000
 P0 = TopicPartition("orders", 0)
 
 
-def values(lab: ControllerLab) -> dict[str, float]:
-    """Return the metrics that follow from the controller's trace, its recorded events so far."""
+def metric_values(lab: ControllerLab) -> dict[str, float]:
+    """Return the metrics that follow from all events of the controller so far: name -> value."""
     metrics = ControllerMetrics(HostLab().host("controller-100"), lab.image, interval_us=0)
     for event in lab.trace:
         if event.kind in COUNTED_CONTROLLER_EVENTS:
@@ -26,8 +27,8 @@ def values(lab: ControllerLab) -> dict[str, float]:
     return metrics.values()
 
 
-def end_other_sessions(lab: ControllerLab, *alive: int) -> None:
-    """Let a session pass, in which only the brokers `alive` send heartbeats, every 3 s."""
+def fence_all_except(lab: ControllerLab, *alive: int) -> None:
+    """Let 9 s pass, in which only the brokers `alive` send heartbeats, every 3 s."""
     for _ in range(SESSION_MS // 3_000):
         lab.advance_ms(3_000)
         for broker_id in alive:
@@ -35,44 +36,41 @@ def end_other_sessions(lab: ControllerLab, *alive: int) -> None:
 
 
 def test_brokers_are_counted_as_fenced_or_active() -> None:
-    """Each registered broker counts once: as fenced until its first heartbeat, and then as active.
-
-    The broker whose session ends counts as fenced again.
-    """
+    """Each registered broker counts once, as fenced or as active."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1)
     lab.register(2)
-    metrics = values(lab)
+    metrics = metric_values(lab)
     assert metrics["ActiveControllerCount"] == 1
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
 
     lab.heartbeat(2)
-    end_other_sessions(lab, 1, 2)
-    metrics = values(lab)
+    fence_all_except(lab, 1, 2)
+    metrics = metric_values(lab)
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
-    # This metric counts fencings and unfencings, as in Kafka's ZooKeeper controller, and not
-    # elections. Three brokers were unfenced, and one was fenced.
+    # In spite of its name this metric counts fencings and unfencings, as in Kafka's ZooKeeper
+    # controller. Three brokers were unfenced, and one was fenced: 3 + 1 = 4.
     assert metrics["LeaderElectionRateAndTimeMs.Count"] == 4
 
 
-@pytest.mark.parametrize("unclean", [True, False])
-def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) -> None:
-    """Only unclean elections count, once for each partition.
-
-    An election is unclean if the new leader was outside of the ISR (the in-sync replicas).
-    Creations, clean elections and elections without a new leader do not count.
-    """
+@pytest.mark.parametrize("is_unclean_enabled", [True, False])
+def test_election_of_a_replica_outside_the_isr_counts_as_unclean(is_unclean_enabled: bool) -> None:
+    """Other elections do not count: those of members of the ISR, and those without a new leader."""
     config = BrokerConfig(
-        auto_leader_rebalance_enable=False, unclean_leader_election_enable=unclean
+        auto_leader_rebalance_enable=False, unclean_leader_election_enable=is_unclean_enabled
     )
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)
-    end_other_sessions(lab, 1, 2)
-    # Broker 1 leads, and removes broker 2 from the ISR. Below, the session of broker 1 ends, too.
+    fence_all_except(lab, 1, 2)
+    # Broker 1 leads, and removes broker 2 from the ISR.
     lab.alter_partition(P0, (1,), by=1)
     assert lab.partition(P0).leader == 1
-    assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == 0
+    assert metric_values(lab)["UncleanLeaderElectionsPerSec.Count"] == 0
 
-    end_other_sessions(lab, 2)
-    assert lab.partition(P0).leader == (2 if unclean else NO_LEADER)
-    assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == (1 if unclean else 0)
+    # Now broker 1, the whole ISR, is fenced, too.
+    fence_all_except(lab, 2)
+    unclean_elections = metric_values(lab)["UncleanLeaderElectionsPerSec.Count"]
+    if is_unclean_enabled:
+        assert (lab.partition(P0).leader, unclean_elections) == (2, 1)
+    else:
+        assert (lab.partition(P0).leader, unclean_elections) == (NO_LEADER, 0)

@@ -1,8 +1,8 @@
-"""Each invariant check of a controller finds the damage that it is for, and names it.
+"""Each invariant of a controller is violated by the damage that it is for.
 
-No sequence of requests should reach a broken state. So the tests damage the image (the state that
-follows from the metadata log), or the private state of the controller. The ISR is the set of a
-partition's in-sync replicas.
+No sequence of requests should lead to such damage. So the tests damage the controller's state
+themselves: its metadata image, that is, the state after all records of the metadata log, or its
+private fields.
 """
 
 from dataclasses import replace
@@ -22,33 +22,34 @@ def lab() -> ControllerLab:
 
 
 def damage(controller: ControllerLab, **changes: object) -> None:
-    """Change the image's entry of orders-0, without a record in the log."""
+    """Change fields of orders-0 in the image, without a record in the log."""
     partitions = controller.image.topics["orders"]
     partitions[0] = replace(partitions[0], **changes)  # type: ignore[arg-type]
-    # The core checks the image only if the log has records after this offset.
+    # The controller checks its image only after new records. So it must forget that it has checked
+    # it up to the log end.
     controller.core._checked_up_to = 0
 
 
 @pytest.mark.parametrize(
-    ("changes", "name"),
+    ("isr", "invariant"),
     [
-        ({"isr": ()}, "isr_within_replicas"),
-        ({"isr": (0, 7)}, "isr_within_replicas"),
-        ({"isr": (0, 0)}, "isr_within_replicas"),
-        ({"isr": (1, 2)}, "leader_in_isr"),  # broker 0 leads
+        ((), "isr_within_replicas"),
+        ((0, 7), "isr_within_replicas"),
+        ((0, 0), "isr_within_replicas"),
+        ((1, 2), "leader_in_isr"),  # broker 0 leads
     ],
 )
-def test_check_image_names_the_damage(changes: dict[str, object], name: str) -> None:
-    """The image passes the check before the damage, and fails it after the damage."""
+def test_impossible_isr_violates_an_invariant(isr: tuple[int, ...], invariant: str) -> None:
+    """The image fulfils the invariants before the damage, and violates one of them after it."""
     controller = lab()
     controller.core.check_invariants()
-    damage(controller, **changes)
+    damage(controller, isr=isr)
     with pytest.raises(InvariantViolation) as raised:
         controller.core.check_invariants()
-    assert raised.value.name == name
+    assert raised.value.name == invariant
 
 
-def test_check_image_accepts_a_partition_without_a_leader() -> None:
+def test_partition_without_a_leader_is_no_violation() -> None:
     """A partition has no leader while the last member of its ISR is down."""
     controller = lab()
     damage(controller, isr=(BrokerId(0),), leader=NO_BROKER)
@@ -56,7 +57,7 @@ def test_check_image_accepts_a_partition_without_a_leader() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "isr", "name"),
+    ("state", "isr", "invariant"),
     [
         ("fenced", (0,), "leader_is_unfenced"),
         ("fenced", (1, 0), "isr_is_unfenced"),
@@ -64,16 +65,16 @@ def test_check_image_accepts_a_partition_without_a_leader() -> None:
         ("in_controlled_shutdown", (1, 0), "isr_is_not_stopping"),
     ],
 )
-def test_check_image_refuses_an_inactive_leader_or_isr_member(
-    state: str, isr: tuple[int, ...], name: str
+def test_inactive_leader_or_isr_member_violates_an_invariant(
+    state: str, isr: tuple[int, ...], invariant: str
 ) -> None:
     """A broker that is fenced, or in a controlled shutdown, may not lead or be in an ISR.
 
     The only exception is the last member of an ISR without a leader.
     """
     controller = lab()
-    # Broker 0 gets the state without a record. Then all partitions move to broker 1, so that only
-    # the damaged partition can fail the check.
+    # Broker 0 gets the state without a record. It leaves all partitions, so that only the damaged
+    # partition, which follows, can violate an invariant.
     broker = controller.image.brokers[BrokerId(0)]
     controller.image.brokers[BrokerId(0)] = replace(broker, **{state: True})  # type: ignore[arg-type]
     for partitions in controller.image.topics.values():
@@ -81,18 +82,18 @@ def test_check_image_refuses_an_inactive_leader_or_isr_member(
     damage(controller, isr=isr, leader=BrokerId(isr[0]))
     with pytest.raises(InvariantViolation) as raised:
         controller.core.check_invariants()
-    assert raised.value.name == name
+    assert raised.value.name == invariant
 
 
-def test_check_finds_an_unfenced_broker_without_a_session() -> None:
-    """A broker without a session would never be fenced, so each unfenced broker must have one."""
+def test_unfenced_broker_without_a_session_is_a_violation() -> None:
+    """Such a broker would never be fenced."""
     controller = lab()
     controller.core._liveness.remove(BrokerId(1))
     with pytest.raises(InvariantViolation, match="session_of_each_unfenced"):
         controller.core.check_invariants()
 
 
-def test_check_finds_sessions_without_a_timer() -> None:
+def test_sessions_without_a_timer_are_a_violation() -> None:
     """Without the timer the controller would never fence a silent broker."""
     controller = lab()
     controller.core._fence_timer_set = False
@@ -100,17 +101,18 @@ def test_check_finds_sessions_without_a_timer() -> None:
         controller.core.check_invariants()
 
 
-def test_check_finds_a_shutdown_without_a_record() -> None:
+def test_controlled_shutdown_without_a_record_is_a_violation() -> None:
     """Without the record the broker could be elected again while it waits to stop."""
     controller = lab()
-    # Broker 1 may stop when the others have applied offset 5, which is an arbitrary number here.
+    # The shutdown begins without a record. Broker 1 may stop when the others have applied offset 5,
+    # an arbitrary number here.
     controller.core._liveness.begin_controlled_shutdown(BrokerId(1), 5)
     with pytest.raises(InvariantViolation, match=r"lacks the controlled shutdown of \[1\]"):
         controller.core.check_invariants()
 
 
-def test_check_names_a_controller_that_writes_in_a_past_epoch() -> None:
-    """The records of two lives of the controller must not have the same epoch."""
+def test_controller_epoch_of_an_earlier_start_is_a_violation() -> None:
+    """Records from before and after a restart must not have the same epoch."""
     controller = lab()
     controller.core.controller_epoch = controller.core._epoch_before
     with pytest.raises(InvariantViolation, match="epoch is above those in its log"):

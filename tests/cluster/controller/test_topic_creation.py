@@ -1,9 +1,8 @@
 """CreateTopics: the topics that the controller creates, and the errors for those it refuses.
 
-- `lab` passes requests to a controller, without brokers and network. `lab.start_brokers` registers
-  brokers and unfences them. A fenced broker counts as dead.
-- `lab.image` is the state that follows from the metadata log.
-- The ISR of a partition is the set of its in-sync replicas.
+`lab` passes requests to a controller, without brokers and network. The controller writes its
+decisions into the metadata log, and `lab.image` is the state after all records of this log. A
+fenced broker counts as dead, because its session of 9 s has ended.
 """
 
 import pytest
@@ -45,9 +44,10 @@ def create(
 
 
 def with_replicas(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
-    """Return a topic `t` whose request assigns replicas: one tuple for each partition.
+    """Return the request for a topic `t` whose partitions have the given replicas.
 
-    The partitions have the indexes from `first_index` on.
+    For instance, `with_replicas((2, 0), (0, 1))` puts t-0 on the brokers 2 and 0, and t-1 on 0 and
+    1. `first_index` is the index of the first of these partitions.
     """
     return CreatableTopic(
         name="t",
@@ -59,12 +59,12 @@ def with_replicas(*replicas: tuple[int, ...], first_index: int = 0) -> Creatable
 
 
 def with_config(name: str, value: str | None) -> CreatableTopic:
-    """Return a topic `t` with one setting."""
+    """Return the request for a topic `t` with one setting."""
     return CreatableTopic(name="t", configs=(CreatableTopicConfig(name=name, value=value),))
 
 
 def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
-    """The request for topic `t` has the setting min.insync.replicas, and no other number.
+    """The request for topic `t` has only the setting min.insync.replicas.
 
     So the topic gets the brokers' num.partitions, here 4, and default.replication.factor, here 2.
     """
@@ -82,12 +82,12 @@ def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
 
 
 def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> None:
-    """A fenced broker gets a replica only if there are too few others, as in Kafka."""
+    """As in Kafka, it gets a replica only if there are too few other brokers."""
     lab = running_lab()
     lab.advance_ms(8_000)
     for broker_id in (0, 1):
         lab.heartbeat(broker_id)
-    lab.advance_ms(2_000)  # it is 10 s now; the session of broker 2 ended at 9 s
+    lab.advance_ms(2_000)  # it is 10 s now, and broker 2 was fenced at 9 s
     assert lab.broker(2).fenced
 
     create(lab, CreatableTopic(name="two", num_partitions=2, replication_factor=2))
@@ -100,14 +100,14 @@ def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> Non
 
 
 def test_broker_in_its_controlled_shutdown_gets_no_replica() -> None:
-    """Kafka passes over it, because it is about to go.
+    """Kafka passes over a broker that is about to stop.
 
     Source: Kafka BrokerHeartbeatManager.UsableBrokerIterator.
     """
     lab = running_lab()
     lab.heartbeat(2, offset=0, want_shut_down=True)
     assert lab.broker(2).in_controlled_shutdown
-    assert not lab.broker(2).fenced  # it must read the metadata log before it may stop
+    assert not lab.broker(2).fenced  # it may not stop yet, because it has not read the whole log
 
     refused, created = create(
         lab,
@@ -121,15 +121,15 @@ def test_broker_in_its_controlled_shutdown_gets_no_replica() -> None:
     assert {p.replicas for p in lab.image.topics["two"]} == {(0, 1), (1, 0)}
 
 
-def test_replicas_named_by_the_request_are_kept_in_order() -> None:
-    """The first replica of the request is the preferred leader."""
+def test_replicas_in_the_request_keep_their_order() -> None:
+    """The order matters, because the first replica is the preferred leader."""
     lab = running_lab()
     assert create(lab, with_replicas((2, 0), (0, 1))) == (CreatableTopicResult(name="t"),)
     assert [p.replicas for p in lab.image.topics["t"]] == [(2, 0), (0, 1)]
 
 
-def test_validate_only_answers_equally_and_changes_nothing() -> None:
-    """The answers are the same as without `validate_only`: `t` is valid, and `u` is not."""
+def test_validate_only_gives_the_same_answers_and_changes_nothing() -> None:
+    """The answers say what a creation would bring: `t` is valid, and `u` is not."""
     lab = running_lab()
     end_before = lab.image.end_offset
     answers = create(
@@ -174,22 +174,23 @@ def test_validate_only_answers_equally_and_changes_nothing() -> None:
         (with_config("min.insync.replicas", "x"), ErrorCode.INVALID_CONFIG, "min.insync.replicas"),
         (with_config("cleanup.policy", None), ErrorCode.INVALID_CONFIG, "Null value"),
     ],
+    # A test case is named by the topic and the error, but not by the message.
     ids=lambda value: value.name if isinstance(value, ErrorCode | CreatableTopic) else "",
 )
 def test_refused_topic_has_kafkas_error_and_changes_nothing(
     invalid_topic: CreatableTopic, error: ErrorCode, message: str
 ) -> None:
-    """The other topic of the request, `beside`, is created nevertheless."""
+    """A valid topic in the same request is created nevertheless."""
     lab = running_lab()
-    refused, created = create(lab, invalid_topic, CreatableTopic(name="beside"))
+    refused, created = create(lab, invalid_topic, CreatableTopic(name="valid"))
     assert refused.error_code is error
     assert message in (refused.error_message or "")
     assert created.error_code is ErrorCode.NONE
-    assert list(lab.image.topics) == ["orders.eu", "beside"]
+    assert list(lab.image.topics) == ["orders.eu", "valid"]
 
 
-def test_replicas_named_beside_numbers_are_an_invalid_request() -> None:
-    """If a request assigns replicas, it must leave both numbers at their default, -1."""
+def test_request_with_replicas_and_numbers_is_invalid() -> None:
+    """A request with replicas must leave `num_partitions` and `replication_factor` at -1."""
     lab = running_lab()
     assignments = with_replicas((0,)).assignments
     for contradictory in (
@@ -200,8 +201,8 @@ def test_replicas_named_beside_numbers_are_an_invalid_request() -> None:
         assert answer.error_code is ErrorCode.INVALID_REQUEST
 
 
-def test_topic_that_is_named_twice_is_refused_once() -> None:
-    """As in Kafka the topic has one answer, and is not created."""
+def test_topic_that_occurs_twice_in_a_request_is_refused() -> None:
+    """As in Kafka, the answer has one result for it, and it is not created."""
     lab = running_lab()
     (answer,) = create(lab, CreatableTopic(name="t"), CreatableTopic(name="t"))
     assert (answer.error_code, answer.error_message) == (

@@ -1,9 +1,8 @@
 """DeleteTopics: the controller deletes topics, answers for each, and never creates them again.
 
-- The plan of a cluster has topics that the controller creates by itself.
-- `lab` passes requests to a controller, without brokers and network. `lab.start_brokers` registers
-  brokers and unfences them. A fenced broker counts as dead.
-- `lab.image` is the state that follows from the metadata log, whose records are `lab.records()`.
+`lab` passes requests to a controller, without brokers and network. The controller writes its
+decisions into the metadata log, whose records are `lab.records()`. `lab.image` is the state after
+all these records.
 """
 
 import pytest
@@ -46,34 +45,34 @@ def test_deleted_topic_loses_its_partitions_and_settings() -> None:
 
 
 def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
-    """The controller creates missing topics of the plan when a broker is unfenced.
+    """When its brokers come, a controller creates the topics that are in the plan of the cluster.
 
-    Neither this controller nor the next one may create a deleted topic.
+    A controller that was restarted, or whose brokers come back, must not create a deleted one.
     """
     lab = running_lab()
     delete(lab, "orders")
-    lab.advance_ms(20_000)  # all sessions end, so the brokers are fenced and then unfenced again
+    lab.advance_ms(20_000)  # all brokers are fenced
     lab.start_brokers(0, 1, 2)
     assert list(lab.image.topics) == ["bills"]
 
-    successor = ControllerLab(cluster_of(topic("orders"), topic("bills")), lab.storage)
-    successor.broker_epochs = dict(lab.broker_epochs)
-    successor.start_brokers(0, 1, 2)
-    assert list(successor.image.topics) == ["bills"]
+    restarted = ControllerLab(cluster_of(topic("orders"), topic("bills")), lab.storage)
+    restarted.broker_epochs = dict(lab.broker_epochs)
+    restarted.start_brokers(0, 1, 2)
+    assert list(restarted.image.topics) == ["bills"]
 
 
-def test_deletion_names_missing_topics_and_deletes_the_others() -> None:
-    """Each topic of the request has its own outcome."""
+def test_deletion_of_an_unknown_topic_fails_alone() -> None:
+    """The other topic of the request is deleted, and is then unknown, too."""
     lab = running_lab()
-    first, second = delete(lab, "unknown", "orders")
-    assert first.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert second.error_code is ErrorCode.NONE
-    (again,) = delete(lab, "orders")
-    assert again.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown, orders = delete(lab, "unknown", "orders")
+    assert unknown.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert orders.error_code is ErrorCode.NONE
+    (orders_again,) = delete(lab, "orders")
+    assert orders_again.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_topic_named_twice_is_refused_and_kept() -> None:
-    """The topic that is named twice gets an error, and the other topic is deleted.
+def test_topic_that_occurs_twice_in_a_request_is_not_deleted() -> None:
+    """It gets an error, and the other topic is deleted.
 
     Source: ControllerApis.deleteTopics.
     """
@@ -89,7 +88,7 @@ def test_topic_named_twice_is_refused_and_kept() -> None:
 
 
 def test_broker_learns_the_deleted_partitions() -> None:
-    """`apply` of a broker's cache returns the changed partitions: here those that were deleted."""
+    """`apply` takes records into a broker's metadata, and returns the partitions that changed."""
     lab = running_lab()
     cache = MetadataCache(num_offsets_partitions=1)
     records_before = lab.records()
@@ -101,7 +100,7 @@ def test_broker_learns_the_deleted_partitions() -> None:
     assert cache.contains("orders", 0)
 
 
-def test_removal_of_an_unknown_topic_is_misuse() -> None:
+def test_replay_of_the_removal_of_an_unknown_topic_raises_an_exception() -> None:
     """A controller never writes such a record. If a log has one, our code has a bug."""
     with pytest.raises(SimulationError, match="does not exist"):
         running_lab().image.replay(RemoveTopicRecord(name="unknown"))

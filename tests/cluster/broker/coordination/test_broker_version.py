@@ -1,9 +1,11 @@
 """Brokers with the features of an older version of Kafka.
 
-The version is the setting `inter.broker.protocol.version`. A static member has a group.instance.id
-in its settings. Brokers before version 2.3 do not know such members. `lab` is a cluster of three
-brokers in virtual time. `lab.client.call(2, request)` returns the answer of broker 2. BEHAVIOUR 2.0
-is a section of docs/kafka/BEHAVIOUR.md.
+The setting `inter.broker.protocol.version` makes a broker behave like one of that version. The
+tests are about static members, which have a group.instance.id: brokers before version 2.3 refuse
+their requests (docs/kafka, BEHAVIOUR 2.0).
+
+`lab` is a cluster of three brokers in virtual time. `lab.client.call(2, request)` returns the
+answer of broker 2.
 """
 
 import msgspec
@@ -37,10 +39,10 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
-    """Each handler except that of LeaveGroup first looks for a group.instance.id (BEHAVIOUR 2.0).
+    """All group requests with a group.instance.id are refused, except LeaveGroup (BEHAVIOUR 2.0).
 
-    A broker calls `static_member_refusal` only if its version is below 2.3. The function returns
-    the refusal of a request, or None if the request is not refused.
+    `static_member_refusal` returns the answer that refuses a request, or None if the request may
+    go on. A broker calls it only if its version is below 2.3.
     """
     error = ErrorCode.UNSUPPORTED_VERSION
     # Version 5 of JoinGroup is the first with a group.instance.id.
@@ -71,7 +73,7 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
 
 
 def test_member_without_instance_id_is_accepted_by_an_old_broker() -> None:
-    """Only static members need version 2.3 of the brokers."""
+    """Only static members need brokers of version 2.3."""
     for body in (
         join_group(),
         sync_group("m", generation_id=1),
@@ -102,9 +104,9 @@ def test_old_broker_refuses_static_members_before_the_coordinator(
         answer = await lab.client.call(COORDINATOR, heartbeat("m", generation_id=1, instance="i"))
         assert isinstance(answer, HeartbeatResponse)
         assert answer.error_code is error
-        plain = await lab.client.call(COORDINATOR, heartbeat("m", generation_id=1))
-        assert isinstance(plain, HeartbeatResponse)
-        assert plain.error_code is ErrorCode.UNKNOWN_MEMBER_ID
+        without_instance = await lab.client.call(COORDINATOR, heartbeat("m", generation_id=1))
+        assert isinstance(without_instance, HeartbeatResponse)
+        assert without_instance.error_code is ErrorCode.UNKNOWN_MEMBER_ID
 
     config = msgspec.structs.replace(NO_BALANCING, inter_broker_protocol_version=version)
     BrokerLab(broker_cluster(config=config)).run(story)

@@ -1,11 +1,11 @@
-"""Metrics of the coordinator, which have Kafka's names and are sampled into the trace.
+"""Metrics of the group coordinator, which have Kafka's names (docs/kafka, BEHAVIOUR 8.3).
 
-The trace is the run's recorded rows of events. A sample is a row METRICS, whose detail has the
-figures by name. Kafka's metrics are in docs/kafka, BEHAVIOUR 8.3. Ids such as MM-67 are scenarios
-of Kafka's own tests (BEHAVIOUR 10).
+Every ten seconds each broker records the values of its metrics, for instance
+`{"NumGroups": 1, "NumOffsets": 12, ...}`. Such a sample is a row of the run's trace, the list of
+all recorded events.
 
 Most tests read one run, in which the coordinator of group orders-readers crashes. Another broker
-then loads the group.
+then loads the group. Ids such as MM-67 are scenarios of Kafka's own tests (BEHAVIOUR 10).
 """
 
 import json
@@ -36,15 +36,13 @@ def crash_run() -> VirtualRun:
 
 
 def samples(run: VirtualRun, node: str) -> list[dict[str, float]]:
-    """Return the figures of a broker's coordinator samples, the earliest first."""
-    return [json.loads(row.detail or "{}") for row in sampled(run, node)]
+    """Return the samples of the coordinator on a broker, the earliest first: name -> value."""
+    return [json.loads(row.detail or "{}") for row in sample_rows(run, node)]
 
 
-def sampled(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
-    """Return the rows of the coordinator samples of one broker, or of all brokers.
-
-    A broker also writes other samples. Only those of its coordinator have the figure NumGroups.
-    """
+def sample_rows(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
+    """Return the rows with the samples of coordinators, of one broker or of all."""
+    # A broker also samples other metrics. Only those of its coordinator have NumGroups.
     return [
         row
         for row in run.rows
@@ -55,68 +53,65 @@ def sampled(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
 
 
 def first_group_row(run: VirtualRun, kind: TraceKind) -> TraceRow:
-    """Return the first row of a kind that a broker wrote about the group."""
+    """Return the first row of a kind about group orders-readers."""
     return next(row for row in run.rows if row.kind == kind and row.group == "orders-readers")
 
 
 def test_every_broker_samples_every_ten_seconds() -> None:
-    """The default interval of a cluster's metrics is ten seconds.
-
-    The intervals begin anew when a broker restarts. So the test takes the rows of one incarnation
-    (life) of broker 0.
-    """
-    rows = sampled(crash_run())
-    times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
-    assert len(times) > 2  # or there would be no two intervals to compare
-    assert {later - before for before, later in pairwise(times)} == {10_000_000}
+    """The default interval of a cluster's metrics is ten seconds."""
+    rows = sample_rows(crash_run())
+    # Broker 0 until its first restart. The intervals begin anew when a broker restarts.
+    times_us = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
+    assert len(times_us) > 2  # or there would be no two intervals to compare
+    assert {later - earlier for earlier, later in pairwise(times_us)} == {10_000_000}
     assert {row.node for row in rows} == {"broker-0", "broker-1", "broker-2"}
 
 
 def test_gauges_count_the_group_at_its_coordinator() -> None:
-    """A gauge is a figure of the present state, such as the number of groups.
-
-    Before the failover the first coordinator counts the group, and afterwards the next one.
-    """
+    """Before the failover the first coordinator counts the group, and afterwards the next one."""
     run = crash_run()
-    before = first_group_row(run, TraceKind.ASSIGNMENT_STORED).node
-    after = first_group_row(run, TraceKind.GROUP_LOADED).node
-    assert before != after
-    first, last = samples(run, before)[0], samples(run, after)[-1]
+    first_coordinator = first_group_row(run, TraceKind.ASSIGNMENT_STORED).node
+    next_coordinator = first_group_row(run, TraceKind.GROUP_LOADED).node
+    assert first_coordinator != next_coordinator
+    before_failover = samples(run, first_coordinator)[0]
+    after_failover = samples(run, next_coordinator)[-1]
 
     # The group has twelve members and twelve partitions. A member's session timer counts as a
     # delayed operation of the kind Heartbeat.
-    for sample in (first, last):
+    for sample in (before_failover, after_failover):
         assert sample["NumGroups"] == sample["NumGroupsStable"] == 1
         assert sample["NumOffsets"] == 12
         for size in ("NumDelayedOperations", "PurgatorySize"):
             assert sample[f"Heartbeat.{size}"] == 12
             assert sample[f"Rebalance.{size}"] == 0
-    assert samples(run, after)[0]["NumGroups"] == 0  # before the failover
-    assert sum(sample["NumGroupsDead"] for sample in samples(run, after)) == 0
+    # Before the failover the next coordinator counts no group. It never counts a dead one: a group
+    # is dead only when it is being removed, and this one lives on.
+    assert samples(run, next_coordinator)[0]["NumGroups"] == 0
+    assert all(sample["NumGroupsDead"] == 0 for sample in samples(run, next_coordinator))
 
 
 def test_counts_equal_the_rows_of_the_trace() -> None:
-    """A commit counts once, although the trace has a row for each of its offsets.
-
-    The old coordinator counts the rebalance of the first generation, and the new one counts none.
-    """
+    """The coordinators count the commits and the rebalances that the trace shows."""
     run = crash_run()
-    after = first_group_row(run, TraceKind.GROUP_LOADED).node
-    last_sample_us = sampled(run, after)[-1].time_us
-    # All rows of one commit have the correlation id of its request.
+    next_coordinator = first_group_row(run, TraceKind.GROUP_LOADED).node
+    last_sample_us = sample_rows(run, next_coordinator)[-1].time_us
+    # A commit counts once, although the trace has a row for each of its offsets. All rows of one
+    # commit have the correlation id of its request.
     commits = {
         row.correlation_id
         for row in run.rows
         if row.kind == TraceKind.COMMIT_STORED
-        and row.node == after
+        and row.node == next_coordinator
         and row.time_us <= last_sample_us
     }
-    sample = samples(run, after)[-1]
+    last_sample = samples(run, next_coordinator)[-1]
     assert len(commits) > 100  # enough commits for a comparison
-    assert sample["offset-commit-count"] == len(commits)
-    assert 0 < sample["offset-commit-rate"] < len(commits)  # commits per second
-    assert sample["group-completed-rebalance-count"] == 0
-    # The first samples are from the time before the crash.
+    assert last_sample["offset-commit-count"] == len(commits)
+    assert 0 < last_sample["offset-commit-rate"] < len(commits)  # commits per second
+
+    # The group rebalances once, when it forms. That was at the first coordinator, so the next one
+    # counts no rebalance. The first samples are from the time before the crash.
+    assert last_sample["group-completed-rebalance-count"] == 0
     first_samples = [samples(run, node)[0] for node in ("broker-0", "broker-1", "broker-2")]
     assert sum(sample["group-completed-rebalance-count"] for sample in first_samples) == 1
 
@@ -124,7 +119,7 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
 def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> None:
     """The time counts from the scheduling of the load, so it includes the wait in the queue.
 
-    Before the first load the values are missing; Kafka answers NaN.
+    Before the first load the metrics have no value, where Kafka answers NaN.
 
     MM-67: time of a load is measured from its scheduling
     """
@@ -142,21 +137,23 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
         if row.kind == TraceKind.LOAD_SCHEDULED
         and (row.node, row.partition) == (load.node, load.partition)
     ]
-
     took_ms = (load.time_us - scheduled[-1].time_us) / 1_000
-    sample = next(
-        json.loads(row.detail or "{}")
-        for row in sampled(run, group_loaded.node)
-        if row.time_us > load.time_us
-    )
     assert took_ms > 0
+
+    samples_after_load = [
+        json.loads(row.detail or "{}")
+        for row in sample_rows(run, group_loaded.node)
+        if row.time_us > load.time_us
+    ]
+    sample = samples_after_load[0]
+    # The broker may have loaded other partitions, too, which took longer.
     assert sample["partition-load-time-max"] >= took_ms
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
 
-    without_loads = CoordinatorMetrics(
+    metrics_without_loads = CoordinatorMetrics(
         HostLab().host("broker-0"), CoordinatorHarness().coordinator, interval_us=0
     )
-    values = without_loads.values()
+    values = metrics_without_loads.values()
     assert [name for name, value in values.items() if value is None] == [
         "partition-load-time-max",
         "partition-load-time-avg",
@@ -164,11 +161,11 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
 
 
 def test_sample_interval_of_zero_disables_samples() -> None:
-    """Samples can be switched off, and the run still passes."""
+    """The run without samples still passes."""
     experiment = load_experiment("coordinator_crash").experiment
-    quiet: Experiment = replace(
+    without_samples: Experiment = replace(
         experiment, cluster=replace(experiment.cluster, metrics_interval="0s")
     )
-    run = play_virtual(quiet, seed=7, trace_messages=False)
+    run = play_virtual(without_samples, seed=7, trace_messages=False)
     assert run.results.verdict is Verdict.PASS
     assert not [row for row in run.rows if row.kind == TraceKind.METRICS]

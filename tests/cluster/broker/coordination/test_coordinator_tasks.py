@@ -1,11 +1,9 @@
 """Loads and unloads of offsets partitions run one at a time, and check leader epochs.
 
-- When a broker becomes the leader of an offsets partition (one of `__consumer_offsets`), it adds a
-  load to its queue of tasks. A load reads the partition's groups into memory.
-- When the broker loses the leadership, it adds an unload, which drops these groups.
-- A leader epoch is the number of a partition's leadership.
-- A delta is a change of the cluster's metadata.
-- With `late_notices_us`, each task is added three more times, later, when it may be outdated.
+When a broker becomes the leader of an offsets partition (one of `__consumer_offsets`), it adds a
+load to its queue of tasks, which reads the partition's groups into memory. When it loses the
+leadership, it adds an unload, which drops these groups. A task may run late, when the partition has
+a newer leader epoch already. It must then do no harm.
 
 BEHAVIOUR 5.4 and FO-06 are a section and a case of docs/kafka/BEHAVIOUR.md.
 """
@@ -55,7 +53,8 @@ TASK_KINDS = (
 class TaskLab:
     """The task queue of broker 0. A test says which offsets partitions the broker leads.
 
-    `lab.run_for(...)` advances the virtual time by microseconds. No load here takes a second.
+    With `late_notices_us`, each task is added three more times within this time after the first. A
+    test that waits until all loads have ended calls `run_for(1_000_000)`, a second of virtual time.
     """
 
     def __init__(
@@ -100,15 +99,19 @@ class TaskLab:
         self.tasks = CoordinatorTasks(host, self.cluster, replicas, coordination)
         self.partitions: dict[int, Partition] = {}
         self.tasks.start()
-        self.lab.run_for(1_000)  # the queue starts
+        self.run_for(1_000)  # the queue starts
+
+    def run_for(self, duration_us: int) -> None:
+        """Advance the virtual time."""
+        self.lab.run_for(duration_us)
 
     def partition(
-        self, index: int, *more: Record, commit_records: int = 0, records_per_batch: int = 500
+        self, index: int, *last: Record, commit_records: int = 0, records_per_batch: int = 500
     ) -> Partition:
         """Return this broker's replica of an offsets partition; the first call creates it.
 
         The log begins with `commit_records` commits, in batches of `records_per_batch`. The records
-        `more`, if there are any, follow in one batch.
+        `last`, if there are any, follow in one batch.
         """
         if index not in self.partitions:
             storage = MemoryLogStorage()
@@ -119,8 +122,8 @@ class TaskLab:
             )
             for batch in preloaded_batches(spec, 3):
                 storage.append(batch)
-            if more:
-                storage.append(build_batch(more, base_offset=commit_records, leader_epoch=0))
+            if last:
+                storage.append(build_batch(last, base_offset=commit_records, leader_epoch=0))
             name = offsets_partition(index)
             self.partitions[index] = Partition(
                 name, ME, PartitionLog(name, storage), ReplicaConfig()
@@ -128,7 +131,7 @@ class TaskLab:
         return self.partitions[index]
 
     def lead(self, *indexes: int, epoch: int) -> None:
-        """Make this broker the leader of these offsets partitions, in one delta."""
+        """Make this broker the leader of these offsets partitions, in one change of metadata."""
         for index in indexes:
             self.partition(index).make_leader(
                 leader_epoch=epoch,
@@ -157,8 +160,11 @@ class TaskLab:
             LocalLeadership(became_leader=(), became_follower=(partition,))
         )
 
-    def done(self) -> list[tuple[str, str | None, int | None]]:
-        """Return kind, partition and leader epoch of each trace row about a task."""
+    def task_events(self) -> list[tuple[str, str | None, int | None]]:
+        """Return the recorded events about tasks: kind, partition and leader epoch of each.
+
+        Example: `[("load_started", "__consumer_offsets-0", 1), ...]`.
+        """
         return [
             (row.kind, row.partition, row.leader_epoch)
             for row in self.lab.rows
@@ -166,43 +172,38 @@ class TaskLab:
         ]
 
     def row(self, kind: TraceKind) -> TraceRow:
-        """Return the only row of one kind."""
+        """Return the only trace row of one kind."""
         (row,) = [row for row in self.lab.rows if row.kind == kind]
         return row
 
 
-def test_loads_of_one_delta_run_one_after_the_other() -> None:
+def test_loads_of_one_metadata_change_run_one_after_the_other() -> None:
     """Kafka has one thread for the tasks, so the second load waits (BEHAVIOUR 6.3)."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)  # partition 1 is empty
     lab.lead(0, 1, epoch=1)
-    lab.lab.run_for(1_000_000)
-    assert lab.done() == [
+    lab.run_for(1_000_000)
+    assert lab.task_events() == [
         ("load_started", "__consumer_offsets-0", 1),
         ("load_completed", "__consumer_offsets-0", 1),
         ("load_started", "__consumer_offsets-1", 1),
         ("load_completed", "__consumer_offsets-1", 1),
     ]
-    waits = [
+    first_wait_us, second_wait_us = [
         json.loads(row.detail or "{}")["wait_us"]
         for row in lab.lab.rows
         if row.kind == TraceKind.LOAD_STARTED
     ]
-    # The second load waited for the first one, which takes the fixed time at least.
-    assert waits[0] == 0
-    assert waits[1] >= CostModel().load_fixed_us
+    assert first_wait_us == 0
+    assert second_wait_us >= CostModel().load_fixed_us  # every load takes this time at least
 
 
 def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
-    """By the CostModel a load takes a fixed time, 300 ns per record and 4 ns per byte.
-
-    A load reads in turns of LOAD_TURN_BYTES. The cost of each turn is rounded down to a
-    microsecond, so the load may be a little faster than the sum.
-    """
+    """By the CostModel a load takes a fixed time, 300 ns per record and 4 ns per byte."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
 
     completed = lab.row(TraceKind.LOAD_COMPLETED)
     detail = json.loads(completed.detail or "{}")
@@ -210,25 +211,24 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
     assert (detail["records"], detail["groups"], completed.offset) == (20_000, 20, 20_000)
 
     costs = CostModel()
-    expected_us = (
-        costs.load_fixed_us
-        + (detail["records"] * costs.load_ns_per_record + detail["bytes"] * costs.load_ns_per_byte)
-        / 1_000
-    )
+    records_ns = detail["records"] * costs.load_ns_per_record
+    bytes_ns = detail["bytes"] * costs.load_ns_per_byte
+    expected_us = costs.load_fixed_us + (records_ns + bytes_ns) / 1_000
     took_us = completed.time_us - lab.row(TraceKind.LOAD_STARTED).time_us
+    # A load reads in turns of LOAD_TURN_BYTES. The cost of each turn is rounded down to a
+    # microsecond, so the load may be faster than the sum by less than 1 us per turn.
     turns = math.ceil(detail["bytes"] / LOAD_TURN_BYTES)
-    # Rounding takes less than 1 us from each turn.
     assert expected_us - turns <= took_us <= expected_us
 
 
 def test_load_delays_the_next_one_by_its_own_cost() -> None:
-    """If a load costs ten times as much, the next loads wait ten times as long.
+    """If a load costs ten times as much, the loads behind it wait ten times as long.
 
     1,200 ns per record is the cost of the Java coordinator (docs/kafka, MEASURED_FAILOVER
-    load-rate). So the 20,000 records of partition 1 take 24 ms. The other two partitions are empty:
-    both loads wait for the first one only.
+    load-rate). So the 20,000 records of partition 1 take 20,000 * 1,200 ns = 24 ms. The partitions
+    2 and 0 are empty. Their loads take no time, so both wait for the first load only.
     """
-    waits = []
+    waits_us = []
     for load_ns_per_record in (1_200, 12_000):
         costs = CostModel(
             load_ns_per_record=load_ns_per_record, load_ns_per_byte=0, load_fixed_us=0
@@ -236,20 +236,20 @@ def test_load_delays_the_next_one_by_its_own_cost() -> None:
         lab = TaskLab(costs=costs)
         lab.partition(1, commit_records=20_000)
         lab.lead(1, 2, 0, epoch=1)
-        lab.lab.run_for(1_000_000)
+        lab.run_for(1_000_000)
         started = [row for row in lab.lab.rows if row.kind == TraceKind.LOAD_STARTED]
         assert [row.partition for row in started] == [
             f"__consumer_offsets-{index}" for index in (1, 2, 0)
         ]
-        waits.append([json.loads(row.detail or "{}")["wait_us"] for row in started])
-    assert waits == [[0, 24_000, 24_000], [0, 240_000, 240_000]]
+        waits_us.append([json.loads(row.detail or "{}")["wait_us"] for row in started])
+    assert waits_us == [[0, 24_000, 24_000], [0, 240_000, 240_000]]
 
 
 def test_offset_expiry_waits_for_the_loads_before_it() -> None:
     """Loads and the expiry of offsets share one thread.
 
-    The load takes 200 ms: 10,000 ns for each of 20,000 records. The expiry is due every 100 ms. The
-    two expiries that are due at 100 and 200 ms run only when the load has ended.
+    The load takes 20,000 * 10,000 ns = 200 ms, and the expiry is due every 100 ms. The expiries
+    that are due at 100 and 200 ms run only when the load has ended.
     """
     costs = CostModel(load_ns_per_record=10_000, load_ns_per_byte=0, load_fixed_us=0)
     lab = TaskLab(costs=costs, check_interval_ms=100)
@@ -264,38 +264,38 @@ def test_offset_expiry_waits_for_the_loads_before_it() -> None:
 
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(450_000)
+    lab.run_for(450_000)
     completed_us = lab.row(TraceKind.LOAD_COMPLETED).time_us
     assert 200_000 <= completed_us < 210_000
     assert expiry_times_us == [completed_us, completed_us, 300_000, 400_000]
 
 
 def test_groups_are_loading_until_the_whole_log_is_read() -> None:
-    """During a load the coordinator shows none of its groups, so never a part of the offsets."""
+    """Until then the coordinator shows no group, because it may have only a part of its offsets."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(8_000)  # longer than the load's fixed part of 5 ms, shorter than the load
+    lab.run_for(8_000)  # the load, whose fixed part takes 5 ms, has begun to read
     assert lab.coordinator.is_loading(0)
     assert lab.coordinator.groups() == ()
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
     assert lab.coordinator.is_owned(0)
 
 
 def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
     """The broker becomes a follower, and then the leader again, while its first load runs.
 
-    The leader epochs are 1, 2 and 3 (FO-06, KAFKA-10614). The tasks run in this order.
+    This gives it three tasks, for the leader epochs 1, 2 and 3 (FO-06, KAFKA-10614).
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(6_000)  # the load, whose fixed part takes 5 ms, has begun to read
+    lab.run_for(6_000)  # the load, whose fixed part takes 5 ms, has begun to read
     lab.follow(0, epoch=2)
     lab.lead(0, epoch=3)
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
     name = "__consumer_offsets-0"
-    assert lab.done() == [
+    assert lab.task_events() == [
         ("load_started", name, 1),
         ("load_completed", name, 1),
         ("unload_completed", name, 2),
@@ -306,16 +306,16 @@ def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
 
 
 def test_load_of_a_lost_leadership_stops_reading() -> None:
-    """A load reads up to the log end of the leader. A replica that no longer leads has no such end.
+    """A load asks again and again for the leader's log end, up to which it reads.
 
-    So the load stops (BEHAVIOUR 5.4 step 4).
+    A replica that no longer leads has no such end, so the load stops (BEHAVIOUR 5.4 step 4).
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(6_000)  # the load has begun to read
+    lab.run_for(6_000)  # the load has begun to read
     lab.follow(0, epoch=2)
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
     completed = lab.row(TraceKind.LOAD_COMPLETED)
     assert completed.offset is not None
     assert 0 < completed.offset < 20_000
@@ -331,21 +331,21 @@ def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
     lab = TaskLab(load_buffer=100)
     lab.partition(0, commit_records=1_000, records_per_batch=500)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
     detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
     assert (detail["records"], detail["groups"]) == (1_000, 20)
     assert detail["bytes"] > 2 * 100  # two batches, each larger than the buffer of 100 bytes
 
 
 def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> None:
-    """A record without a key ends the load. The trace (the recorded events) has the reason.
+    """A record without a key ends the load, and the event of its end has the reason.
 
     The Scala coordinator then serves the partition without its groups (BEHAVIOUR 5.4 step 8).
     """
     lab = TaskLab()
     lab.partition(0, Record(None, b"v"), commit_records=1_000)  # no coordinator writes this record
     lab.lead(0, epoch=1)
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
     completed = lab.row(TraceKind.LOAD_COMPLETED)
     assert "without key" in (completed.cause_text or "")
     assert json.loads(completed.detail or "{}")["groups"] == 0
@@ -353,16 +353,17 @@ def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> N
 
 
 def test_java_coordinator_does_not_repeat_a_failed_load_in_the_same_epoch() -> None:
-    """A partition whose load has failed stays FAILED, so the coordinator refuses its requests.
+    """After a failed load the Java coordinator refuses all requests for the partition.
 
-    The three late notices have the same leader epoch as the load, and start no other load.
+    With `late_notices_us` the load comes three more times with the same leader epoch. It is ignored
+    each time.
     """
     lab = TaskLab(java=JavaSwitches(failed_load_refuses=True), late_notices_us=100_000)
     lab.partition(0, Record(None, b"v"), commit_records=1_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
     name = "__consumer_offsets-0"
-    assert lab.done() == [
+    assert lab.task_events() == [
         ("load_started", name, 1),
         ("load_failed", name, 1),
         *[("load_ignored", name, 1)] * 3,
@@ -375,17 +376,17 @@ def test_java_coordinator_does_not_repeat_a_failed_load_in_the_same_epoch() -> N
 
 
 def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
-    """A cleaning removes records and keeps the offsets of the others (KAFKA-19862).
+    """A cleaning in the middle of a load must not change what the load finds (KAFKA-19862).
 
-    The load reads by offset, so it gives the same offsets as a load without a cleaning.
+    The cleaning removes records, but the others keep their offsets, and the load reads by offset.
+    The test compares it with a load of the same log without a cleaning.
     """
     lab = TaskLab()
     log = lab.partition(0, commit_records=20_000).log
     lab.lead(0, epoch=1)
-    lab.lab.run_for(6_000)  # the load has begun to read
+    lab.run_for(6_000)  # the load has begun to read
     assert lab.coordinator.is_loading(0)
-    # Clean the log now, in the middle of the load. Only records below the high watermark can be
-    # cleaned.
+    # Only records below the high watermark can be cleaned.
     log.update_high_watermark(log.log_end_offset)
     compaction = Compaction(
         log,
@@ -395,38 +396,35 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
         now_ms=0,
         delete_retention_ms=0,
     )
-    # A step reads up to 1 MiB, and returns True at the end.
+    # A step reads up to 1 MiB, and returns True when it has reached the end.
     while not compaction.step(2**20):
         pass
     assert compaction.apply() is not None
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
 
     detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
     assert detail["groups"] == 20
     assert detail["records"] < 20_000  # fewer than there were before the cleaning
 
-    whole = TaskLab()
-    whole.partition(0, commit_records=20_000)
-    whole.lead(0, epoch=1)
-    whole.lab.run_for(1_000_000)
-    for group in whole.coordinator.groups():
-        loaded = lab.coordinator.group(group.group_id)
-        expected = whole.coordinator.group(group.group_id)
+    without_cleaning = TaskLab()
+    without_cleaning.partition(0, commit_records=20_000)
+    without_cleaning.lead(0, epoch=1)
+    without_cleaning.run_for(1_000_000)
+    for summary in without_cleaning.coordinator.groups():
+        loaded = lab.coordinator.group(summary.group_id)
+        expected = without_cleaning.coordinator.group(summary.group_id)
         assert loaded is not None
         assert expected is not None
         assert loaded.offsets.committed() == expected.offsets.committed()
 
 
 def test_load_counts_records_of_unknown_types() -> None:
-    """A coordinator of a newer version has written these records. The load skips and counts them.
-
-    The key of a record begins with its type. Type 16 is not known here.
-    """
+    """A coordinator of a newer version may have written such records. The load skips them."""
     lab = TaskLab()
-    newer = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")  # 0x0010 is 16
-    lab.partition(0, newer, newer, commit_records=1_000)
+    unknown = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")  # a key begins with its type, here 16
+    lab.partition(0, unknown, unknown, commit_records=1_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(1_000_000)
+    lab.run_for(1_000_000)
     completed = lab.row(TraceKind.LOAD_COMPLETED)
     assert completed.cause_text is None
     assert json.loads(completed.detail or "{}")["ignored"] == 2
@@ -434,48 +432,45 @@ def test_load_counts_records_of_unknown_types() -> None:
 
 
 def test_load_of_an_owned_partition_is_ignored() -> None:
-    """The broker was elected again, in a higher epoch, and has the groups already.
-
-    So it does not load them again (BEHAVIOUR 5.4 step 2).
-    """
+    """A broker that is elected again has the groups already (BEHAVIOUR 5.4 step 2)."""
     lab = TaskLab()
     lab.lead(0, epoch=1)
-    lab.lab.run_for(100_000)  # enough for a load of an empty log
+    lab.run_for(100_000)  # enough for a load of an empty log
     lab.lead(0, epoch=2)
-    lab.lab.run_for(100_000)
+    lab.run_for(100_000)
     ignored = lab.row(TraceKind.LOAD_IGNORED)
     assert ignored.leader_epoch == 2
     assert lab.coordinator.is_owned(0)
 
 
 def test_data_partitions_are_not_loaded() -> None:
-    """A delta that changes no offsets partition adds no task to the queue."""
+    """A change of metadata without an offsets partition adds no task to the queue."""
     lab = TaskLab()
     lab.tasks.leadership_changed(LocalLeadership(became_leader=(), became_follower=()))
-    lab.lab.run_for(10_000)
-    assert lab.done() == []
+    lab.run_for(10_000)
+    assert lab.task_events() == []
 
 
-def test_delayed_notices_of_older_epochs_are_refused() -> None:
+def test_late_tasks_of_older_epochs_are_ignored() -> None:
     """A late unload must not end the newest leadership, and a late load must not load again.
 
-    Each of the three tasks is added three more times, a second later (KAFKA-10614).
+    Each of the three tasks is added three more times within a second (KAFKA-10614).
     """
     lab = TaskLab(late_notices_us=1_000_000)
     lab.lead(0, epoch=1)
     lab.follow(0, epoch=2)
     lab.lead(0, epoch=3)
-    lab.lab.run_for(2_000_000)
+    lab.run_for(2_000_000)
 
-    done = lab.done()
-    assert done[:5] == [
+    events = lab.task_events()
+    assert events[:5] == [
         ("load_started", "__consumer_offsets-0", 1),
         ("load_completed", "__consumer_offsets-0", 1),
         ("unload_completed", "__consumer_offsets-0", 2),
         ("load_started", "__consumer_offsets-0", 3),
         ("load_completed", "__consumer_offsets-0", 3),
     ]
-    assert sorted(done[5:]) == [
+    assert sorted(events[5:]) == [
         *[("load_ignored", "__consumer_offsets-0", 1)] * 3,
         *[("load_ignored", "__consumer_offsets-0", 3)] * 3,
         *[("unload_ignored", "__consumer_offsets-0", 2)] * 3,

@@ -1,15 +1,11 @@
-"""The broker's part in requests of groups: it checks requests, and appends the records.
+"""What a broker does for its group coordinator.
 
-The broker checks a request before it passes it to its coordinator. It appends the records that the
-coordinator returns.
+The broker checks a request before it passes it to the coordinator, and appends the records that the
+coordinator returns. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.0, 2.1 and 5.3.
 
-- Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.0, 2.1 and 5.3.
-- A test plays a story: a coroutine that sends requests to a cluster of three brokers in virtual
-  time (`lab`).
-- `lab.client.commit(2, GROUP, 7)` commits offset 7 of orders-0 at broker 2, as a client that is no
-  member of the group.
-- `lab.events` returns rows of the trace (the recorded events).
-- The high watermark is the offset below which all in-sync replicas (the ISR) have the records.
+Each test plays a story: a coroutine that sends requests to a cluster of three brokers in virtual
+time (`lab`). `lab.client.commit(2, GROUP, 7)` commits offset 7 of orders-0 at broker 2, as a client
+that is no member of the group. `lab.events(kind)` returns the recorded events of a kind.
 """
 
 from cluster.host.host import Disconnected, RequestTimedOut
@@ -36,11 +32,10 @@ COORDINATOR = partition_for(GROUP, 3)
 FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 
 
-def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
-    """The answer comes after the high watermark has passed the commit (BEHAVIOUR 5.3).
+def test_commit_is_acknowledged_when_the_high_watermark_has_passed_it() -> None:
+    """The append of a commit ends when the high watermark has passed the record (BEHAVIOUR 5.3).
 
-    The trace has the leader epoch (the number of the leadership) at the start of the append, and
-    the ISR at its end.
+    The event of its start has the leader epoch, and the event of its end the ISR.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -55,14 +50,14 @@ def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
         assert started.correlation_id == completed.correlation_id
         # `epoch_start_offset` is the offset at which the leader epoch begins.
         assert started.detail == '{"epoch_start_offset":0,"records":1}'
-        # The coordinator is broker 2, the first replica of partition 2.
+        # The coordinator is broker 2. Partition 2 has the replicas 2, 0 and 1.
         assert completed.detail == '{"epoch_start_offset":0,"isr":[2,0,1],"records":1}'
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> None:
-    """The broker refuses a partition that does not exist; the others reach the coordinator.
+    """The coordinator gets the offsets of the partitions that exist.
 
     Source: BEHAVIOUR 2.0.
     """
@@ -78,9 +73,9 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
 
 
 def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
-    """The request goes to a broker that does not coordinate the group.
+    """The broker answers by itself: its coordinator would have answered NOT_COORDINATOR.
 
-    If it reached the coordinator of this broker, the answer would be NOT_COORDINATOR.
+    The request goes to a broker that does not coordinate the group.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -94,8 +89,7 @@ def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> N
 def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> None:
     """From version 5 on the broker refuses a SyncGroup without protocol names (BEHAVIOUR 2.0).
 
-    This check comes before the coordinator's check of the membership, which the request would also
-    fail, because no member "m" exists.
+    In version 4 the request reaches the coordinator, which does not know the member "m".
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -112,22 +106,24 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
 
 
 def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnected() -> None:
-    """`check_invariants`, which looks for lost requests, must accept this case (BEHAVIOUR 2.2).
+    """In this case Kafka never answers a request, so the invariant must accept it (BEHAVIOUR 2.2).
 
-    1. A member sends a JoinGroup on one connection, and again on a second connection. The second
-       request replaces the first one, which gets no answer any more.
-    2. The second connection ends. The coordinator does not learn that, and keeps the second
+    `check_invariants` looks for requests that a broker has forgotten to answer.
+
+    1. A member sends a JoinGroup on one connection, and again on a second connection. For the
+       coordinator the second request replaces the first one, which gets no answer any more.
+    2. The second connection ends. The coordinator does not learn of that, and keeps the second
        request.
-    3. The first connection is still open. Its client waits for an answer to the first request,
-       which the coordinator no longer has.
+    3. The first connection is still open, and waits for an answer that never comes.
     """
 
     async def story(lab: BrokerLab) -> None:
-        required = await lab.client.call(COORDINATOR, join_group(group_id=GROUP))
-        assert isinstance(required, JoinGroupResponse)
-        assert required.error_code is ErrorCode.MEMBER_ID_REQUIRED
-        # The coordinator holds a JoinGroup for group.initial.rebalance.delay.ms, 3 s.
-        request = join_group(group_id=GROUP, member_id=required.member_id)
+        # The first answer assigns a member id. The JoinGroup with this id then waits for 3 s,
+        # group.initial.rebalance.delay.ms.
+        with_member_id = await lab.client.call(COORDINATOR, join_group(group_id=GROUP))
+        assert isinstance(with_member_id, JoinGroupResponse)
+        assert with_member_id.error_code is ErrorCode.MEMBER_ID_REQUIRED
+        request = join_group(group_id=GROUP, member_id=with_member_id.member_id)
         connections = [
             lab.client.host.connect(
                 broker_name(BrokerId(COORDINATOR)), "test", setup_timeout_us=1_000_000
@@ -150,18 +146,18 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_disconnect
 
 
 def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_answered() -> None:
-    """`check_invariants`, which looks for lost requests, must accept this case (BEHAVIOUR 2.2).
+    """In this case Kafka never answers a request, so the invariant must accept it (BEHAVIOUR 2.2).
 
-    1. A member sends a JoinGroup on one connection, and again on a second connection. The second
-       request replaces the first one, which gets no answer any more.
+    1. A member sends a JoinGroup on one connection, and again on a second connection. For the
+       coordinator the second request replaces the first one, which gets no answer any more.
     2. The coordinator answers the second request.
-    3. Now the only unanswered request is the first one, and the coordinator does not have it.
+    3. The first connection is still open, and waits for an answer that never comes.
     """
 
     async def story(lab: BrokerLab) -> None:
-        required = await lab.client.call(COORDINATOR, join_group(group_id=GROUP))
-        assert isinstance(required, JoinGroupResponse)
-        request = join_group(group_id=GROUP, member_id=required.member_id)
+        with_member_id = await lab.client.call(COORDINATOR, join_group(group_id=GROUP))
+        assert isinstance(with_member_id, JoinGroupResponse)
+        request = join_group(group_id=GROUP, member_id=with_member_id.member_id)
         answers: list[object] = []
         for _ in range(2):
             connection = lab.client.host.connect(
@@ -169,7 +165,7 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_answered()
             )
             connection.send(request, timeout_us=10_000_000, on_response=answers.append)
             await lab.seconds(0.1)
-        await lab.seconds(3)  # group.initial.rebalance.delay.ms: the coordinator holds a JoinGroup
+        await lab.seconds(3)  # the JoinGroup waits for group.initial.rebalance.delay.ms
         assert [type(answer) for answer in answers] == [JoinGroupResponse]
         lab.runtime.check_invariants()
 
@@ -177,10 +173,7 @@ def test_request_may_wait_for_ever_if_a_later_one_replaced_it_and_was_answered()
 
 
 def test_metadata_lists_live_brokers_and_leaders() -> None:
-    """A client learns the brokers and the leaders from a Metadata answer.
-
-    The answer leaves out fenced brokers, which the controller counts as dead.
-    """
+    """Metadata leaves out a broker that the controller has fenced, that is, counts as dead."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(0, MetadataRequest(topics=None))
@@ -193,20 +186,20 @@ def test_metadata_lists_live_brokers_and_leaders() -> None:
         await lab.kill(2)
         await lab.until(lambda status: status.brokers_fenced[2])  # type: ignore[index]  # a BrokerId
         await lab.seconds(1)  # broker 0 learns of the fencing
-        answer = await lab.client.call(0, MetadataRequest(topics=(ORDERS, "nothing")))
+        answer = await lab.client.call(0, MetadataRequest(topics=(ORDERS, "unknown")))
         assert isinstance(answer, MetadataResponse)
         assert sorted(broker.node_id for broker in answer.brokers) == [0, 1]
-        orders, nothing = answer.topics
+        orders, unknown = answer.topics
         # Partition 2 has the replicas 2, 0, 1: without broker 2, broker 0 leads it.
         assert [p.leader_id for p in orders.partitions] == [0, 1, 0]
         assert orders.partitions[0].offline_replicas == (2,)
-        assert nothing.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert unknown.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_broker_is_not_the_controller() -> None:
-    """A broker answers a request that only the controller can serve with NOT_CONTROLLER."""
+def test_request_for_the_controller_is_refused_by_a_broker() -> None:
+    """A broker does not forward a heartbeat, but answers NOT_CONTROLLER."""
 
     async def story(lab: BrokerLab) -> None:
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1, current_metadata_offset=1)
@@ -218,10 +211,7 @@ def test_broker_is_not_the_controller() -> None:
 
 
 def test_commit_record_carries_the_wall_clock() -> None:
-    """A commit's record has the time of the wall clock (BEHAVIOUR 5.1).
-
-    After a failover the retention of the offset counts from this time.
-    """
+    """The retention of the offset counts from this time, also after a failover (BEHAVIOUR 5.1)."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7)

@@ -1,9 +1,7 @@
 """Groups and offsets in compressed records: written, replicated, cleaned and loaded.
 
-The setting is offsets.topic.compression.codec. `lab` is a cluster of three brokers in virtual time.
-A preload is commit records that are in an offsets partition (one of `__consumer_offsets`) before
-the run. `ask_as_admin(move_leader, ...)` makes another broker the leader of a partition. That
-broker then loads the partition's groups, in less than the second for which the test waits.
+The setting offsets.topic.compression.codec makes coordinators compress the records that they write
+to their offsets partitions. `lab` is a cluster of three brokers in virtual time.
 """
 
 import json
@@ -12,7 +10,7 @@ import msgspec
 import pytest
 
 from cluster.client.admin.orders import move_leader
-from cluster.spec import PreloadSpec
+from cluster.spec import PreloadSpec, TopicSpec
 from protocol.compression import CompressionType
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS, BrokerId, broker_name, offsets_partition
@@ -27,22 +25,28 @@ from tests.support.harness.controllers import NO_BALANCING
 COORDINATOR = partition_for(GROUP, 3)
 """The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
-NEXT = BrokerId((COORDINATOR + 1) % 3)
-# The first of 99 names whose offsets partition is COORDINATOR. A third of them has this partition.
-OTHER = next(
+NEXT_COORDINATOR = BrokerId((COORDINATOR + 1) % 3)
+OTHER_GROUP = next(
     name
-    for name in (f"other-{number}" for number in range(99))
+    for name in (f"other-{number}" for number in range(99))  # about a third has this partition
     if partition_for(name, 3) == COORDINATOR
 )
 """A second group in the offsets partition of GROUP."""
 
 
+def compacted(topic: TopicSpec) -> TopicSpec:
+    """Return the topic with the setting cleanup.policy=compact."""
+    return msgspec.structs.replace(
+        topic, config=msgspec.structs.replace(topic.config, cleanup_policy="compact")
+    )
+
+
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
-    """The next coordinator loads records that the first one wrote, from a log that was cleaned.
+    """The next coordinator loads what the first one wrote, from a log that was also cleaned.
 
-    A cleaning removes each record whose key has a newer record. Two groups share the partition:
-    GROUP has a member with an assignment, OTHER commits offsets.
+    Two groups share the offsets partition: GROUP has a member with an assignment, and OTHER_GROUP
+    commits offsets.
     """
     # Small segments and frequent cleanings, so that the log is cleaned within the test.
     config = msgspec.structs.replace(
@@ -53,17 +57,10 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         group_initial_rebalance_delay_ms=0,  # the member joins without a wait
     )
     base = broker_cluster(config=config)
-    cluster = msgspec.structs.replace(
-        base,
-        topics=tuple(
-            msgspec.structs.replace(
-                topic, config=msgspec.structs.replace(topic.config, cleanup_policy="compact")
-            )
-            if topic.name == CONSUMER_OFFSETS
-            else topic
-            for topic in base.topics
-        ),
+    topics = tuple(
+        compacted(topic) if topic.name == CONSUMER_OFFSETS else topic for topic in base.topics
     )
+    cluster = msgspec.structs.replace(base, topics=topics)
 
     async def story(lab: BrokerLab) -> None:
         # The first JoinGroup returns a member id. The second one joins with this id (KIP-394).
@@ -77,20 +74,24 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         assert isinstance(await lab.client.call(COORDINATOR, assignment), SyncGroupResponse)
 
         for offset in range(1, 60):
-            answer = await lab.client.commit(COORDINATOR, OTHER, offset, partitions=(0, 1, 2))
+            answer = await lab.client.commit(COORDINATOR, OTHER_GROUP, offset, partitions=(0, 1, 2))
             assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
         await lab.seconds(2)  # the cleaner runs every 0.5 s
 
-        log = lab.storages[broker_name(NEXT)].log(PARTITION)
+        log = lab.storages[broker_name(NEXT_COORDINATOR)].log(PARTITION)
         assert {log.batch(index).compression for index in range(len(log))} == {codec}
-        assert lab.events(TraceKind.LOG_CLEANED, broker_name(NEXT))
+        assert lab.events(TraceKind.LOG_CLEANED, broker_name(NEXT_COORDINATOR))
 
-        await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
-        await lab.seconds(1)
-        fetched = await lab.client.call(NEXT, offset_fetch((ORDERS, 1), group_id=OTHER))
+        await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT_COORDINATOR)
+        await lab.seconds(1)  # the next coordinator loads the groups
+        fetched = await lab.client.call(
+            NEXT_COORDINATOR, offset_fetch((ORDERS, 1), group_id=OTHER_GROUP)
+        )
         assert isinstance(fetched, OffsetFetchResponse)
         assert fetched.groups[0].topics[0].partitions[0].committed_offset == 59
-        synced = await lab.client.call(NEXT, sync_group(first.member_id, generation_id=1))
+        synced = await lab.client.call(
+            NEXT_COORDINATOR, sync_group(first.member_id, generation_id=1)
+        )
         assert isinstance(synced, SyncGroupResponse)
         assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"mine")
 
@@ -98,11 +99,11 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
 
 
 def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
-    """A load of a compressed log reads fewer bytes, but as many records and groups.
+    """A load of a compressed log reads the same records and groups, but fewer bytes.
 
-    The time of a load depends on its records and its bytes.
+    So the load takes less time, because this time depends on the numbers of records and bytes.
     """
-    details_by_codec = {}
+    details_by_codec = {}  # codec -> detail of the row about the load
     for codec in (CompressionType.NONE, CompressionType.GZIP):
         config = msgspec.structs.replace(NO_BALANCING, offsets_topic_compression_codec=codec)
         preload = PreloadSpec(partition=COORDINATOR, commit_records=5_000)

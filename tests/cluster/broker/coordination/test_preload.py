@@ -1,6 +1,7 @@
-"""Preloaded commit records: they are on each replica's disk before a run.
+"""Preloaded commit records: an experiment can begin with an offsets partition that is full already.
 
-A run writes them only to an empty disk, so that a restarted broker keeps its log.
+The records are written to the disk of each replica of the partition when its broker starts. This
+happens only if the disk is empty, so that a restarted broker keeps its log.
 """
 
 from cluster.broker.coordination.preload import group_ids, preload, preloaded_batches
@@ -21,9 +22,10 @@ PARTITIONS = 3
 
 
 def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
-    """The batches have no gaps and valid CRCs (checksums). Recovery and followers demand both."""
+    """The batches have valid checksums and no gaps, because recovery and followers demand both."""
     batches = preloaded_batches(SPEC, PARTITIONS)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
+    # A log of the batches would refuse a gap.
     storage = MemoryStorage()
     for batch in batches:
         storage.log(offsets_partition(1)).append(batch)
@@ -32,7 +34,7 @@ def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
 
 
 def test_records_are_commits_of_groups_of_that_partition() -> None:
-    """A group's partition follows from its name. The groups commit in the order of `group_ids`."""
+    """`group_ids` finds names that Kafka assigns to that partition. The groups commit in turn."""
     assert all(partition_for(group, PARTITIONS) == 1 for group in group_ids(SPEC, PARTITIONS))
     last_offsets = {}  # group -> last offset, in the order of the groups' first commits
     for batch in preloaded_batches(SPEC, PARTITIONS):
@@ -45,36 +47,34 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
     assert list(last_offsets) == group_ids(SPEC, PARTITIONS)
 
 
-def test_deleted_offsets_end_with_a_tombstone_each() -> None:
-    """A load of these batches must leave no offset.
+def test_each_deleted_offset_ends_with_a_tombstone() -> None:
+    """With `deleted`, the preload is commits of offsets that are then all deleted by tombstones.
 
-    The five commits take the two keys of `deleted` in turn. A tombstone is a record without a
-    value, which deletes its key.
+    Here the five commits are for two partitions in turn. A tombstone for each of the two follows,
+    a record without a value. So a load of these batches leaves no offset.
     """
     spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
     batches = preloaded_batches(spec, PARTITIONS)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
-    # By key: True if the last record with the key has a value.
-    has_value: dict[bytes, bool] = {}
+    has_value: dict[bytes, bool] = {}  # key -> True if the last record with this key has a value
     for batch in batches:
         for record in decode_records(batch.records):
             assert record.key is not None
             has_value[record.key] = record.value is not None
-    assert list(has_value.values()) == [False, False]
+    assert list(has_value.values()) == [False, False]  # two keys, which were both deleted
     # The last batch has the two tombstones, after the five commits.
     assert (batches[-1].base_offset, batches[-1].next_offset) == (5, 7)
 
 
 def test_preload_writes_only_to_an_empty_disk_of_a_replica() -> None:
-    """A disk with a log stays as it is. A broker without a replica of the partition gets no log."""
+    """A disk that has a log already stays as it is. A broker without a replica gets no records."""
     cluster = broker_cluster(preload=(SPEC,))
     storage = MemoryStorage()
     preload(storage, BrokerId(0), cluster)
-    length = len(storage.log(offsets_partition(1)))
-    assert length == 13  # batches: 1,234 records, 100 in each
+    assert len(storage.log(offsets_partition(1))) == 13  # batches of 100, for 1,234 records
 
     preload(storage, BrokerId(0), cluster)
-    assert len(storage.log(offsets_partition(1))) == length
+    assert len(storage.log(offsets_partition(1))) == 13
 
     # The cluster has the brokers 0, 1 and 2, so broker 9 has no replica.
     other_disk = MemoryStorage()

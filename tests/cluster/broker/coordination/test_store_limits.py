@@ -1,12 +1,10 @@
 """What a broker does not store for its groups, or cannot load.
 
-These are commits that are too large, offsets that have expired, appends to a partition of which the
-broker has no replica, and unreadable records.
+This happens to commits that are too large, offsets that have expired, appends to a partition of
+which the broker has no replica, and records that cannot be read.
 
 `lab` is a cluster of three brokers in virtual time. `lab.client.call(2, request)` returns the
-answer of broker 2. A preload is commit records that are in an offsets partition (one of
-`__consumer_offsets`) before the run. Ids such as MM-36 are scenarios of Kafka's own tests
-(docs/kafka, BEHAVIOUR 10).
+answer of broker 2. Ids such as MM-36 are scenarios of Kafka's own tests (docs/kafka, BEHAVIOUR 10).
 """
 
 import msgspec
@@ -47,19 +45,18 @@ COORDINATOR = partition_for(GROUP, 3)
 """The group's offsets partition, and also the broker that leads it: partition n is on broker n."""
 
 
-def small_messages() -> BrokerConfig:
-    """Return settings with which logs accept batches of up to 500 bytes."""
+def config_with_small_messages() -> BrokerConfig:
+    """Return a configuration with which logs accept batches of up to 500 bytes."""
     return msgspec.structs.replace(
         NO_BALANCING, message_max_bytes=500, group_initial_rebalance_delay_ms=0
     )
 
 
 def test_too_large_commit_is_refused_as_a_whole() -> None:
-    """A commit is one batch. If it is above message.max.bytes, no partition of it is committed.
+    """The offsets of a commit are one batch. If the batch is too large, none of them is stored.
 
-    Each of two partitions has metadata of 300 bytes. One of them would be allowed, but the batch of
-    both exceeds the limit of 500 bytes. Each partition is answered with Kafka's error
-    INVALID_COMMIT_OFFSET_SIZE.
+    Here the commit has two partitions, each with metadata of 300 bytes. The batch of both exceeds
+    message.max.bytes, 500 bytes, although each partition alone would not.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -69,7 +66,7 @@ def test_too_large_commit_is_refused_as_a_whole() -> None:
         errors = [p.error_code for topic in answer.topics for p in topic.partitions]
         assert errors == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 2
 
-    BrokerLab(broker_cluster(config=small_messages())).run(story)
+    BrokerLab(broker_cluster(config=config_with_small_messages())).run(story)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +86,10 @@ def test_too_large_commit_is_refused_as_a_whole() -> None:
     ids=["group", "commit"],
 )
 def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
-    """The append of a group or a commit fails with NOT_LEADER_OR_FOLLOWER.
+    """If the broker has no replica of the partition, an append fails with NOT_LEADER_OR_FOLLOWER.
 
-    The coordinator, which is not part of this test, turns this error into NOT_COORDINATOR.
+    The record is that of a group, or a commit. The coordinator, which is not part of this test,
+    turns the error into NOT_COORDINATOR.
 
     MM-36: storing a group without a replica
     """
@@ -115,7 +113,7 @@ def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
 
 
 def test_periodic_expiry_traces_only_expired_offsets() -> None:
-    """The expiry runs ten times in 100 s. Only the run that finds expired offsets writes rows.
+    """The expiry runs every 10 s. In 100 s only the run that finds expired offsets writes rows.
 
     MM-01: cleanup tells only of what has expired
     """
@@ -138,29 +136,30 @@ def test_periodic_expiry_traces_only_expired_offsets() -> None:
     assert expired == [f"broker-{COORDINATOR}: removed 3 expired offsets"]
 
 
-@pytest.mark.parametrize("refuses", [False, True])
-def test_unreadable_record_ends_every_load_of_its_partition(refuses: bool) -> None:
-    """The load ends early, at the unreadable record, and no group is loaded.
+@pytest.mark.parametrize("is_java", [False, True])
+def test_unreadable_record_ends_every_load_of_its_partition(is_java: bool) -> None:
+    """A load ends early, at the unreadable record, and loads no group.
 
     The Scala coordinator regards the load as completed, and serves the partition without any
-    groups. The Java coordinator (`refuses`) regards the load as failed, and refuses every request
-    (docs/kafka, BEHAVIOUR 6.6). FindCoordinator names the leader in both cases. The next leader
+    groups. The Java coordinator regards the load as failed, and refuses every request (docs/kafka,
+    BEHAVIOUR 6.6). FindCoordinator names the leader in both cases. The next leader of the partition
     finds the same record.
     """
+    # The offsets partition has these records before the run, the unreadable one at its end.
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
     cluster = msgspec.structs.replace(
-        broker_cluster(preload=(preload,)), java=JavaSwitches(failed_load_refuses=refuses)
+        broker_cluster(preload=(preload,)), java=JavaSwitches(failed_load_refuses=is_java)
     )
+    load_kind = TraceKind.LOAD_FAILED if is_java else TraceKind.LOAD_COMPLETED
+    commit_error = ErrorCode.NOT_COORDINATOR if is_java else ErrorCode.NONE
 
     async def story(lab: BrokerLab) -> None:
-        kind = TraceKind.LOAD_FAILED if refuses else TraceKind.LOAD_COMPLETED
         partition = str(offsets_partition(COORDINATOR))
-        (row,) = [row for row in lab.events(kind) if row.partition == partition]
-        assert row.cause_text == "unknown group value version 99"  # the record of the preload
+        (row,) = [row for row in lab.events(load_kind) if row.partition == partition]
+        assert row.cause_text == "unknown group value version 99"  # the unreadable record
 
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
-        error = answer.topics[0].partitions[0].error_code
-        assert error is (ErrorCode.NOT_COORDINATOR if refuses else ErrorCode.NONE)
+        assert answer.topics[0].partitions[0].error_code is commit_error
         coordinator = await lab.client.find_coordinator(0, GROUP)
         assert coordinator.node_id == COORDINATOR
 
@@ -174,7 +173,7 @@ def test_unreadable_record_ends_every_load_of_its_partition(refuses: bool) -> No
         )
         assert isinstance(fetched, OffsetFetchResponse)
         (group,) = fetched.groups
-        if refuses:
+        if is_java:
             assert group.error_code is ErrorCode.NOT_COORDINATOR
         else:
             assert group.topics[0].partitions[0].committed_offset == -1

@@ -1,8 +1,8 @@
-"""Appends that wait for the high watermark, and timers that are named by keys.
+"""Two things that a broker does later: answer an append with acks=all, and fire a timer.
 
-The high watermark is the offset below which all in-sync replicas (the ISR) have the records. `park`
-makes an append wait until the high watermark has reached an offset. `check` completes the appends
-that need not wait any more. A broker calls `check` after each change of the partition.
+`DelayedAppends.park` makes an append wait until the high watermark has reached an offset. A broker
+calls `DelayedAppends.check` after each change of the partition, which completes the appends that
+need not wait any more. `KeyedTimers` sets and cancels timers by keys, such as the name of a member.
 """
 
 import pytest
@@ -26,7 +26,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def leader() -> Partition:
-    """Return a leader with one follower, which is in the ISR."""
+    """Return the leader's replica of a partition with one follower, which is in the ISR."""
     partition = Partition(P0, ME, PartitionLog(P0, MemoryLogStorage()), ReplicaConfig())
     partition.make_leader(
         leader_epoch=0, partition_epoch=0, replicas=REPLICAS, isr=REPLICAS, now_us=0
@@ -35,13 +35,13 @@ def leader() -> Partition:
 
 
 def append(partition: Partition) -> int:
-    """Append a record, and return the offset that the high watermark must reach for it."""
+    """Append a record, and return the high watermark at which it is committed."""
     info = partition.append_records((Record(None, b"a"),), required_acks=-1, now_us=0)
     return info.next_offset
 
 
 def follower_has(partition: Partition, offset: int) -> None:
-    """Fetch as the follower, which shows the leader that it has all records before `offset`."""
+    """Fetch from `offset` as the follower, so that the leader learns that it has all before it."""
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset),
         replica_id=FOLLOWER,
@@ -55,12 +55,12 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
     """One Fetch of the follower completes the first two appends, and not the third."""
     partition, appends = leader(), DelayedAppends()
     done: list[tuple[str, ErrorCode]] = []
+
+    def park(name: str) -> None:
+        appends.park(partition, append(partition), lambda error: done.append((name, error)))
+
     for name in ("a", "b", "c"):
-
-        def completed(error: ErrorCode, name: str = name) -> None:
-            done.append((name, error))
-
-        appends.park(partition, append(partition), completed)
+        park(name)
     appends.check(partition)
     assert done == []
     follower_has(partition, 2)  # it has the records 0 and 1
@@ -69,9 +69,9 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
 
 
 def test_expired_append_is_not_completed_again() -> None:
-    """An append that has waited too long expires: its caller gets REQUEST_TIMED_OUT.
+    """A caller must not get a second outcome after REQUEST_TIMED_OUT.
 
-    The record may still be committed afterwards. The caller must not get a second outcome then.
+    An append that has waited too long expires, but its record may still be committed afterwards.
     """
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
@@ -83,8 +83,8 @@ def test_expired_append_is_not_completed_again() -> None:
     assert done == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_lost_leadership_ends_every_delayed_operation() -> None:
-    """The new leader's log decides whether the records survive, so the callers get an error."""
+def test_loss_of_the_leadership_fails_every_waiting_append() -> None:
+    """Whether the records survive depends on the new leader's log, so the callers get an error."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_lost_leadership_ends_every_delayed_operation() -> None:
 
 
 def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
-    """A heartbeat sets the timer of its member's session again, and so extends the session."""
+    """A coordinator extends a member's session in this way at each heartbeat."""
     lab = HostLab()
     fired: list[tuple[int, str]] = []
     timers = KeyedTimers(lab.host("a"), lambda key: fired.append((lab.loop.now_us(), key)))
@@ -109,11 +109,10 @@ def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
 
 
 def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
-    """The cancellation of a timer that is not set has no effect."""
+    """To cancel a timer that is not set, here "x", has no effect."""
     lab = HostLab()
     fired: list[str] = []
     timers = KeyedTimers(lab.host("a"), fired.append)
-    # There is no timer with the key "x".
     timers.apply([SetTimer(key="m", delay_us=100), CancelTimer(key="m"), CancelTimer(key="x")])
     lab.run_for(1_000)
     assert fired == []
@@ -122,11 +121,8 @@ def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
     assert fired == ["m"]
 
 
-def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
-    """When a high watermark moves, the broker must call `check`, which completes appends below it.
-
-    The invariant finds a broker that has forgotten the call.
-    """
+def test_invariant_finds_an_append_that_waits_below_the_high_watermark() -> None:
+    """A broker that forgets to call `check` when a high watermark moves is found."""
     partition, appends = leader(), DelayedAppends()
     appends.park(partition, append(partition), lambda error: None)
     appends.check_invariants()
@@ -137,7 +133,7 @@ def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
     appends.check_invariants()
 
 
-def test_invariant_names_a_waiting_append_that_is_complete() -> None:
+def test_invariant_finds_a_waiting_append_that_is_marked_as_done() -> None:
     """Planted bug: an append is marked as done, and still waits.
 
     Such an append cannot expire any more, so its request would never be answered.

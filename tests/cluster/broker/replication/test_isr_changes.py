@@ -1,14 +1,10 @@
 """A leader changes its ISR only with the controller's consent (docs/kafka, BEHAVIOUR 6.1).
 
-- The ISR is the set of in-sync replicas of a partition. The high watermark is the offset below
-  which all of them have the records.
-- A proposal is the leader's request AlterPartition for another ISR.
-- Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2.
-- The lag limit (replica.lag.time.max.ms) is 4 s: a follower that has not caught up for this time
-  must leave the ISR.
-- A follower that has every record does not lag. So the tests first produce a record that broker 2
-  does not fetch.
-- `lab.lose` selects the frames (messages of connections) that the network drops.
+The leader proposes another ISR with the request AlterPartition, and applies it when the controller
+has confirmed it. In most tests broker 0 leads orders-0, and the network drops the Fetches of its
+follower broker 2. After the lag limit of 4 s (replica.lag.time.max.ms) the leader must remove
+broker 2 from the ISR. A follower that has every record does not lag, so the tests first produce a
+record that broker 2 cannot fetch.
 """
 
 import json
@@ -52,8 +48,9 @@ CONFIG = BrokerConfig(
 class LossyCluster:
     """A controller and three brokers on a network that drops the frames that a test selects.
 
-    A test sets `lab.lose` to a function that returns True for each frame to drop, for instance to
-    `lose_fetches_of_broker_2`. A metrics interval of 0 means that the nodes write no metrics.
+    A frame is one message of a connection. A test sets `lab.lose` to a function that returns True
+    for each frame to drop, for instance to `is_fetch_of_broker_2`. With a metrics interval of 0 the
+    nodes write no metrics.
     """
 
     def __init__(self, *, metrics_interval_us: int = 0) -> None:
@@ -75,7 +72,7 @@ class LossyCluster:
         self.controller.report(status)
         return status.partitions[P0].isr
 
-    def lose_fetches_of_broker_2(self, frame: Frame) -> bool:
+    def is_fetch_of_broker_2(self, frame: Frame) -> bool:
         """Return True for a Fetch of broker 2 to broker 0."""
         return (
             isinstance(frame, RequestFrame)
@@ -83,9 +80,9 @@ class LossyCluster:
             and isinstance(frame.envelope.body, FetchRequest)
         )
 
-    def lose_alter_partition_and_fetches(self, frame: Frame) -> bool:
+    def is_alter_partition_or_fetch(self, frame: Frame) -> bool:
         """Return True for an AlterPartition, and for a Fetch of broker 2 to broker 0."""
-        return self.lose_fetches_of_broker_2(frame) or (
+        return self.is_fetch_of_broker_2(frame) or (
             isinstance(frame, RequestFrame)
             and isinstance(frame.envelope.body, AlterPartitionRequest)
         )
@@ -100,17 +97,15 @@ class LossyCluster:
         ]
 
     def metrics(self, node: str) -> dict[str, float]:
-        """Return the latest replica metrics of a broker.
-
-        A broker writes several kinds of METRICS rows; only the replica metrics have PartitionCount.
-        """
+        """Return the latest replica metrics of a broker."""
+        # A broker writes several kinds of METRICS rows. Only replica metrics have PartitionCount.
         samples = [
-            row.detail or ""
+            row.detail
             for row in self.lab.rows
             if row.kind == TraceKind.METRICS and row.node == node
+            if row.detail is not None and "PartitionCount" in row.detail
         ]
-        latest = next(sample for sample in reversed(samples) if "PartitionCount" in sample)
-        metrics: dict[str, float] = json.loads(latest)
+        metrics: dict[str, float] = json.loads(samples[-1])
         return metrics
 
     def produce(self, *, seconds: int, topic: str = ORDERS) -> Outcome | None:
@@ -144,14 +139,15 @@ class LossyCluster:
 def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
     """A follower leaves after the lag limit, and returns with a Fetch from the log end.
 
-    - The limit, 4 s, counts from the last Fetch. This Fetch was up to 0.5 s before the test begins.
-      4 s - 0.5 s = 3.5 s is the earliest time at which the follower leaves.
-    - The leader checks its followers every 2 s, which is half the limit. 4 s + 2 s = 6 s is the
-      latest time at which the leader proposes the removal. A few messages later the removal is
-      confirmed, here within 7 s.
+    The removal is confirmed 3.5 s to 7 s after the record:
+
+    - At the earliest: the limit of 4 s counts from the follower's last Fetch, which was up to 0.5 s
+      before the record. 4 s - 0.5 s = 3.5 s.
+    - At the latest: the leader looks for lagging followers every 2 s, so it proposes the removal
+      after up to 4 s + 2 s = 6 s. The confirmation is a few messages later.
     """
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    cluster.lab.lose = cluster.is_fetch_of_broker_2
     begun_us = cluster.lab.loop.now_us()
     assert cluster.produce(seconds=1) is None  # broker 2 is still in the ISR, so no answer
     cluster.lab.run_for(8_000_000)
@@ -174,23 +170,21 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 
 
 def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
-    """The metrics count a change when the controller has confirmed it, and not when it is proposed.
-
-    Broker 0 has six partitions, three of orders and three of __consumer_offsets. It leads two of
-    them, orders-0 and __consumer_offsets-0. Broker 2 leaves the ISR of orders-0.
-    """
+    """A change that the leader has only proposed is not counted yet."""
     # In the first cluster the proposal never arrives.
     cluster = LossyCluster(metrics_interval_us=1_000_000)
-    cluster.lab.lose = cluster.lose_alter_partition_and_fetches
+    cluster.lab.lose = cluster.is_alter_partition_or_fetch
     cluster.produce(seconds=9)  # longer than the 7 s in which a lagging follower leaves
     assert cluster.alter_partition_requests()
     assert cluster.metrics("broker-0")["IsrShrinksPerSec.Count"] == 0
 
     # In the second cluster the controller confirms the proposal.
     cluster = LossyCluster(metrics_interval_us=1_000_000)
-    cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    cluster.lab.lose = cluster.is_fetch_of_broker_2
     cluster.produce(seconds=9)
     shrunk = cluster.metrics("broker-0")
+    # Broker 0 has the three partitions of orders and the three of __consumer_offsets. It leads
+    # partition 0 of each. One of these two has lost broker 2 from its ISR.
     assert (shrunk["PartitionCount"], shrunk["LeaderCount"]) == (6, 2)
     assert (shrunk["UnderReplicatedPartitions"], shrunk["UnderMinIsrPartitionCount"]) == (1, 0)
     assert (shrunk["IsrShrinksPerSec.Count"], shrunk["IsrExpandsPerSec.Count"]) == (1, 0)
@@ -199,28 +193,29 @@ def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
     # Broker 2 fetches again, and returns to the ISR.
     cluster.lab.lose = lambda _frame: False
     cluster.lab.run_for(8_000_000)
-    whole = cluster.metrics("broker-0")
-    assert whole["UnderReplicatedPartitions"] == 0
-    assert (whole["IsrShrinksPerSec.Count"], whole["IsrExpandsPerSec.Count"]) == (1, 1)
+    expanded = cluster.metrics("broker-0")
+    assert expanded["UnderReplicatedPartitions"] == 0
+    assert (expanded["IsrShrinksPerSec.Count"], expanded["IsrExpandsPerSec.Count"]) == (1, 1)
+    # Broker 1 does not lead orders-0, so it has counted nothing.
     assert cluster.metrics("broker-1")["IsrShrinksPerSec.Count"] == 0
 
 
 def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
-    """The high watermark waits for a replica until the controller has confirmed its removal."""
+    """Until then the high watermark still waits for the follower that is to be removed."""
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    cluster.lab.lose = cluster.is_fetch_of_broker_2
     # The controller confirms the removal within 7 s, as in the first test.
     assert isinstance(cluster.produce(seconds=9), ProduceResponse)
 
 
 def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
-    """A leader that is cut off from the controller must not acknowledge records alone."""
+    """If it did, it could acknowledge records alone while the controller elects another leader."""
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.lose_alter_partition_and_fetches
+    cluster.lab.lose = cluster.is_alter_partition_or_fetch
     assert cluster.produce(seconds=40) is None
 
     assert cluster.isr() == (0, 1, 2)
-    # The dropped request times out after 30 s. Then the leader repeats it.
+    # The first request was dropped, and timed out after 30 s. The leader has repeated it.
     assert len(cluster.alter_partition_requests()) >= 2
     assert cluster.lab.failures == []
 
@@ -231,9 +226,9 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
     Kafka's AlterPartitionManager does the same.
     """
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.lose_fetches_of_broker_2
-    # The first record is sent without a wait for its answer. So both partitions get a record at the
-    # same time, and broker 2 begins to lag in both.
+    cluster.lab.lose = cluster.is_fetch_of_broker_2
+    # Both partitions get a record at the same time, because `seconds=0` does not wait for the first
+    # answer. So broker 2 begins to lag in both.
     cluster.produce(seconds=0)
     cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
     messages = [
@@ -252,50 +247,50 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
     assert sorted(topics) == [CONSUMER_OFFSETS, ORDERS]
 
 
-@pytest.mark.parametrize("where", ["_pending", "_sent"])
-def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
+@pytest.mark.parametrize("proposals", ["_pending", "_sent"])
+def test_invariant_finds_a_proposal_that_the_leader_has_lost(proposals: str) -> None:
     """Planted bug: the leader loses a proposal. Its partition would wait for the answer for ever.
 
-    `_isr_changes` keeps a proposal in `_pending` until it is sent, and in `_sent` until its answer.
+    IsrChanges keeps a proposal in `_pending` until it is sent, and then in `_sent` until its
+    answer. The bug empties one of the two.
     """
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.lose_alter_partition_and_fetches
-    changes = cluster.brokers[0]._replicas._isr_changes
+    cluster.lab.lose = cluster.is_alter_partition_or_fetch
+    isr_changes = cluster.brokers[0]._replicas._isr_changes
     cluster.produce(seconds=1)
-    # Run in steps of 10 ms until the proposal is in `where`, the place that the test wants. It gets
-    # into both places within 60 s: it is sent once the follower lags. The request is lost, so after
-    # its timeout of 30 s the proposal goes back to `_pending`.
+    # Run in steps of 10 ms, for up to 60 s, until the proposal is where the bug is to lose it. The
+    # proposal gets into `_sent` when the follower lags. The network drops the request, so the
+    # proposal goes back to `_pending` after the request's timeout of 30 s.
     for _ in range(6_000):
         cluster.lab.run_for(10_000)
-        if getattr(changes, where):
+        if getattr(isr_changes, proposals):
             break
     cluster.brokers[0].check_invariants()  # without the planted bug the check passes
 
     # The planted bug: the proposal is lost.
-    setattr(changes, where, {})
+    setattr(isr_changes, proposals, {})
 
     with pytest.raises(InvariantViolation, match=r"orders-0: .* is not waiting"):
         cluster.brokers[0].check_invariants()
 
 
 @pytest.mark.parametrize(
-    ("broker", "changes"),
+    ("broker", "field", "wrong_epoch"),
     [
-        (0, {"leader_epoch": 7}),
-        (0, {"partition_epoch": -1}),
-        (1, {"leader_epoch": 7}),
-        (1, {"partition_epoch": -1}),
-        (1, {"partition_epoch": 7}),
+        (0, "leader_epoch", 7),
+        (0, "partition_epoch", -1),
+        (1, "leader_epoch", 7),
+        (1, "partition_epoch", -1),
+        (1, "partition_epoch", 7),
     ],
 )
 def test_invariant_finds_a_replica_that_contradicts_its_metadata(
-    broker: int, changes: dict[str, int]
+    broker: int, field: str, wrong_epoch: int
 ) -> None:
-    """Planted bugs: a replica has an epoch that the broker's metadata do not have.
+    """Planted bugs: a replica has a newer epoch (7) or an older one (-1) than the metadata.
 
-    A leader epoch counts leaderships, a partition epoch counts changes of the partition. 7 is too
-    new, -1 too old. Broker 0 leads orders-0, broker 1 follows. Only a leader may have a newer
-    partition epoch than its metadata, as the next test shows.
+    Broker 0 leads orders-0, broker 1 follows. Only a leader may have a newer partition epoch than
+    the metadata, as the next test shows.
     """
     cluster = LossyCluster()
     replicas = cluster.brokers[broker]._replicas
@@ -303,10 +298,9 @@ def test_invariant_finds_a_replica_that_contradicts_its_metadata(
     partition = replicas.partition(P0)
     assert partition is not None
 
-    for name, value in changes.items():
-        setattr(partition, name, value)
+    setattr(partition, field, wrong_epoch)
 
-    # The message begins with the replica's role, "orders-0 leads: True" or "orders-0 leads: False".
+    # The message has the replica's role: "orders-0 leads: True" or "orders-0 leads: False".
     with pytest.raises(InvariantViolation, match="orders-0 leads: "):
         replicas.check_follows_metadata()
 

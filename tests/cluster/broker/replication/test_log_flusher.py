@@ -1,11 +1,12 @@
 """Two ways in which a broker's logs get to the disk: Kafka's flushes, and the system's write-back.
 
-- Appended data are in the page cache, memory of the operating system. Data are dirty until they are
-  on the disk. Only data on the disk survive a power loss.
-- Kafka flushes by number of messages, by time or, by default, never.
-- The operating system writes dirty data to the disk by itself after some time (write-back).
-- `recovery_point` is the offset up to which Kafka itself has flushed a log.
-- `flushed_length` is the number of batches on the disk, by a flush or by a write-back.
+Data that a broker appends are first in the page cache, in the memory of the operating system. They
+are dirty until they are on the disk, and only then survive a power loss.
+
+- Kafka flushes a log after a number of messages or after a time; by default it never does. The
+  `recovery_point` of a log is the offset up to which Kafka itself has flushed it.
+- The operating system writes dirty data to the disk by itself after some time (write-back). The
+  `flushed_length` of a log is the number of its batches on the disk, in either way.
 """
 
 import pytest
@@ -27,13 +28,16 @@ PAYMENTS = TopicPartition("payments", 0)
 
 
 class FlusherLab:
-    """A flusher on a host of its own, with two logs; `topic` has the settings of topic payments."""
+    """A LogFlusher with the logs of two topics, orders and payments.
+
+    `payments_config` is the configuration of payments. The topic orders always has the default one.
+    """
 
     def __init__(
         self,
         config: BrokerConfig | None = None,
         *,
-        topic: TopicConfig | None = None,
+        payments_config: TopicConfig | None = None,
         model: StorageModel | None = None,
     ) -> None:
         cluster = replace(
@@ -42,12 +46,12 @@ class FlusherLab:
         self.hosts = HostLab()
         self.orders = PartitionLog(ORDERS, MemoryLogStorage())
         self.payments = PartitionLog(PAYMENTS, MemoryLogStorage())
-        settings = {"payments": topic or TopicConfig()}
+        topic_configs = {"orders": TopicConfig(), "payments": payments_config or TopicConfig()}
         self.flusher = LogFlusher(
             self.hosts.host("broker-0"),
             cluster,
             lambda: [self.orders, self.payments],
-            lambda name: settings.get(name, TopicConfig()),
+            lambda topic: topic_configs[topic],
         )
         self.flusher.start()
         self.flusher.configure(self.orders)
@@ -63,11 +67,10 @@ class FlusherLab:
 
 
 def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
-    """In Linux dirty data are written back after 30 s; the kernel checks every 5 s.
+    """Linux checks its files every 5 s, and writes back what has been dirty for 30 s.
 
-    A record is appended at 12 s. A check notes that the log is dirty up to 5 s after the append.
-    The write-back is at the first check that is 30 s later. So here it is between
-    12 s + 30 s = 42 s and 42 s + 5 s = 47 s.
+    Here a record is appended at 12 s. The next check, up to 5 s later, finds the log dirty. The
+    data are written back 30 s after this check, so between 12 s + 30 s = 42 s and 47 s.
     """
     lab = FlusherLab()
     lab.seconds(12)
@@ -80,11 +83,10 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
 
 
 def test_system_writes_back_the_whole_file() -> None:
-    """A file is as old as its first dirty page. Its newer pages are written back together with it.
+    """What counts is the time since which the file is dirty, not the age of each record.
 
-    One record is appended each second, from 0 s on. The first check, at 5 s, notes that the log is
-    dirty, so the write-back is at 5 s + 30 s = 35 s. It includes all records so far, also the
-    youngest.
+    One record is appended each second, from 0 s on. The check at 5 s finds the log dirty, so the
+    whole log is written back at 5 s + 30 s = 35 s, with the youngest record.
     """
     lab = FlusherLab()
     for _ in range(36):
@@ -94,33 +96,33 @@ def test_system_writes_back_the_whole_file() -> None:
 
 
 def test_write_back_counts_from_the_first_append_after_a_flush() -> None:
-    """After a flush the file is clean, so its age counts from the next append."""
+    """After a flush the file is clean, so the 30 s count from the next append."""
     lab = FlusherLab()
     lab.append(lab.orders)
     lab.seconds(21)
     lab.orders.flush()
     lab.append(lab.orders)
     lab.seconds(20)
-    # This is 41 s after the first append, but only 20 s after the second.
+    # It is 41 s now. The second record, which was appended at 21 s, is still dirty.
     assert lab.orders.storage.flushed_length == 1
-    lab.seconds(16)
+    lab.seconds(16)  # it is 57 s now, more than 21 s + 30 s + 5 s
     assert lab.orders.storage.flushed_length == 2
 
 
 def test_write_back_interval_is_a_setting_of_the_cluster() -> None:
-    """Experiments with power losses set shorter times, which lose fewer data."""
+    """An experiment with power losses may set shorter times, so that fewer data are lost."""
     lab = FlusherLab(model=StorageModel(write_back_ms=1_000, write_back_check_ms=100))
     lab.append(lab.orders)
     lab.seconds(0.9)
     assert lab.orders.storage.flushed_length == 0
-    lab.seconds(0.4)
+    lab.seconds(0.4)  # it is 1.3 s now, more than 1 s + 0.1 s
     assert lab.orders.storage.flushed_length == 1
 
 
-def test_log_flush_interval_messages_applies_to_every_log() -> None:
-    """A setting of the topic has precedence over the broker's setting."""
+def test_log_flush_interval_messages_is_the_default_of_flush_messages() -> None:
+    """The topic's setting flush.messages has precedence over the broker's setting."""
     lab = FlusherLab(
-        BrokerConfig(log_flush_interval_messages=2), topic=TopicConfig(flush_messages=3)
+        BrokerConfig(log_flush_interval_messages=2), payments_config=TopicConfig(flush_messages=3)
     )
     assert lab.orders.flush_interval_messages == 2
     assert lab.payments.flush_interval_messages == 3
@@ -130,8 +132,8 @@ def test_log_flush_interval_messages_applies_to_every_log() -> None:
 def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
     """log.flush.interval.ms alone has no effect, because the scheduler is off by default.
 
-    The scheduler runs every log.flush.scheduler.interval.ms. The default is Java's Long.MAX_VALUE,
-    which means never.
+    The scheduler looks for logs to flush every log.flush.scheduler.interval.ms. The default of this
+    setting is Java's Long.MAX_VALUE, which means never.
     """
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=1))
     lab.append(lab.orders)
@@ -140,31 +142,32 @@ def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
 
 
 def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() -> None:
-    """Kafka's kafka-log-flusher first runs after 30 s, and then at its interval, here 2 s.
+    """Kafka's scheduler first runs after 30 s, and then at its interval, here every 2 s.
 
-    At 30 s the interval of payments, 1 s, is over. The interval of orders, 40 s, is over at 40 s.
+    It flushes payments at 30 s, because the interval of this log is 1 s. The interval of orders is
+    40 s, so it flushes orders at 40 s.
     """
     config = BrokerConfig(log_flush_interval_ms=40_000, log_flush_scheduler_interval_ms=2_000)
-    lab = FlusherLab(config, topic=TopicConfig(flush_ms=1_000))
+    lab = FlusherLab(config, payments_config=TopicConfig(flush_ms=1_000))
 
     lab.append(lab.orders)
     lab.append(lab.payments)
 
     lab.seconds(29)
     assert (lab.orders.recovery_point, lab.payments.recovery_point) == (0, 0)
-    lab.seconds(2)
+    lab.seconds(2)  # it is 31 s now
     assert (lab.orders.recovery_point, lab.payments.recovery_point) == (0, 1)
-    lab.seconds(8)
+    lab.seconds(8)  # it is 39 s now
     assert lab.orders.recovery_point == 0
-    lab.seconds(2)
+    lab.seconds(2)  # it is 41 s now
     assert lab.orders.recovery_point == 1
 
 
 def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
-    """The interval of 10 s counts from the last flush, by time or by number of messages.
+    """The interval of 10 s counts from the last flush, which may also be one by number.
 
-    At 35 s two messages are appended, and flushed by number. So the third message is flushed by
-    time at 35 s + 10 s = 45 s or later.
+    At 35 s two messages are appended, and flushed by number. So the third message, at 36 s, is
+    flushed by time at 35 s + 10 s = 45 s.
     """
     config = BrokerConfig(
         log_flush_interval_messages=2,
@@ -174,14 +177,14 @@ def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
     lab = FlusherLab(config)
     lab.seconds(35)
     lab.append(lab.orders)
-
     lab.append(lab.orders)
     assert lab.orders.recovery_point == 2  # the flush by number of messages
+
     lab.seconds(1)
     lab.append(lab.orders)
-    lab.seconds(8)
-    assert lab.orders.recovery_point == 2  # it is 44 s now
-    lab.seconds(3)
+    lab.seconds(8)  # it is 44 s now
+    assert lab.orders.recovery_point == 2
+    lab.seconds(3)  # it is 47 s now
     assert lab.orders.recovery_point == 3
 
 

@@ -1,12 +1,8 @@
-"""Brokers store the batches of Produce requests as sent, and once each, even if they crash.
+"""Brokers store the batches of Produce requests as they were sent, and once each.
 
-- An idempotent producer numbers its records (sequence numbers), so that a broker recognises a batch
-  that is sent again.
-- A real client's batch is in Kafka's own format.
-- `lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0, the only partition
-  in these tests.
-- The first argument of `lab.client`'s methods is the broker that gets the request.
-- `lab.until(condition)` waits until the cluster's status fulfils a condition, and returns it.
+This holds for batches that a producer sends again, and after crashes of brokers. `lab` is a cluster
+of three brokers in virtual time. All tests write to orders-0, which broker 0 leads. The first
+argument of `lab.client`'s methods is the broker that gets the request.
 """
 
 from collections.abc import Awaitable
@@ -43,19 +39,22 @@ from tests.support.recorded_batches import recorded_batches
 
 P0 = TopicPartition(ORDERS, 0)
 PRODUCER = 7
-BROKERS_HEADER_BYTES = 16
-"""The broker writes this part of a batch's header: base offset, length and leader epoch."""
+CHANGED_BY_BROKER_BYTES = 16
+"""The first bytes of a batch, which the broker writes itself: base offset, length, leader epoch."""
 
 
-def produced(*values: str, sequence: int = 0) -> RecordBatch:
-    """Return a batch of an idempotent producer; `sequence` is the number of its first record."""
+def numbered_batch(*values: str, sequence: int = 0) -> RecordBatch:
+    """Return a batch of the idempotent producer; its first record has the number `sequence`."""
     return client_batch(*values, producer_id=PRODUCER, base_sequence=sequence)
 
 
-def with_settings(
+def single_replica_cluster(
     *, config: BrokerConfig = NO_BALANCING, topic_config: TopicConfig | None = None
 ) -> ClusterSpec:
-    """Return three brokers. Each partition of orders has one replica: partition 0 on broker 0."""
+    """Return a cluster in which each partition of orders has one replica: partition n on broker n.
+
+    With `config` or `topic_config` the brokers or the topic have other settings.
+    """
     orders = TopicSpec(
         name=ORDERS,
         partitions=3,
@@ -65,8 +64,8 @@ def with_settings(
     return replace(broker_cluster(config=config), topics=(orders,))
 
 
-def test_last_batch_counts_if_a_request_names_a_partition_twice() -> None:
-    """As in Kafka, there is one append for the partition, and one answer."""
+def test_only_the_last_batch_is_stored_if_a_request_names_a_partition_twice() -> None:
+    """As in Kafka, the request leads to one append for the partition, and to one answer."""
 
     async def story(lab: BrokerLab) -> None:
         named_twice = TopicProduceData(
@@ -80,7 +79,8 @@ def test_last_batch_counts_if_a_request_names_a_partition_twice() -> None:
             0, ProduceRequest(acks=ACKS_ALL, timeout_ms=10_000, topic_data=(named_twice,))
         )
         assert isinstance(answer, ProduceResponse)
-        ((partition,),) = (topic.partition_responses for topic in answer.responses)
+        (topic,) = answer.responses
+        (partition,) = topic.partition_responses
         assert (partition.error_code, partition.base_offset) == (ErrorCode.NONE, 0)
         assert values_of(await lab.client.fetch(0)) == [b"last"]
 
@@ -90,12 +90,13 @@ def test_last_batch_counts_if_a_request_names_a_partition_twice() -> None:
 def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
     """Whatever a broker does with a batch, a consumer must get the bytes that the producer sent.
 
-    The recorded batches pass through the leader, its followers, and a restart of all brokers. With
-    `copy_messages`, every message is encoded and decoded on its way.
+    The batches were recorded from real clients. Here they pass through the leader, its followers,
+    and a restart of all brokers. With `copy_messages`, every message is encoded and decoded on its
+    way.
     """
 
     async def story(lab: BrokerLab) -> None:
-        # A broker refuses a transactional batch of a transaction that was not begun.
+        # Transactional batches are left out: a broker refuses them without an open transaction.
         sent = [recorded for recorded in recorded_batches() if not recorded.is_transactional]
         for recorded in sent:
             (batch,) = decode_batches(recorded.data)
@@ -110,13 +111,13 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
 
         leader = (await lab.runtime.status()).partitions[P0].leader
         fetched = await lab.client.fetch(leader)
-        assert [encode_batch(batch)[BROKERS_HEADER_BYTES:] for batch in fetched.records] == [
-            recorded.data[BROKERS_HEADER_BYTES:] for recorded in sent
+        assert [encode_batch(batch)[CHANGED_BY_BROKER_BYTES:] for batch in fetched.records] == [
+            recorded.data[CHANGED_BY_BROKER_BYTES:] for recorded in sent
         ]
         # The base offset of a batch is the number of records before it.
-        assert [batch.base_offset for batch in fetched.records] == [
-            sum(len(earlier.records) for earlier in sent[:index]) for index in range(len(sent))
-        ]
+        record_counts = [len(recorded.records) for recorded in sent]
+        base_offsets = [sum(record_counts[:index]) for index in range(len(sent))]
+        assert [batch.base_offset for batch in fetched.records] == base_offsets
         assert values_of(fetched) == [
             value for recorded in sent for _, value, _ in recorded.records
         ]
@@ -124,8 +125,8 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
     BrokerLab(broker_cluster(), copy_messages=True).run(story)
 
 
-def test_answer_has_the_offsets_and_the_errors_of_records() -> None:
-    """A compacted topic refuses records without a key, and names them in its answer."""
+def test_answer_has_the_offset_of_the_batch_or_the_errors_of_its_records() -> None:
+    """A compacted topic refuses a batch with records without keys. The answer lists the records."""
 
     async def story(lab: BrokerLab) -> None:
         accepted = await lab.client.produce_batch(0, client_batch("a", "b"))
@@ -135,18 +136,18 @@ def test_answer_has_the_offsets_and_the_errors_of_records() -> None:
         assert refused.error_message == "1 of 1 records have no key, and the topic is compacted"
         assert [error.batch_index for error in refused.record_errors] == [0]
 
-    BrokerLab(with_settings(topic_config=TopicConfig(cleanup_policy="compact"))).run(story)
+    BrokerLab(single_replica_cluster(topic_config=TopicConfig(cleanup_policy="compact"))).run(story)
 
 
 @pytest.mark.parametrize("is_set_by_topic", [True, False])
 def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: bool) -> None:
     """The topic's max.message.bytes and message.timestamp.type override the broker's defaults."""
     if is_set_by_topic:
-        cluster = with_settings(
+        cluster = single_replica_cluster(
             topic_config=TopicConfig(message_timestamp_type="LogAppendTime", max_message_bytes=100)
         )
     else:
-        cluster = with_settings(
+        cluster = single_replica_cluster(
             config=BrokerConfig(
                 auto_leader_rebalance_enable=False,
                 log_message_timestamp_type="LogAppendTime",
@@ -156,13 +157,12 @@ def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: boo
 
     async def story(lab: BrokerLab) -> None:
         accepted = await lab.client.produce_batch(0, client_batch("a"))
-        # LogAppendTime: the broker's own clock gives the records their time. The answer has come in
-        # less than a second.
+        # LogAppendTime: the records have the time of the broker's clock, less than a second ago.
         now_ms = lab.client.host.wall_us() // 1_000
         assert now_ms - 1_000 < accepted.log_append_time_ms <= now_ms
         (stored,) = (await lab.client.fetch(0)).records
         assert stored.max_timestamp_ms == accepted.log_append_time_ms
-        # With its header, a batch of 100 bytes is larger than the limit of 100 bytes.
+        # The value has 100 bytes, so the batch with its header is larger than the limit of 100.
         large = await lab.client.produce_batch(0, client_batch("a" * 100))
         assert large.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -171,7 +171,7 @@ def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: boo
 
 @pytest.mark.parametrize("topic", INTERNAL_TOPICS)
 def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
-    """A client that could write to an internal topic could forge groups.
+    """A client that could write to an internal topic could invent groups and offsets.
 
     Source: ReplicaManager.appendToLocalLog.
     """
@@ -185,11 +185,12 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_duplicate_is_acknowledged_like_the_first_append() -> None:
-    """A duplicate is a batch that is sent again. It is answered no earlier than the first batch.
+def test_duplicate_is_not_acknowledged_before_the_first_append() -> None:
+    """A batch that is sent again waits like the first one until the followers have it.
 
-    The followers are paused, so no batch is acknowledged until they resume. A duplicate that comes
-    after the acknowledgement is answered at once.
+    1. The followers are paused. The batch "a", "b" is sent, another batch, and "a", "b" again.
+    2. Nothing is acknowledged until the followers resume.
+    3. A third "a", "b" comes after that, and is answered at once.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -197,19 +198,19 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
             await lab.runtime.pause(broker_name(BrokerId(broker_id)))
         answers: list[tuple[str, PartitionProduceResponse]] = []
 
-        async def keep(name: str, answer: Awaitable[PartitionProduceResponse]) -> None:
+        async def keep_answer(name: str, answer: Awaitable[PartitionProduceResponse]) -> None:
             answers.append((name, await answer))
 
         host = lab.client.host
         sent = (
-            ("first", produced("a", "b")),
-            ("next", produced("c", sequence=2)),
-            ("again", produced("a", "b")),
+            ("first", numbered_batch("a", "b")),
+            ("next", numbered_batch("c", sequence=2)),
+            ("again", numbered_batch("a", "b")),
         )
         for name, batch in sent:
-            # Each request has its own connection, because one connection answers in order.
+            # Each request has its own connection, because a connection keeps its answers in order.
             client = TestClient(host)
-            host.spawn(keep(name, client.produce_batch(0, batch)), name=name)
+            host.spawn(keep_answer(name, client.produce_batch(0, batch)), name=name)
             await lab.seconds(0.1)
         assert answers == []
 
@@ -222,7 +223,7 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
             "again": 0,
         }
 
-        late_duplicate = await lab.client.produce_batch(0, produced("a", "b"))
+        late_duplicate = await lab.client.produce_batch(0, numbered_batch("a", "b"))
         assert (late_duplicate.error_code, late_duplicate.base_offset) == (ErrorCode.NONE, 0)
         assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]
 
@@ -230,18 +231,17 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
 
 
 @pytest.mark.parametrize("has_power_loss", [False, True])
-def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: bool) -> None:
+def test_next_leader_recognises_batches_sent_to_the_former_one(has_power_loss: bool) -> None:
     """A batch that is sent again after a failover or a restart is not written twice.
 
-    Broker 0 dies by a crash, or by a power loss, which also loses what is not yet on its disk.
-
-    1. Broker 0 dies. The next leader knows the batch "a", "b", and refuses a gap in the sequence.
-    2. Broker 0 restarts, and copies the batch "c".
-    3. The other brokers die. Broker 0 leads again, and knows the batch "c", too.
+    1. Broker 0 writes the batch "a", "b", and dies by a crash or a power loss.
+    2. The next leader recognises "a", "b", and refuses a gap in the sequence. It writes "c".
+    3. Broker 0 restarts, and copies "c".
+    4. The other brokers die. Broker 0 leads again, and recognises "c".
     """
 
     async def story(lab: BrokerLab) -> None:
-        await lab.client.produce_batch(0, produced("a", "b"))
+        await lab.client.produce_batch(0, numbered_batch("a", "b"))
         if has_power_loss:
             await lab.runtime.power_loss(broker_name(BrokerId(0)))
         else:
@@ -250,12 +250,12 @@ def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: boo
         leader = status.partitions[P0].leader
         await lab.seconds(1)  # the leader learns of its election
 
-        again = await lab.client.produce_batch(leader, produced("a", "b"))
+        again = await lab.client.produce_batch(leader, numbered_batch("a", "b"))
         assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
         # "a" and "b" have the sequence numbers 0 and 1, so the next number is 2.
-        gap = await lab.client.produce_batch(leader, produced("x", sequence=3))
+        gap = await lab.client.produce_batch(leader, numbered_batch("x", sequence=3))
         assert gap.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        await lab.client.produce_batch(leader, produced("c", sequence=2))
+        await lab.client.produce_batch(leader, numbered_batch("c", sequence=2))
 
         await lab.restart(0)
         await lab.until(lambda status: len(status.partitions[P0].isr) == 3)
@@ -264,18 +264,18 @@ def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: boo
         await lab.until(lambda status: status.partitions[P0].leader == 0)
         await lab.seconds(1)  # broker 0 learns of its election
 
-        # With acks=all the batch would be refused, because only one replica is in sync.
-        retried = await lab.client.produce_batch(0, produced("c", sequence=2), acks=1)
-        assert (retried.error_code, retried.base_offset) == (ErrorCode.NONE, 2)
+        # acks=1, because acks=all is refused while only one replica is in sync.
+        again = await lab.client.produce_batch(0, numbered_batch("c", sequence=2), acks=1)
+        assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 2)
         assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_expired_producer_may_continue_with_any_sequence() -> None:
-    """A producer is forgotten after producer.id.expiration.ms, here 2 s, and may then begin anew.
+    """After producer.id.expiration.ms, here 2 s, a broker forgets a producer's sequence numbers.
 
-    The check runs every second.
+    The broker looks for such producers every second.
     """
     config = BrokerConfig(
         auto_leader_rebalance_enable=False,
@@ -288,20 +288,19 @@ def test_expired_producer_may_continue_with_any_sequence() -> None:
         # The expiry counts from the timestamp of the producer's last record.
         first = client_batch("a", producer_id=PRODUCER, timestamp_ms=now_ms)
         assert (await lab.client.produce_batch(0, first)).error_code is ErrorCode.NONE
-        gap = produced("b", sequence=9)  # the next number would be 1
+        gap = numbered_batch("b", sequence=9)  # the next number would be 1
         refused = await lab.client.produce_batch(0, gap)
         assert refused.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         await lab.seconds(4)  # longer than the expiry and the interval of the check
         assert (await lab.client.produce_batch(0, gap)).base_offset == 1
 
-    BrokerLab(with_settings(config=config)).run(story)
+    BrokerLab(single_replica_cluster(config=config)).run(story)
 
 
 def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
-    """Any broker may be asked for a producer id, and no id may be given to two producers.
+    """No id is given to two producers, even after restarts of a broker and of the controller.
 
-    The producers have no transactional id, so they need no transaction coordinator. The cluster has
-    none, because it has no topic __transaction_state.
+    The producers have no transactional id, so any broker can give them an id.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -316,7 +315,7 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
                     assert answer.producer_epoch == 0
                     ids.append(answer.producer_id)
                     return
-                # Kafka answers this until the controller has given the broker a block of ids.
+                # The broker waits for a block of ids from the controller. Kafka answers like this.
                 assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
                 await lab.seconds(0.1)
@@ -340,10 +339,10 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
 
 
 def test_repeated_append_completes_with_the_first_one() -> None:
-    """A duplicate waits until the followers have the first append of its batch.
+    """A duplicate waits for the first append of its batch, and not for later appends.
 
-    It does not wait for appends after that. Here the follower fetches from offset 1, which shows
-    that it has the first record and not the second. So the second append still waits.
+    Here the follower fetches from offset 1, so it has the first record and not the second. The
+    second append still waits, but a repetition of the first one does not.
     """
     log = PartitionLog(P0, MemoryLogStorage())
     partition = Partition(P0, BrokerId(0), log, ReplicaConfig())
@@ -359,7 +358,7 @@ def test_repeated_append_completes_with_the_first_one() -> None:
 
     for _ in range(2):
         partition.append_records((Record(None, b"a"),), required_acks=-1, now_us=0)
-    # A parked append completes when the high watermark reaches its required offset.
+    # An append completes when the high watermark reaches its required offset.
     wait("first", 1)
     wait("second", 2)
     wait("first again", 1)

@@ -1,12 +1,11 @@
-"""A leader that skips quiet partitions has the same answers and effects as one that reads them all.
+"""A leader need not read each partition for each Fetch of a follower.
 
-- A partition is quiet for a follower if the follower's last Fetch found nothing new in it, and if
-  nothing has changed since.
-- `QuietFetches` remembers quiet partitions and skips them. `NeverQuiet` remembers none, so its
-  answers are the expected ones.
-- A, B and C are the brokers: A leads, B and C follow.
-- A parked Fetch waits for new records.
-- The ISR is the set of in-sync replicas. A proposal asks the controller for another ISR.
+A partition is quiet for a follower if its last Fetch found nothing new there, and nothing has
+changed since. `QuietFetches` remembers the quiet partitions, and the leader skips them. It must
+give the same answers as a leader that reads all partitions, and propose the same changes of an ISR.
+The tests make such a leader with `NeverQuiet`, which remembers no quiet partition.
+
+A, B and C are brokers: A leads, B and C follow.
 """
 
 import random
@@ -15,7 +14,7 @@ import pytest
 
 from chaos.exploration.batches import play_seed
 from chaos.exploration.space import load_space
-from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
+from cluster.broker.replication.fetch_reader import FetchReader, PartitionKey
 from cluster.broker.replication.quiet_fetches import QuietFetches, QuietTopic
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
@@ -37,7 +36,7 @@ STEPS = 300
 
 
 class NeverQuiet(QuietFetches):
-    """Remembers no quiet partition, so every Fetch reads every partition."""
+    """Remembers no quiet partition, so that the leader reads every partition for every Fetch."""
 
     def topic(
         self, topic: FetchTopic, replica_id: int, replica_epoch: int, *, is_new: bool
@@ -50,8 +49,7 @@ class NeverQuiet(QuietFetches):
 class Leader:
     """The partitions that broker A leads, with the reader that answers Fetches from them.
 
-    It does a part of the work of ReplicaManager, the broker's class for replication: it reports
-    each change of a partition to its QuietFetches.
+    Like ReplicaManager in a broker, it reports each change of a partition to its QuietFetches.
     """
 
     def __init__(self, quiet: type[QuietFetches]) -> None:
@@ -62,7 +60,8 @@ class Leader:
         self.partitions: dict[PartitionKey, Partition] = {}
         self.proposals: dict[PartitionKey, IsrProposal] = {}
         self.epoch = 1
-        self.log: list[object] = []
+        """The highest epoch so far. Each change of a partition takes the next one."""
+        self.effects: list[object] = []
         """The effects of all Fetches and proposals so far, in order."""
         for index in range(PARTITIONS):
             name = TopicPartition(TOPIC, index)
@@ -79,12 +78,12 @@ class Leader:
             self.partitions,
             # The error for a partition that the broker does not have; no test asks for one.
             lambda *_: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            self.fetched,
+            self.on_fetched,
             self.quiet,
         )
 
     def lead(self, index: int, isr: tuple[BrokerId, ...], *, now_us: int) -> None:
-        """Apply metadata with a new leader epoch to a partition."""
+        """Make A the leader of a partition again, in a new leader epoch."""
         name = TopicPartition(TOPIC, index)
         self.quiet.changed(name)
         self.epoch += 1
@@ -102,10 +101,10 @@ class Leader:
         self.partitions[name].append_records(records("v"), required_acks=ACKS_ALL, now_us=now_us)
         self.quiet.changed(name)
 
-    def fetched(self, partition: Partition, result: FetchResult) -> None:
-        """Apply what a follower's Fetch changes, as a ReplicaManager does."""
+    def on_fetched(self, partition: Partition, result: FetchResult) -> None:
+        """Apply what a follower's Fetch changes: the high watermark, and proposals of an ISR."""
         name = partition.topic_partition
-        self.log.append((name, result.new_high_watermark, result.proposal))
+        self.effects.append((name, result.new_high_watermark, result.proposal))
         if result.new_high_watermark is not None:
             self.quiet.changed(name)
         if result.proposal is not None:
@@ -115,7 +114,7 @@ class Leader:
         """Propose, for each partition, an ISR without the followers that lag."""
         for name, partition in self.partitions.items():
             proposal = partition.maybe_shrink_isr(now_us)
-            self.log.append(proposal)
+            self.effects.append(proposal)
             if proposal is not None:
                 self.proposals[name] = proposal
 
@@ -136,11 +135,11 @@ class Leader:
                 now_us=now_us,
             )
             self.quiet.changed(name)
-            self.log.append(result)
+            self.effects.append(result)
         self.proposals.clear()
 
     def state(self) -> list[object]:
-        """Return what Fetches may change in each partition."""
+        """Return, for each partition, the values that a Fetch may change."""
         return [
             (partition.isr, partition.high_watermark, partition.isr_in_flight)
             for partition in self.partitions.values()
@@ -153,26 +152,26 @@ class Follower:
     def __init__(self, broker: BrokerId, epoch: int) -> None:
         self.broker = broker
         self.epoch = epoch
-        self.ends = dict.fromkeys(range(PARTITIONS), 0)
+        self.log_ends = dict.fromkeys(range(PARTITIONS), 0)
         self.last_topic = FetchTopic(topic=TOPIC, partitions=())
         self.parked: tuple[FetchRequest, FetchResponse, FetchResponse] | None = None
-        """A Fetch that waits, with the answers of both leaders at its arrival."""
+        """A Fetch that waits for records, with the answers of both leaders at its arrival."""
 
     def request(self, leader: Leader) -> FetchRequest:
-        """Return a Fetch from the ends of the follower's logs, with the leader epochs of `leader`.
+        """Return a Fetch from the follower's log ends, with the leader epochs of `leader`.
 
-        If no position has changed since the last Fetch, the request has the same FetchTopic object.
-        A real follower also sends the same object. QuietFetches looks for the same object first,
-        and compares the positions only if it gets another one.
+        If no position has changed since the last Fetch, the request has the same FetchTopic object,
+        as with a real follower. QuietFetches first looks whether it is the same object, and only
+        otherwise compares the positions.
         """
         positions = []
-        for index, end in self.ends.items():
+        for index, log_end in self.log_ends.items():
             partition = leader.partitions[TopicPartition(TOPIC, index)]
             positions.append(
                 FetchPartition(
                     partition=index,
                     current_leader_epoch=partition.leader_epoch,
-                    fetch_offset=end,
+                    fetch_offset=log_end,
                     last_fetched_epoch=-1,  # no epoch, so the leader does not compare the logs
                 )
             )
@@ -181,7 +180,7 @@ class Follower:
         return FetchRequest(
             replica_id=self.broker,
             replica_epoch=self.epoch,
-            max_wait_ms=1,  # a FetchReader does not read it
+            max_wait_ms=1,  # any value: the FetchReader itself does not wait
             topics=(self.last_topic,),
         )
 
@@ -189,47 +188,43 @@ class Follower:
         """Move the ends of the follower's logs behind the records of an answer."""
         for data in response.responses[0].partitions:
             for batch in data.records:
-                self.ends[data.partition_index] = batch.last_offset + 1
+                self.log_ends[data.partition_index] = batch.last_offset + 1
 
 
 def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
-    """Read a parked Fetch again, as a broker does when a log has grown."""
+    """Read a waiting Fetch again, as a broker does when a log has grown."""
     if follower.parked is None:
         return
     request, quiet_answer, plain_answer = follower.parked
     # `previous` is the answer of the first read. It shows the reader that this is a second read.
-    reads = (
-        quiet.reader.read(request, now_us, previous=quiet_answer),
-        plain.reader.read(request, now_us, previous=plain_answer),
-    )
-    assert reads[0] == reads[1]
-    follower.take(reads[0].response)
+    quiet_read = quiet.reader.read(request, now_us, previous=quiet_answer)
+    plain_read = plain.reader.read(request, now_us, previous=plain_answer)
+    assert quiet_read == plain_read
+    follower.take(quiet_read.response)
     follower.parked = None
 
 
 def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
     """Send a Fetch to both leaders. If it must wait for records, keep it in `parked`."""
     request = follower.request(quiet)
-    reads: tuple[FetchRead, FetchRead] = (
-        quiet.reader.read(request, now_us),
-        plain.reader.read(request, now_us),
-    )
-    assert reads[0] == reads[1]
-    if reads[0].is_complete:
-        follower.take(reads[0].response)
+    quiet_read = quiet.reader.read(request, now_us)
+    plain_read = plain.reader.read(request, now_us)
+    assert quiet_read == plain_read
+    if quiet_read.is_complete:
+        follower.take(quiet_read.response)
     else:
-        follower.parked = (request, reads[0].response, reads[1].response)
+        follower.parked = (request, quiet_read.response, plain_read.response)
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> None:
-    """Both leaders get the same random events, and must give the same answers and proposals.
+def test_skipping_quiet_partitions_changes_no_answer_and_no_isr(seed: int) -> None:
+    """Two leaders get the same random events, and must give the same answers and proposals.
 
     `quiet` is the leader that skips quiet partitions, `plain` the one that reads all of them. The
     events are appends, Fetches, ISR changes, new leader epochs and restarts of followers.
 
-    A leader counts a Fetch: it records when, and up to which offset, the follower has read. The
-    counts decide which followers are in sync, so equal ISRs show equal counts.
+    A leader also notes when, and up to which offset, each follower has fetched, even in a quiet
+    partition. Otherwise a follower would leave the ISR of one leader only.
     """
     rng = random.Random(seed)
     quiet, plain = Leader(QuietFetches), Leader(NeverQuiet)
@@ -237,7 +232,7 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
     now_us = 0
 
     for _ in range(STEPS):
-        # With the longest of these delays a follower lags after a few events without a Fetch.
+        # A follower lags after a few of the longest of these delays without a Fetch.
         now_us += rng.choice((1_000, 20_000, LAG_MAX_US // 3))
 
         index = rng.randrange(PARTITIONS)
@@ -266,17 +261,14 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
             for leader in (quiet, plain):
                 leader.eligible[follower.broker] = BrokerEpoch(follower.epoch)
         assert quiet.state() == plain.state()
-        assert quiet.log == plain.log
+        assert quiet.effects == plain.effects
 
 
 def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower may fetch hundreds of partitions of which a single one has a new record.
-
-    The leader must read only the partition with the new record.
-    """
+    """If one of a follower's partitions has a new record, the leader reads only this partition."""
     leader, follower = Leader(QuietFetches), Follower(B, 101)
-    # The second Fetch asks for the same positions as the first, and again finds no records. After
-    # it, all partitions are quiet.
+    # The second Fetch has the same positions as the first, and finds no records, either. From then
+    # on all partitions are quiet.
     for now_us in (1, 2):
         leader.reader.read(follower.request(leader), now_us)
     # The leader calls `fetch_nothing` for each partition that it reads.
@@ -300,11 +292,11 @@ def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 def test_whole_run_is_unchanged_without_the_skipping(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The runs would differ if a broker did not report each change of a partition to QuietFetches.
+    """The same experiment runs twice, the second time with brokers that read all partitions.
 
-    `play_seed` plays the experiment that a seed draws from a space (a file of experiments to draw
-    from). It returns digests, which are hashes of the run's trace (its recorded events). For the
-    second run the method of NeverQuiet replaces the method of QuietFetches.
+    The two runs would differ if a broker forgot to report a change of a partition to QuietFetches.
+    `play_seed` draws an experiment at random from the space "reference", plays it, and returns
+    hashes of all events of the run.
     """
     space = load_space("reference")
     with_skipping = play_seed(space, seed)

@@ -1,11 +1,10 @@
 """Brokers that lose power: the data that are lost, the data that remain, and the restart.
 
-- A power loss keeps the data that Kafka has flushed to the disk, and those that the operating
-  system has written back by itself. All others are lost.
-- A checkpoint is a small file with an offset for each partition. It survives a power loss.
-- The high watermark is the offset below which all in-sync replicas have the records.
-- `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks.
-- `lab.until(condition)` waits until the cluster's status fulfils a condition.
+A power loss keeps the data that Kafka has flushed to the disk, and those that the operating system
+has written back by itself. All other records are lost. The checkpoint, a small file with the high
+watermark of each partition, survives.
+
+`lab` is a cluster of three brokers in virtual time, and `lab.storages` has their disks.
 """
 
 import json
@@ -40,7 +39,10 @@ async def lose_power(lab: BrokerLab, broker_id: int) -> None:
 
 
 def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -> ClusterSpec:
-    """Return three brokers. Each partition of orders has one replica: partition 0 on broker 0."""
+    """Return a cluster in which each partition of orders has one replica: partition n on broker n.
+
+    The brokers' setting is `config`; `flush_messages` is the topic's setting flush.messages.
+    """
     orders = TopicSpec(
         name=ORDERS,
         partitions=3,
@@ -51,8 +53,9 @@ def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -
 
 
 @pytest.mark.parametrize(
-    ("config", "flush_messages", "kept"),
+    ("config", "flush_messages", "surviving_values"),
     [
+        # NO_BALANCING is the default configuration, except that leaders stay where they are.
         (NO_BALANCING, None, []),
         (
             BrokerConfig(auto_leader_rebalance_enable=False, log_flush_interval_messages=1),
@@ -65,12 +68,12 @@ def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -
     ids=["default", "log.flush.interval.messages=1", "flush.messages=1", "flush.messages=2"],
 )
 def test_flushed_records_of_a_single_replica_survive_a_power_loss(
-    config: BrokerConfig, flush_messages: int | None, kept: list[bytes]
+    config: BrokerConfig, flush_messages: int | None, surviving_values: list[bytes]
 ) -> None:
-    """By default a broker does not flush its records. Here no other replica has them, either.
+    """By default a broker does not flush its records, so a power loss loses both.
 
-    So a power loss loses both records, unless a setting has caused a flush. With flush.messages=2
-    the second record causes a flush of both.
+    No other replica has them here. If a setting has caused a flush, they survive. With
+    flush.messages=2 the second record causes a flush of both.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -83,18 +86,18 @@ def test_flushed_records_of_a_single_replica_survive_a_power_loss(
         await lab.until(lambda status: status.partitions[P0].leader == 0)
         await lab.seconds(1)  # broker 0 learns of its election
 
-        assert values_of(await lab.client.fetch(0)) == kept
-        assert (await lab.client.produce(0, b"new")).base_offset == len(kept)
+        assert values_of(await lab.client.fetch(0)) == surviving_values
+        assert (await lab.client.produce(0, b"new")).base_offset == len(surviving_values)
 
     BrokerLab(single_replica(config, flush_messages=flush_messages)).run(story)
 
 
 def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None:
-    """Linux writes dirty data back after 30 s. Data that are younger at the power loss are lost."""
+    """Linux writes data to the disk after 30 s. Records that are younger are lost."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"old")
-        await lab.seconds(36)  # 30 s, and up to 5 s more until the next check
+        await lab.seconds(36)  # longer than 30 s and the 5 s between two checks of the system
         await lab.client.produce(0, b"young")
         await lose_power(lab, 0)
         await lab.seconds(10)  # the broker's session of 9 s ends
@@ -103,13 +106,16 @@ def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None
         await lab.seconds(1)  # broker 0 learns of its election
         assert values_of(await lab.client.fetch(0)) == [b"old"]
         (recovered,) = lab.events(TraceKind.LOG_RECOVERED)
-        assert recovered.offset == 1
+        assert recovered.offset == 1  # the log end after the loss of the second record
 
     BrokerLab(single_replica(NO_BALANCING)).run(story)
 
 
 def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
-    """The checkpoint survives the power loss, but the records that it counts do not."""
+    """The checkpoint survives the power loss, but the records below its high watermark do not.
+
+    When the broker follows the new leader, it gets the records and the high watermark again.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a", b"b")
@@ -121,10 +127,11 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
         assert decode_offset_checkpoint(content)[P0] == 2
         assert len(disk.log(P0)) == 0
 
-        await lab.seconds(6)  # the broker writes the checkpoint again
+        # In these 6 s the broker writes the checkpoint again, with the log end 0 as high watermark.
+        # It does not follow a leader yet, because it can register again only when its old session
+        # of 9 s has ended.
+        await lab.seconds(6)
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
-        # The broker has lowered the high watermark to the log end, 0. It has not followed a leader
-        # yet, because it can register again only when its old session has ended.
         assert decode_offset_checkpoint(content)[P0] == 0
 
         await lab.until(lambda status: status.partitions[P0].leader == 1)
@@ -137,7 +144,7 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
 
 
 def test_preloaded_commits_are_flushed_from_the_start() -> None:
-    """Preloaded records stand for commits from long before the run, so they count as flushed."""
+    """Preloaded records are on the disks before the run, so an early power loss keeps them."""
 
     async def story(lab: BrokerLab) -> None:
         await lose_power(lab, 1)
@@ -151,9 +158,9 @@ def test_preloaded_commits_are_flushed_from_the_start() -> None:
 
 
 def test_torn_tail_of_a_file_is_traced_and_logged(tmp_path: Path) -> None:
-    """A kill in the middle of a write may leave a part of a batch, a torn tail, in a file.
+    """A kill in the middle of a write may leave a part of a batch at the end of a file.
 
-    The next incarnation (life) of the broker removes this part and reports its number of bytes.
+    When the broker starts again, it removes this torn tail and reports its number of bytes.
     """
     FileStorage(tmp_path).log(P0).append(batch("a"))
     path = tmp_path / f"{P0}.log"

@@ -1,8 +1,9 @@
-"""A follower's fetch loop after an error: which partitions wait, and which do not.
+"""How a follower fetches after an error: which partitions wait, and which do not.
 
-A source is a leader from which the follower fetches. The follower has a loop for each source. The
-loop sends one Fetch at a time, for all partitions of the source. A Fetch without new records waits
-at the source for up to 500 ms (a long poll). An error is answered without a wait.
+A follower has one fetch loop for each broker from which it fetches, its source. The loop sends one
+Fetch at a time, for all partitions that the source leads. If there are no new records, the source
+answers after up to 500 ms (a long poll). It answers an error at once. The follower then leaves the
+partition with the error out of its Fetches for 1 s.
 """
 
 from collections.abc import Iterator
@@ -40,12 +41,12 @@ BACKOFF_US = 1_000 * MS
 """The wait after an error: replica.fetch.backoff.ms."""
 LONG_POLL_US = 500 * MS
 """The longest wait of a Fetch at the source: replica.fetch.wait.max.ms."""
-TRIPS_US = 4 * LATENCY_US
-"""Time to connect to the source and to send a Fetch, and far less than a long poll."""
+CONNECT_AND_SEND_US = 4 * LATENCY_US
+"""The time to connect to the source and to send a Fetch. It is far less than a long poll."""
 
 
 def ignore_result(*_: object) -> None:
-    """Do nothing. The tests do not need the results of Fetches, but the Fetches at the source."""
+    """Do nothing with a Fetch's answer: the tests look only at the Fetches that the source gets."""
 
 
 class Lab:
@@ -59,7 +60,7 @@ class Lab:
         """Partitions that the source does not lead."""
         host = self.hosts.host(broker_name(FOLLOWER))
         identity = BrokerIdentity(broker_id=FOLLOWER)
-        identity.broker_epoch = BrokerEpoch(7)  # any number, as after a registration
+        identity.broker_epoch = BrokerEpoch(7)  # as if the broker had registered
         self.fetchers = ReplicaFetchers(host, identity, BrokerConfig(), ignore_result)
 
     def start_source(self) -> None:
@@ -104,18 +105,22 @@ class Lab:
         data = tuple(
             PartitionData(
                 partition_index=index,
-                error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if index in self.not_led
-                else ErrorCode.NONE,
+                error_code=self._error_of(index),
                 high_watermark=0,
                 log_start_offset=0,
             )
             for index in indexes
         )
         answer = FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=data),))
-        # An error is answered without a wait. A Fetch without records waits, as in a long poll.
-        delay_us = 0 if set(self.not_led) & set(indexes) else body.max_wait_ms * MS
+        # An error is answered at once. Otherwise the Fetch waits to its end: there are no records.
+        has_error = any(index in self.not_led for index in indexes)
+        delay_us = 0 if has_error else body.max_wait_ms * MS
         self.source.after(delay_us, self.source.reply, request.request_id, answer)
+
+    def _error_of(self, index: int) -> ErrorCode:
+        if index in self.not_led:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
 
 
 @pytest.fixture
@@ -124,18 +129,15 @@ def lab() -> Iterator[Lab]:
     lab = Lab()
     yield lab
     for host in lab.hosts.hosts:
-        host.retire()  # `dispose` ends only the tasks of a host that is dead
+        host.retire()  # marks the host as dead; `dispose` ends only tasks of dead hosts
         host.dispose()
 
 
-def test_partition_with_an_error_is_left_out_and_delays_no_other(
-    lab: Lab,
-) -> None:
+def test_partition_with_an_error_waits_and_delays_no_other(lab: Lab) -> None:
     """Partition 0 has an error, so the follower fetches it again only after the backoff of 1 s.
 
-    Partition 1 is added meanwhile, and is fetched at once. The Fetch for partition 1 is a long
-    poll. If it is in flight at the end of the backoff, partition 0 waits until it ends, for up to
-    500 ms more.
+    Partition 1 is added meanwhile, and is fetched at once. When the backoff ends, a long poll for
+    partition 1 may be in flight. Then partition 0 waits for its end, up to 500 ms more.
     """
     lab.start_source()
     lab.not_led = (0,)
@@ -144,29 +146,25 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     assert [indexes for _, indexes in lab.fetches] == [(0,)]
 
     lab.follow(1)
-    lab.run_for(TRIPS_US)
+    lab.run_for(CONNECT_AND_SEND_US)
     assert [indexes for _, indexes in lab.fetches] == [(0,), (1,)]
 
     lab.not_led = ()
     lab.run_for(2_000 * MS)
     first_us = lab.fetches[0][0]
     again_us = next(time_us for time_us, indexes in lab.fetches[1:] if 0 in indexes)
-    # The long poll for partition 1, of up to 500 ms, must end before the next Fetch is sent.
-    assert BACKOFF_US <= again_us - first_us <= BACKOFF_US + LONG_POLL_US + TRIPS_US
+    assert BACKOFF_US <= again_us - first_us <= BACKOFF_US + LONG_POLL_US + CONNECT_AND_SEND_US
 
 
-def test_partition_added_while_the_source_backs_off_is_fetched_at_once(
+def test_partition_added_during_the_wait_after_a_failed_fetch_is_fetched_at_once(
     lab: Lab,
 ) -> None:
-    """After a failed request the follower waits before it fetches the same partitions again.
-
-    A partition that is added during this wait is fetched at once.
-    """
+    """Only partition 0 waits after the failed Fetch. Partition 1 was not in it."""
     lab.follow(0)
     lab.run_for(300 * MS)  # the source is not started yet, so the Fetch of partition 0 fails
     lab.start_source()
     lab.follow(1)
-    lab.run_for(TRIPS_US)
+    lab.run_for(CONNECT_AND_SEND_US)
     assert [indexes for _, indexes in lab.fetches] == [(1,)]
-    lab.run_for(2_000 * MS)
+    lab.run_for(2_000 * MS)  # after the backoff one Fetch asks for both
     assert (0, 1) in {tuple(sorted(indexes)) for _, indexes in lab.fetches}

@@ -1,7 +1,7 @@
 """Metrics of a broker's replicas, which have Kafka's names (docs/kafka, BEHAVIOUR 8.3).
 
-The ISR is the set of a partition's in-sync replicas. The counters of ISR changes are tested in
-`test_isr_changes`.
+The tests here are about gauges, such as the number of partitions that a broker leads. The counters
+of ISR changes are tested in `test_isr_changes`.
 """
 
 import pytest
@@ -24,14 +24,13 @@ GAUGES = (
 )
 
 
-def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> Partition:
-    """Return this broker's replica of a partition with this ISR, three replicas and a leader.
+def partition(index: int, *isr: int, leader: int = ME, min_insync_check: bool = True) -> Partition:
+    """Return the replica that broker ME has of the partition `index` of orders.
 
-    min.insync.replicas is 2: a write with acks=all needs so many in-sync replicas. `checks` says
-    whether the replica checks this.
+    Example: `partition(1, 0, 2)` is partition 1, whose ISR is the brokers 0 and 2.
     """
     name = TopicPartition("orders", index)
-    config = ReplicaConfig(min_insync_replicas=2, min_insync_check=checks)
+    config = ReplicaConfig(min_insync_replicas=2, min_insync_check=min_insync_check)
     replica = Partition(name, ME, PartitionLog(name, MemoryLogStorage()), config)
     members = tuple(BrokerId(member) for member in isr)
     if leader == ME:
@@ -49,19 +48,19 @@ def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> P
     return replica
 
 
-@pytest.mark.parametrize("checks", [True, False])
-def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: bool) -> None:
-    """If followers counted such a partition, the sum over all brokers would count it repeatedly.
+@pytest.mark.parametrize("min_insync_check", [True, False])
+def test_under_replicated_partition_is_counted_by_its_leader_only(min_insync_check: bool) -> None:
+    """If followers counted it, too, the sum over all brokers would count the partition repeatedly.
 
-    `min_insync_check`, a check that an experiment can switch off, makes no difference.
+    An experiment can switch off the check that an ISR has min.insync.replicas when a producer
+    writes. The metrics count the same partitions then.
     """
-    # The arguments are the partition's number and the members of its ISR.
     replicas = [
-        partition(0, 0, 1, 2, checks=checks),
-        partition(1, 0, 1, checks=checks),
-        partition(2, 0, checks=checks),
-        partition(3, 1, leader=1, checks=checks),
-        partition(4, 1, leader=-1, checks=checks),  # -1: the partition has no leader
+        partition(0, 0, 1, 2, min_insync_check=min_insync_check),  # a full ISR
+        partition(1, 0, 1, min_insync_check=min_insync_check),
+        partition(2, 0, min_insync_check=min_insync_check),  # fewer than min.insync.replicas, 2
+        partition(3, 1, leader=1, min_insync_check=min_insync_check),
+        partition(4, 1, leader=-1, min_insync_check=min_insync_check),  # -1: no leader
     ]
     metrics = ReplicaMetrics(
         HostLab().host("broker-0"),
@@ -69,8 +68,8 @@ def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: boo
         interval_us=0,  # no sampling: the test reads the values itself
     )
     values = metrics.values()
-    # The broker has five partitions, and leads 0, 1 and 2. The ISRs of 1 and 2 lack replicas, and
-    # the ISR of 2 is smaller than min.insync.replicas.
+    # Of the five partitions the broker leads 0, 1 and 2. It counts 1 and 2 as under-replicated, and
+    # 2 as under min.insync.replicas.
     assert [values[name] for name in GAUGES] == [5, 3, 2, 1]
 
 

@@ -1,8 +1,7 @@
 """Replication between brokers: produce, fetch, high watermark, and the restart of a broker.
 
-The high watermark is the offset below which all in-sync replicas have the records. `lab` is a
-cluster of three brokers in virtual time. Broker 0 leads orders-0. `lab.client.produce(0, b"a")`
-sends it a record with acks=all (the answer waits for all in-sync replicas).
+`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0.
+`lab.client.produce(0, b"a")` sends broker 0 a record with acks=all.
 """
 
 from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
@@ -15,9 +14,10 @@ P0 = TopicPartition(ORDERS, 0)
 
 
 def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
-    """A Fetch of a follower waits for records (a long poll). An append ends this wait.
+    """An append at the leader is the end of the long poll of each follower.
 
-    If it did not, the append would be acknowledged up to 500 ms later.
+    If a follower's Fetch waited to its end instead, up to 500 ms, the append would be acknowledged
+    that much later.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -28,8 +28,8 @@ def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() -> None:
-    """A parked Fetch waits for records. New records end the wait before its max_wait_ms, 20 s."""
+def test_waiting_consumer_fetch_is_answered_when_the_high_watermark_advances() -> None:
+    """A Fetch that may wait 20 s for records is answered as soon as a record is committed."""
 
     async def story(lab: BrokerLab) -> None:
         host = lab.client.host
@@ -40,9 +40,10 @@ def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() ->
             fetched.append((lab.runtime.now_us(), values_of(data)))
 
         async def produce() -> None:
-            # Another connection, because the Produce would wait behind the parked Fetch.
-            other = type(lab.client)(host)
-            await other.produce(0, b"a")
+            # A second client has its own connection. On the first client's connection the Produce
+            # would wait behind the Fetch.
+            second_client = type(lab.client)(host)
+            await second_client.produce(0, b"a")
 
         host.spawn(consume(), name="consume")
         await lab.seconds(2)  # enough for the Fetch to arrive and wait
@@ -75,23 +76,23 @@ def test_replicas_have_byte_identical_logs() -> None:
 
 
 def test_high_watermark_checkpoint_survives_a_restart_before_the_broker_registers() -> None:
-    """A restarted broker must not overwrite its high watermarks while it has no metadata yet.
+    """A restarted broker has no metadata at first, and so knows no high watermark to write.
 
-    The checkpoint is the file in which a broker keeps its high watermarks. The broker may die again
-    and then needs them.
+    It must not overwrite the file with its old high watermarks then, because it needs them if it
+    dies again.
     """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a")
         await lab.seconds(6)  # longer than the interval of the checkpoint, 5 s
-        written = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
-        assert decode_offset_checkpoint(written or b"")[P0] == 1
+        before_kill = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        assert decode_offset_checkpoint(before_kill or b"")[P0] == 1
         await lab.kill(0)
         await lab.restart(0)
         await lab.seconds(6)
         # The broker's old session of 9 s has not ended yet, so the broker is not registered again.
         assert lab.events(TraceKind.BROKER_FENCED) == []
-        again = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
-        assert decode_offset_checkpoint(again or b"")[P0] == 1
+        after_restart = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+        assert decode_offset_checkpoint(after_restart or b"")[P0] == 1
 
     BrokerLab(broker_cluster()).run(story)
