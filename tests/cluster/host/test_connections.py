@@ -1,17 +1,13 @@
 """Connections: handshake, order, one request at a time, timeouts, and every kind of end.
 
-- A host is what a node sees of its machine: clock, timers, connections, disk, trace.
-- A frame is one message of a connection: an open, an opened (the answer to an open), a request, a
-  response, a close, or a reset (which a kernel sends for a dead process).
-- An incarnation is one life of a node: a restart begins the next one.
-- An EchoServer answers heartbeats without delay, except those of the groups in `parked_groups`. It
-  answers these at `release()`.
-- Each request has a group of its own, by which the test recognizes it.
-- The purpose of a connection says what the connection is used for.
-- The trace has the recorded events as rows.
-- `lab` has the hosts, on a simulated clock and a network with a latency of LATENCY_US.
-  `lab.run_for(n)` advances the clock by n microseconds. `lab.lose` selects frames that the network
-  drops.
+The tests connect a client with a server, without real nodes. Each of the two has a host, which is
+what a node sees of its machine: clock, timers, connections, disk and trace. The hosts belong to a
+`HostLab`, with a simulated clock and a network. A frame (a message between two hosts) takes
+LATENCY_US, and `lab.run_for(n)` advances the clock by n microseconds.
+
+The server is an EchoServer, which answers each heartbeat at once. Only the heartbeats of
+`parked_groups` wait for their answers until the test calls `release()`. A test gives each request a
+group of its own, to recognise it.
 """
 
 import pytest
@@ -29,18 +25,22 @@ from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab,
 
 SERVER = NodeName("broker-0")
 SETUP_US = 10_000
+"""Timeout for opening a connection."""
 TIMEOUT_US = 50_000
+"""Timeout of a request."""
 HANDSHAKE_US = 2 * LATENCY_US
-"""The time of an OpenFrame to the server and of an OpenedFrame back."""
+"""How long it takes to open a connection: one frame to the server, and its answer."""
 ROUND_TRIP_US = 2 * LATENCY_US
+"""How long it takes until a request is answered."""
 QUIET_US = 10 * LATENCY_US
 """After this time all frames have arrived, and no timeout has fired."""
 
 
 class Outcomes:
-    """The outcomes of a client's requests, in the order in which they became known.
+    """Sends requests on a connection, and records their outcomes in `seen`.
 
-    `seen` has pairs: the request's group, and "ok" or the class name of the failure.
+    An outcome is the request's group, and "ok" or the class of the failure. Example:
+    `[("a", "ok"), ("b", "RequestTimedOut")]`.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -71,7 +71,8 @@ def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
     for group in ("a", "b", "c"):
         outcomes.send(group)
     # The handshake is not over: the connection is neither open nor closed.
-    assert (connection.is_open, connection.is_closed) == (False, False)
+    assert not connection.is_open
+    assert not connection.is_closed
     assert connection.in_flight == 3
 
     lab.run_for(HANDSHAKE_US)
@@ -100,15 +101,16 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("join",))
     client = lab.host("client")
-    outcomes, others = Outcomes(connect(client)), Outcomes(connect(client))
+    outcomes = Outcomes(connect(client))
+    on_another_connection = Outcomes(connect(client))
     for group in ("join", "behind", "last"):
         outcomes.send(group)
-    others.send("other")
+    on_another_connection.send("other")
     lab.run_for(QUIET_US)
     assert server.served_groups == ["join", "other"]
 
     server.release()
-    # The next request is served one turn of the loop later, and not inside of `release`.
+    # `release` itself serves no request. The next one is served in the next turn of the loop.
     assert server.served_groups == ["join", "other"]
     lab.run_for(LATENCY_US)
     assert server.served_groups == ["join", "other", "behind", "last"]
@@ -116,7 +118,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
 
 
 def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
-    """After one round trip, long before any timeout, the client learns that the port is closed."""
+    """The client learns of it after one round trip, long before any timeout."""
     lab = HostLab()
     lab.host(SERVER)  # a host without an EchoServer serves nothing
     connection = connect(lab.host("client"))
@@ -140,10 +142,13 @@ def test_an_open_to_an_unknown_node_is_refused(name: str) -> None:
 
 
 def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
-    """A cut link is silent, so only socket.connection.setup.timeout.ms ends the attempt."""
+    """If the network loses the open, no answer comes, and the client waits until its own timeout.
+
+    In Kafka this is socket.connection.setup.timeout.ms, here it is SETUP_US.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVER))
-    lab.lose = lambda frame: isinstance(frame, OpenFrame)  # stands for the cut link
+    lab.lose = lambda frame: isinstance(frame, OpenFrame)
     connection = connect(lab.host("client"))
     outcomes = Outcomes(connection)
     outcomes.send("g")
@@ -166,8 +171,8 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
     outcomes.send("patient", timeout_us=3 * TIMEOUT_US)
     outcomes.send("slow")
     outcomes.send("also slow")
-    closed: list[int] = []
-    connection.on_close(lambda: closed.append(lab.loop.now_us()))
+    closed_at_us: list[int] = []
+    connection.on_close(lambda: closed_at_us.append(lab.loop.now_us()))
 
     lab.run_for(TIMEOUT_US)
     assert outcomes.seen == [
@@ -175,18 +180,21 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
         ("also slow", "RequestTimedOut"),
         ("patient", "Disconnected"),
     ]
-    assert closed == [TIMEOUT_US]
+    assert closed_at_us == [TIMEOUT_US]
     errors = [row.error for row in lab.rows if row.kind == "request_failed"]
     assert errors == ["TIMED_OUT", "TIMED_OUT", "DISCONNECTED"]
 
+    # The close reaches the server. After that it sends no answers any more.
     lab.run_for(LATENCY_US)
-    # The close has reached the server, so the server's answers are not sent any more.
     server.release()
     assert not [frame for frame in lab.frames if isinstance(frame, ResponseFrame)]
 
 
 def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> None:
-    """All requests of a connection share one timer, which must go on for the later request."""
+    """All requests of a connection share one timer.
+
+    When the first request is answered, the timer must go on for the second one.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("slow",))
     connection = connect(lab.host("client"))
@@ -202,9 +210,11 @@ def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> Non
 
 
 def test_a_shorter_timeout_sent_later_fires_first() -> None:
-    """A JoinGroup may wait for minutes. A heartbeat behind it has its own, shorter timeout."""
+    """A JoinGroup may wait for minutes. A heartbeat behind it has its own, shorter timeout.
+
+    The server parks the JoinGroup, so it does not serve the heartbeat behind it either.
+    """
     lab = HostLab()
-    # The heartbeat waits behind the parked request, so it gets no answer either.
     EchoServer(lab.host(SERVER), parked_groups=("join",))
     outcomes = Outcomes(connect(lab.host("client")))
     outcomes.send("join", timeout_us=10 * TIMEOUT_US)
@@ -215,9 +225,10 @@ def test_a_shorter_timeout_sent_later_fires_first() -> None:
 
 
 def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> None:
-    """`close` runs no callback itself, so it cannot call back into its caller.
+    """`close` itself calls no callback, because its caller may not be ready for one.
 
-    An answer that the server gives after the close must change nothing.
+    The callbacks follow in the next turn of the loop. An answer that the server gives after the
+    close must change nothing.
     """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("g",))
@@ -229,10 +240,13 @@ def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> 
     lab.run_for(4 * LATENCY_US)  # the request is parked at the server
 
     connection.close()
-    connection.close()  # has no effect: only one CloseFrame is sent
-    assert (connection.is_closed, outcomes.seen, closed) == (True, [], [])
+    connection.close()  # has no effect
+    assert connection.is_closed
+    assert outcomes.seen == []
+    assert closed == []
     lab.run_for(LATENCY_US)
-    assert (outcomes.seen, closed) == ([("g", "Disconnected")], ["closed"])
+    assert outcomes.seen == [("g", "Disconnected")]
+    assert closed == ["closed"]
 
     server.release()
     lab.run_for(LATENCY_US)
@@ -240,10 +254,10 @@ def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> 
     assert sum(isinstance(frame, CloseFrame) for frame in lab.frames) == 1
 
 
-def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None:
-    """A closed connection never opens again. Each request fails once, after `send` has returned.
+def test_a_closed_connection_fails_each_later_request() -> None:
+    """A closed connection never opens again. A request fails after `send` has returned.
 
-    A callback that `on_close` gets after the close is called immediately.
+    But a callback that is given to `on_close` after the close is called at once.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVER))
@@ -255,15 +269,16 @@ def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None
 
     closed: list[str] = []
     connection.on_close(lambda: closed.append("closed"))
+    assert closed == ["closed"]
     outcomes.send("late")
-    assert (outcomes.seen, closed) == ([], ["closed"])
+    assert outcomes.seen == []
     with pytest.raises(Disconnected):
         lab.run(connection.call(heartbeat(), timeout_us=TIMEOUT_US))
     assert outcomes.seen == [("late", "Disconnected")]
 
 
 def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> None:
-    """The kernel resets connections of its dead process. Connections to other servers stay open."""
+    """The kernel of the dead process resets its connections. Those to other servers stay open."""
     lab = HostLab()
     host = lab.host(SERVER)
     EchoServer(host, parked_groups=("g",))
@@ -306,55 +321,55 @@ def test_the_death_of_the_client_makes_the_server_forget_its_requests() -> None:
     assert lab.failures == []
 
 
-def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> None:
+def test_a_restarted_server_resets_the_connections_of_its_former_life() -> None:
     """If the report of the death was lost, the client learns of it at its next request.
 
-    The new incarnation does not know the connection, and answers with a reset.
+    The restarted server does not know the connection, and answers with a reset.
     """
     lab = HostLab()
-    first = lab.host(SERVER)
-    EchoServer(first)
+    first_life = lab.host(SERVER)
+    EchoServer(first_life)
     connection = connect(lab.host("client"))
     outcomes = Outcomes(connection)
     lab.run_for(QUIET_US)
-    first.retire()  # end this incarnation without a frame to its peers
-    second = EchoServer(lab.host(SERVER, incarnation=1))
+    first_life.retire()  # ends the first life without a frame to its peers
+    second_life = EchoServer(lab.host(SERVER, incarnation=1))
 
     outcomes.send("g")
     lab.run_for(2 * LATENCY_US)
     assert outcomes.seen == [("g", "Disconnected")]
     assert connection.is_closed
-    assert second.served == []
+    assert second_life.served == []
 
 
-def test_a_report_of_a_death_spares_a_connection_to_the_next_incarnation() -> None:
-    """A report that arrives late must not end a connection to the restarted server."""
+def test_a_report_of_a_death_spares_a_connection_to_the_restarted_server() -> None:
+    """The report of the death reaches the client while it opens a connection to the next life."""
     lab = HostLab()
-    first = lab.host(SERVER)
-    EchoServer(first)
+    first_life = lab.host(SERVER)
+    EchoServer(first_life)
     client = lab.host("client")
     connect(client)
     lab.run_for(QUIET_US)
-    first.crash()  # its report reaches the client while the new connection is opening
+    first_life.crash()
     EchoServer(lab.host(SERVER, incarnation=1))
 
-    fresh = Outcomes(connect(client))
-    fresh.send("g")
+    on_new_connection = Outcomes(connect(client))
+    on_new_connection.send("g")
     lab.run_for(QUIET_US)
-    assert fresh.seen == [("g", "ok")]
+    assert on_new_connection.seen == [("g", "ok")]
 
 
-def test_a_restarted_client_is_distinguished_from_its_former_incarnation() -> None:
-    """Ids of connections contain the incarnation of the client.
+def test_a_restarted_client_gets_no_answers_for_its_former_life() -> None:
+    """The id of a connection contains the incarnation of the client: 0, and 1 after a restart.
 
-    So a late answer to the dead incarnation finds no connection.
+    So a late answer for incarnation 0 does not belong to any connection of incarnation 1.
     """
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("old",))
-    first = lab.host("client")
-    Outcomes(connect(first)).send("old")
+    first_life = lab.host("client")
+    Outcomes(connect(first_life)).send("old")
     lab.run_for(QUIET_US)
-    first.retire()  # end this incarnation without a frame to its peers
+    first_life.retire()  # ends the first life without a frame to its peers
 
     outcomes = Outcomes(connect(lab.host("client", incarnation=1)))
     outcomes.send("new")
@@ -364,8 +379,8 @@ def test_a_restarted_client_is_distinguished_from_its_former_incarnation() -> No
     assert lab.failures == []
 
 
-def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
-    """A broker that answers a request twice has a bug, so the second reply raises."""
+def test_a_second_reply_and_a_reply_to_an_unknown_request_raise() -> None:
+    """A broker that answers a request twice has a bug."""
     lab = HostLab()
     host = lab.host(SERVER)
     server = EchoServer(host)
@@ -378,14 +393,16 @@ def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
 
 
 def test_close_all_ends_both_directions() -> None:
-    """After an orderly stop both ends of each connection of the node fail with Disconnected."""
+    """At an orderly stop a node ends its connections, those to servers and those of clients.
+
+    `middle` is both: a client of the server, and a server for the client.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("out",))
     middle = lab.host("middle")
     EchoServer(middle, parked_groups=("in",))
     client = lab.host("client")
     outgoing = Outcomes(connect(middle))
-    # The purpose of the connection, "x", has no effect here.
     incoming = Outcomes(client.connect(NodeName("middle"), "x", setup_timeout_us=SETUP_US))
     outgoing.send("out")
     incoming.send("in")
@@ -399,7 +416,10 @@ def test_close_all_ends_both_directions() -> None:
 
 
 def test_a_broken_transport_link_also_ends_opening_connections() -> None:
-    """The TCP transport calls `peer_lost` when its stream to another process ends."""
+    """In real time nodes talk through TCP. If TCP loses the peer, `peer_lost` is called.
+
+    A connection that is not open yet must end then, too.
+    """
     lab = HostLab()
     lab.lose = lambda frame: isinstance(frame, OpenFrame)  # so the connection never opens
     client = lab.host("client")
@@ -413,10 +433,11 @@ def test_a_broken_transport_link_also_ends_opening_connections() -> None:
 
 
 def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> None:
-    """Only the rows of the client have group, member and generation, and the purpose as `cause`.
+    """A request and its response make four rows of the trace: two of the client, two of the server.
 
-    Every heartbeat of this lab has the member "m" and the generation 3. The client's connection has
-    the purpose "coordinator".
+    Only the client's rows have the group, the member and the generation of the heartbeat. Every
+    heartbeat of this lab has the member "m" and the generation 3. Only the client's rows also have
+    the purpose of the connection, "coordinator", as `cause`.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVER))
@@ -442,9 +463,9 @@ def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> No
 
 
 def test_without_message_tracing_only_failures_are_traced() -> None:
-    """The checkers of a run need REQUEST_FAILED, so these rows are always written.
+    """The rows about messages take much time to write, so they can be switched off.
 
-    The other rows about messages take much time, so they can be switched off.
+    REQUEST_FAILED is always written, because the checkers of a run read these rows.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVER, traced=False), parked_groups=("g",))
@@ -461,7 +482,7 @@ def test_without_message_tracing_only_failures_are_traced() -> None:
 
 
 def test_a_coordinator_lookup_is_traced_with_its_group() -> None:
-    """The key of a FindCoordinator is the group that the client looks up."""
+    """A FindCoordinator asks for a key, which is the id of a group here."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     connect(lab.host("client")).send(

@@ -1,24 +1,35 @@
 """Rebalances of a group of consumers on ZooKeeper: their cost, conflicts, and failures.
 
-Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-90 name the rules. The
-formulas are in section 13 of that page.
+Before Kafka had coordinators, the consumers of a group coordinated themselves through ZooKeeper,
+where each fact is a small file, a znode. The members of the group are znodes, and a member owns a
+partition by creating a znode for it. These znodes are ephemeral: they vanish when the session of
+their creator ends. A member sets watches, and ZooKeeper notifies it once if a watched znode
+changes.
 
-- A znode is an entry in ZooKeeper. An ephemeral znode is removed when its owner's session ends. A
-  watch is a request for one notification when a znode changes.
-- An attempt is one try of a member to own its share of the partitions. After a failed attempt the
-  member sleeps for 2 s.
-- The steps of an attempt: R3 stops the fetchers, R5 releases all partitions, R6 reads the view
-  (members and partitions), R8 reads offsets, R9 claims the share, with one znode per partition.
-- A conflict is a claim of a partition that another member still holds.
-- In formulas C, T, B and P are the numbers of consumers, topics, brokers and partitions.
-- With `GroupLab(..., late_from=n)` the members from `n` on are started by the scenario.
-- A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its change, such as a
-  join, began and ended.
-- `lab.of(kind)` returns rows of the trace (the recorded events), and `detail_of` the detail of a
-  row. `lab.reads` and `lab.requests` count the requests to ZooKeeper, and `lab.attempts` returns
-  the attempts that ended. Their argument is a time: earlier rows do not count.
+If the members change, each member rebalances. It makes an attempt to own its share of the
+partitions, in steps which the rules call R3 to R9:
+
+- R3: stop the fetchers; R5: release all partitions;
+- R6: read the view, which is all members and partitions;
+- R8: read the offsets of its share; R9: claim its share, by creating one znode per partition.
+
+If another member still holds one of these partitions, the claim is a conflict and the attempt has
+failed. Then the member sleeps for 2 s (the back-off), and makes another attempt.
+
+Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-90 name the rules.
+Section 13 of that page has formulas for the number of requests to ZooKeeper, in which C, T, B and P
+are the numbers of consumers, topics, brokers and partitions.
+
+Each test runs a scenario in a GroupLab, a cluster with a group of such members in virtual time:
+
+- With `GroupLab(..., late_from=n)` the members from `n` on are started by the scenario. The others
+  are settled when the scenario begins.
+- `lab.change_began_us` and `lab.change_ended_us` are the times between which the scenario changed
+  the group. The tests look only at what happened after the beginning.
+- `lab.of(kind)` returns rows of the trace, and `detail_of` the detail of a row. `lab.reads` and
+  `lab.requests` count requests to ZooKeeper, and `lab.attempts` returns the attempts that ended.
 - `lab.settled(names)` waits until each of these members owns its share.
-- `lab.rule(effect, sources, destinations)` lets a link effect act: Slow delays messages, and Clog
+- `lab.rule(effect, sources, destinations)` disturbs the network: Slow delays messages, and Clog
   holds them back until `lab.heal()`.
 """
 
@@ -43,13 +54,13 @@ from tests.support.harness.zookeeper_group import (
 Scenario = Callable[[GroupLab], Awaitable[None]]
 FIDELITY = Path(__file__).parents[4] / "docs" / "FIDELITY.md"
 LARGE = 17
-"""A test of a join in a group of this size or more takes more than a second."""
+"""The test of a join is marked as slow for groups of this size or more."""
 
 
 def newcomer_that_waits(members: int) -> Scenario:
     """Return a scenario in which the last member joins, without a conflict.
 
-    The claims of this newcomer are delayed until the other members have released their partitions.
+    The newcomer's claims are slowed down, so that they come after the releases of the others.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -68,14 +79,15 @@ def newcomer_that_waits(members: int) -> Scenario:
 
 
 def rows_of_fidelity() -> list[Any]:
-    """Return C, T, B, P, reads and notifications of each row of a table in docs/FIDELITY.md.
+    """Return the rows of a table in docs/FIDELITY.md, which shows what a join costs.
 
-    That page shows what a join costs; the test below checks its numbers.
+    A row has the columns C, T, B, P, reads and notifications.
     """
     text = FIDELITY.read_text(encoding="utf-8")
-    rows = text.split("| C | T | B | P | reads | notifications |\n")[1].split("\n\n")[0]
+    after_heading = text.split("| C | T | B | P | reads | notifications |\n")[1]
+    table = after_heading.split("\n\n")[0]
     params = []
-    for line in rows.splitlines()[1:]:  # the first line is the rule below the names of the columns
+    for line in table.splitlines()[1:]:  # the first line is the ruler below the heading: |---|---|
         cells = [int(cell.replace(",", "")) for cell in line.strip("| ").split("|")]
         marks = [pytest.mark.slow] if cells[0] >= LARGE else []
         params.append(pytest.param(*cells, marks=marks, id="-".join(map(str, cells[:4]))))
@@ -93,6 +105,9 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
     The formula: C(C + T + 3B + 9) + P reads, and 1 + T for the newcomer's own start. Each member
     without a partition reads 1 + B less, because it need not find leaders. There are C - 1
     notifications: every consumer wakes for every change (ZK-29).
+
+    The test compares three numbers of reads: the one in docs/FIDELITY.md, the one of the formula,
+    and the one that the lab has counted.
     """
     lab = GroupLab(
         members=members,
@@ -104,9 +119,10 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
 
     c, t, b = members, topics, brokers
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
-    idle = sum(not detail_of(row)["partitions"] for row in views)  # members without a partition
-    assert idle == max(0, members - partitions)
-    assert reads == c * (c + t + 3 * b + 9) + partitions + 1 + t - idle * (1 + b)
+    without_partition = sum(not detail_of(row)["partitions"] for row in views)
+    assert without_partition == max(0, members - partitions)
+    assert reads == c * (c + t + 3 * b + 9) + partitions + 1 + t - without_partition * (1 + b)
+    # Each member needed only one attempt.
     assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
     assert lab.reads(lab.change_began_us) == reads
     fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
@@ -120,6 +136,9 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
 
     The failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13). Here a is the
     number of claims in the attempt.
+
+    The newcomer does not wait until the other member has released its partitions. So all its claims
+    are conflicts, and it sleeps for 2 s before the second attempt.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -137,12 +156,15 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     assert failed == [{"attempt": 0, "conflicts": 32, "done": False}]
     c, t, b, p = 2, 1, 1, 64
     claims = conflicts_of_attempt = 32
-    undisturbed = c * (c + t + 3 * b + 9) + p
-    start = 1 + t
-    failed_attempt = c + t + 2 * b + 6 + claims + conflicts_of_attempt
-    assert lab.reads(lab.change_began_us) == undisturbed + start + failed_attempt
+    reads_undisturbed = c * (c + t + 3 * b + 9) + p
+    reads_of_start = 1 + t
+    reads_of_failed_attempt = c + t + 2 * b + 6 + claims + conflicts_of_attempt
+    assert lab.reads(lab.change_began_us) == (
+        reads_undisturbed + reads_of_start + reads_of_failed_attempt
+    )
     # The join takes the sleep of 2 s, and at most half a second for everything else.
-    assert 2 * SECOND <= lab.change_ended_us - lab.change_began_us <= 5 * SECOND // 2
+    duration_us = lab.change_ended_us - lab.change_began_us
+    assert 2 * SECOND <= duration_us <= 2 * SECOND + SECOND // 2
     # The newcomer loses all conflicts. During the sleep the loser's whole share is unowned, not
     # only the disputed one (ZK-49).
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.change_began_us)
@@ -173,23 +195,27 @@ def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
     failed = [attempt for attempt in attempts if not attempt["done"]]
     c, t, b, p = 4, 1, 1, 64
     share = p // c
-    undisturbed = c * (c + t + 3 * b + 9) + p + 1 + t
-    added = sum(c + t + 2 * b + 6 + share + attempt["conflicts"] for attempt in failed)
+    reads_undisturbed = c * (c + t + 3 * b + 9) + p + 1 + t
+    reads_of_failed = sum(c + t + 2 * b + 6 + share + attempt["conflicts"] for attempt in failed)
     assert failed != []
     assert len(attempts) == c + len(failed)
-    assert lab.reads(lab.change_began_us) == undisturbed + added
+    assert lab.reads(lab.change_began_us) == reads_undisturbed + reads_of_failed
 
     requests = lab.requests(lab.change_began_us)
-    undone = sum(share - attempt["conflicts"] for attempt in failed)
     # The deletes release each partition once, and undo the claims without a conflict.
-    assert requests["Delete"] == p + undone
-    # The creates are a registration, the claims of all shares, and the claims of failed attempts.
+    claims_undone = sum(share - attempt["conflicts"] for attempt in failed)
+    assert requests["Delete"] == p + claims_undone
+    # The creates are the newcomer's registration, the claims that succeeded in the end (one for
+    # each partition), and the claims of the failed attempts.
     assert requests["Create"] >= 1 + p + share * len(failed)
 
 
 @pytest.mark.slow
 def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> None:
-    """Nothing happens for 4 to 8 s; then all others get one notification, in one step (ZK-91)."""
+    """Nothing happens for 4 to 8 s; then all others get one notification, in one step (ZK-91).
+
+    This is how long it takes until the session of the dead member ends.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(4 * SECOND)
@@ -204,7 +230,7 @@ def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> No
         fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
         assert sorted(str(row.peer) for row in fired) == list(lab.names[:3])
         assert 4 * SECOND <= fired[0].time_us - lab.change_began_us <= 8 * SECOND
-        assert len({row.time_us for row in fired}) == 1
+        assert len({row.time_us for row in fired}) == 1  # all at the same time
         started = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us)
         assert min(row.time_us for row in started) > fired[0].time_us
 
@@ -221,7 +247,7 @@ def test_all_partitions_are_released_before_the_view_is_read() -> None:
             for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=name)
             if row.api == "Delete"
         ]
-        # Each of these three members had 5 or 6 of the 16 partitions.
+        # The three old members had 5 or 6 of the 16 partitions each. They delete all these claims.
         assert len(deletes) == len(detail_of(revoked)["partitions"])
         assert len(deletes) > 4
         assert revoked.time_us < deletes[0].time_us
@@ -233,20 +259,26 @@ def test_offsets_are_read_before_the_claim() -> None:
     """Offsets are read (R8) before the claim (R9) (ZK-44)."""
     lab = GroupLab(members=2, partitions=8, late_from=1).run(newcomer_that_waits(2))
 
+    # The newcomer reads an offset with GetData, and claims a partition with Create.
     sent = [
         row.api
         for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=member_name(1))
         if row.api in ("GetData", "Create")
     ]
     share = 4  # the newcomer gets half of the 8 partitions
-    # The newcomer's last creates are its claims, so look for the last create from the end.
-    first_claim = len(sent) - sent[::-1].index("Create") - share
-    assert sent[first_claim : first_claim + share] == ["Create"] * share
+    # Its last four creates are the claims. The requests before them must read the four offsets.
+    after_last_create = len(sent) - sent[::-1].index("Create")
+    first_claim = after_last_create - share
+    assert sent[first_claim:after_last_create] == ["Create"] * share
     assert sent[first_claim - share : first_claim] == ["GetData"] * share
 
 
 def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
-    """While a rebalance runs, any number of notifications fall into one further one (ZK-30)."""
+    """While a rebalance runs, any number of notifications fall into one further one (ZK-30).
+
+    Member 0 is slow. Four other members join, one each second, which is faster than it can
+    rebalance.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
@@ -269,9 +301,8 @@ def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
         for row in lab.of(
             TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(0)
         )
-        if detail_of(row)["attempt"] == 0
+        if detail_of(row)["attempt"] == 0  # the first attempt of a rebalance
     ]
-    # Four members have joined, one each second. Member 0 needs longer for a rebalance.
     assert 1 < len(rebalances) < 4
     assert len(notifications) >= len(rebalances)
 
@@ -279,10 +310,10 @@ def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
 def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
     """The exception ends in the caller of createMessageStreams (ZK-38).
 
-    A program starts a consumer by `createMessageStreams` of its connector, the consumer's object.
-    The caller gets no streams, but the registration, the watches and the executor thread remain
-    until the program closes the connector (ZK-37). A member gives up after four attempts: patience
-    is about 4 x (2 s + attempt) (ZK-50).
+    A program starts a consumer by calling `createMessageStreams` of an object, the connector. If
+    the call fails, the program gets no streams, but the registration, the watches and the executor
+    thread remain until the program closes the connector (ZK-37). A member gives up after four
+    attempts: patience is about 4 x (2 s + attempt) (ZK-50).
     """
     gave_up: list[tuple[int, dict[str, Any]]] = []
 
@@ -291,8 +322,8 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
         # The owner's deletes never arrive, so it keeps the partitions that the newcomer claims.
         await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete", "SetData"))
         await lab.runtime.start_node(member_name(1))
-        # Meanwhile the newcomer makes four attempts. The pings of the owner wait behind its
-        # deletes, so it must open a new connection to keep its session.
+        # In this time the newcomer makes four attempts. (The pings of the owner are stuck behind
+        # its deletes. It opens a new connection, and so keeps its session.)
         await lab.runtime.sleep(11 * SECOND)
         gave_up.extend((row.time_us, detail_of(row)) for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP))
         await lab.heal()
@@ -304,11 +335,11 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
     ((at_us, detail),) = gave_up
     assert detail == {"attempts": 4, "during": "starting"}
     assert 8 * SECOND <= at_us - lab.change_began_us <= 9 * SECOND
-    # There are two consumer ids, because the program closed its connector, and opened another.
-    started = {
+    # The program closed its connector and opened another one, so there are two consumer ids.
+    consumer_ids = {
         row.member for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, node=member_name(1))
     }
-    assert len(started) == 2
+    assert len(consumer_ids) == 2
 
 
 def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
@@ -324,9 +355,10 @@ def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
         # In this time a member makes several rounds of four attempts, of about 2 s each.
         await lab.runtime.sleep(30 * SECOND)
 
-    other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
-    lab = GroupLab(members=2, partitions=8, late_from=1, configs={1: other}).run(scenario)
+    roundrobin = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
+    lab = GroupLab(members=2, partitions=8, late_from=1, configs={1: roundrobin}).run(scenario)
 
+    # For each member that gave up: what it was doing, "starting" or rebalancing.
     during = [detail_of(row)["during"] for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP)]
     assert during.count("starting") >= 1
     assert len(lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)) > 8  # more than one for each partition
@@ -348,20 +380,22 @@ def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
 
     lab = GroupLab(members=4, partitions=16, late_from=2).run(scenario)
 
-    # The owner of each claim, by the path of the claim.
+    # Go through all claims and releases. The key is the path of a claim, such as
+    # /consumers/g/owners/t0/3, and the value is the consumer id of its owner.
     owners: dict[str, str] = {}
     for _row, detail in lab.writes_of("owners"):
         path = detail["path"]
         if path.count("/") < 5:
             continue  # /consumers/g/owners/t0 is only the parent of a topic's claims
         if detail["op"] == "create":
-            # The claims of the crashed member end with its session, without a delete.
+            # Nobody else may own the partition. Only the claims of the crashed member are still in
+            # `owners`: they ended with its session, without a delete.
             assert path not in owners or member_name(0) in owners[path]
             owners[path] = detail["data"]
         else:
             del owners[path]
     assert len(owners) <= 16
-    assert all(name.startswith(f"{GROUP}_") for name in owners.values())
+    assert all(consumer_id.startswith(f"{GROUP}_") for consumer_id in owners.values())
 
 
 def test_shutdown_commits_and_removes_all_ephemerals_in_one_step() -> None:
@@ -383,6 +417,7 @@ def test_shutdown_commits_and_removes_all_ephemerals_in_one_step() -> None:
     )
     fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
     assert len(commits) == 4  # member 1 had four of the partitions
+    # The other member is notified once, after the commits and soon after the shutdown began.
     assert [row.peer for row in fired if row.peer != member_name(1)] == [member_name(0)]
     assert commits[-1].time_us < fired[0].time_us < lab.change_began_us + SECOND // 2
     closing = [
@@ -399,12 +434,15 @@ def test_member_that_vanishes_between_two_reads_fails_the_attempt_of_another() -
 
     A member that vanishes between `getChildren` and its `getData` raises NoNode, which costs one
     back-off (ZK-72: R6 not a snapshot, NoNode exception, one back-off).
+
+    Member 2 reads the view slowly: first the list of members, and then each of them. Member 1 is
+    shut down meanwhile. Each of twelve runs does this at another time, and at least one must hit
+    the moment between the two reads.
     """
     causes: list[str | None] = []
     for seed in range(12):
 
         async def scenario(lab: GroupLab, seed: int = seed) -> None:
-            # Member 2 reads slowly. Each seed lets member 1 vanish at another point of these reads.
             await lab.rule(Slow(delay_us=SECOND // 20), [member_name(2)], lab.servers)
             await lab.runtime.start_node(member_name(2))
             await lab.runtime.sleep(SECOND // 2 + seed * SECOND // 20)
@@ -418,13 +456,16 @@ def test_member_that_vanishes_between_two_reads_fails_the_attempt_of_another() -
 
 
 def test_members_without_a_partition_are_settled() -> None:
-    """An assignment of nothing (C > P) is a success (ZK-47)."""
+    """An assignment of nothing (C > P) is a success (ZK-47).
+
+    Three members share two partitions.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         status = await lab.status()
         assert sorted(len(member.assigned) for member in status.values()) == [0, 1, 1]
 
-    # `run` returns only when each member has become STABLE.
+    # `run` begins the scenario only when each member is settled.
     GroupLab(members=3, partitions=2).run(scenario)
 
 
@@ -435,25 +476,30 @@ def test_members_in_conflict_sleep_the_same_time() -> None:
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(15 * SECOND)  # enough for four attempts, of about 2 s each
 
-    # Two strategies in one group conflict again and again.
-    other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
+    # With two strategies in one group, its members conflict again and again.
+    roundrobin = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
 
-    pauses: set[int] = set()
+    pauses_us: set[int] = set()
     for seed in range(2):
-        lab = GroupLab(members=2, partitions=8, late_from=1, configs={1: other}, seed=seed).run(
-            scenario
+        group_lab = GroupLab(
+            members=2, partitions=8, late_from=1, configs={1: roundrobin}, seed=seed
         )
+        lab = group_lab.run(scenario)
         for name in lab.names:
             # A pause is the time from the end of an attempt to the next one of the same rebalance.
+            # The attempts of a rebalance are numbered from 0, so attempt 0 ends no pause.
             ended_us = 0
             for row in lab.rows:
                 if row.node != name:
                     continue
                 if row.kind == TraceKind.ZOOKEEPER_ATTEMPT_ENDED:
                     ended_us = row.time_us
-                elif row.kind == TraceKind.ZOOKEEPER_ATTEMPT_STARTED and detail_of(row)["attempt"]:
-                    pauses.add(row.time_us - ended_us)
-    assert pauses == {2 * SECOND}
+                elif (
+                    row.kind == TraceKind.ZOOKEEPER_ATTEMPT_STARTED
+                    and detail_of(row)["attempt"] > 0
+                ):
+                    pauses_us.add(row.time_us - ended_us)
+    assert pauses_us == {2 * SECOND}
 
 
 def test_member_may_finish_before_another_has_begun() -> None:
@@ -499,30 +545,32 @@ def test_each_member_claims_in_another_order() -> None:
 
     lab = GroupLab(members=3, partitions=16, late_from=2).run(scenario)
 
-    # By owner: the numbers of its partitions, in the order of the first claims.
-    orders: dict[str, list[int]] = {}
+    # Consumer id -> the numbers of its partitions, in the order in which it first claimed them.
+    claimed_by: dict[str, list[int]] = {}
     for _row, detail in lab.writes_of("owners", lab.change_began_us):
-        if detail["op"] == "create" and detail["data"]:
+        owner = detail["data"]
+        if detail["op"] == "create" and owner:
             number = int(detail["path"].rpartition("/")[2])
-            order = orders.setdefault(detail["data"], [])
-            if number not in order:
-                order.append(number)
+            claimed = claimed_by.setdefault(owner, [])
+            if number not in claimed:
+                claimed.append(number)
     # Each of the members 0 and 2 owns all partitions at some time.
-    whole = [order for order in orders.values() if sorted(order) == list(range(16))]
-    assert len(whole) == 2
-    assert whole[0] != whole[1]
-    assert sorted(whole[0]) not in whole  # neither of them claims in the order of the numbers
+    in_order = list(range(16))
+    orders_of_all = [claimed for claimed in claimed_by.values() if sorted(claimed) == in_order]
+    assert len(orders_of_all) == 2
+    assert orders_of_all[0] != orders_of_all[1]
+    assert in_order not in orders_of_all
 
 
 def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
     """`rebalanceLock` serialises rebalances and shutdown; auto-commit does not take it (ZK-32).
 
-    The registry is the set of partitions that a member fetches and commits.
-    The registry is replaced only by a successful attempt and emptied by the release (ZK-33). So
-    auto-commit goes on with the partitions in the registry until the release is complete. Here the
-    release hangs for 4 s.
+    A member has a registry of the partitions that it fetches and commits. The registry is replaced
+    only by a successful attempt and emptied by the release (ZK-33). So auto-commit goes on with the
+    partitions in the registry until the release is complete. Here the release hangs for 4 s.
     """
-    # Commits go to Kafka, because the clog also holds back all later requests to ZooKeeper.
+    # The clog that lets the release hang would also hold back commits to ZooKeeper. So the commits
+    # go to Kafka.
     config = ZooKeeperConsumerConfig(
         auto_commit_interval_ms=1_000, offsets_storage="kafka", dual_commit_enabled=False
     )
@@ -536,29 +584,32 @@ def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
         node = lab.nodes[member_name(0)]
         assert isinstance(node, ZooKeeperConsumerNode)
         assert node.connector is not None
-        registries.append(len(node.connector.rebalancer.registry))
+        registry_sizes.append(len(node.connector.rebalancer.registry))
         await lab.heal()
         await lab.runtime.sleep(5 * SECOND)
 
-    registries: list[int] = []
+    registry_sizes: list[int] = []
     lab = GroupLab(members=2, partitions=4, late_from=1, config=config).run(scenario)
 
     (started, *_) = lab.of(
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(0)
     )
-    during = [
-        row
+    times_of_commits_us = {
+        row.time_us
         for row in lab.of(
             TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=started.time_us, node=member_name(0)
         )
         if started.time_us + SECOND < row.time_us < lab.change_ended_us
-    ]
-    assert registries == [4]
-    assert len({row.time_us for row in during}) >= 2  # there were commits at two or more times
+    }
+    assert registry_sizes == [4]  # all partitions: nothing has been released
+    assert len(times_of_commits_us) >= 2
 
 
 def test_member_that_is_notified_late_still_holds_partitions_that_others_claim() -> None:
-    """Members notified early claim partitions that late ones still hold: conflicts (ZK-70)."""
+    """Members notified early claim partitions that late ones still hold: conflicts (ZK-70).
+
+    Here member 3 joins, and member 0 is notified a second later than the others.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
@@ -571,15 +622,13 @@ def test_member_that_is_notified_late_still_holds_partitions_that_others_claim()
 
     lab = GroupLab(members=4, partitions=16, late_from=3).run(scenario)
 
-    late_start_us = next(
-        row.time_us
-        for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us)
-        if row.node == member_name(0)
-    )
+    first_attempt_of_late_member = lab.of(
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(0)
+    )[0]
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.change_began_us)
     assert conflicts != []
-    assert conflicts[0].time_us < late_start_us
-    assert "consumer-g-0" in str(detail_of(conflicts[0])["owner"])
+    assert conflicts[0].time_us < first_attempt_of_late_member.time_us
+    assert member_name(0) in str(detail_of(conflicts[0])["owner"])
 
 
 def test_sync_time_is_only_the_default_of_the_back_off() -> None:
@@ -588,14 +637,15 @@ def test_sync_time_is_only_the_default_of_the_back_off() -> None:
     The old consumer never calls `sync`; its only use is as the default of `rebalance.backoff.ms`.
     """
     assert ZooKeeperConsumerConfig(zookeeper_sync_time_ms=500).backoff_ms == 500
-    both = ZooKeeperConsumerConfig(zookeeper_sync_time_ms=500, rebalance_backoff_ms=900)
-    assert both.backoff_ms == 900
+    with_own_backoff = ZooKeeperConsumerConfig(zookeeper_sync_time_ms=500, rebalance_backoff_ms=900)
+    assert with_own_backoff.backoff_ms == 900
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(5 * SECOND)
 
-    # With several servers `sync` would have an effect: it would bring a lagging server up to date.
+    # There are three servers, because `sync` makes sense only then: it brings a server that lags
+    # behind the others up to date. It is not among the requests below.
     lab = GroupLab(members=2, partitions=4, late_from=1, servers=3).run(scenario)
     sent_by_members = {
         str(row.api)
