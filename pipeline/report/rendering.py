@@ -1,9 +1,9 @@
-"""Renders the Jinja2 templates, which hold the sentences of the page; the facts come from Python.
+"""Renders the Jinja2 templates of the report, which hold the sentences of its pages.
 
-A template has one macro for each sentence or block of the page; a block is a paragraph or a list,
-for example. `render_line("words", "plain", text)` renders the macro `plain` of the template
-`words.j2`, whose macros all other templates can use. Jinja2 escapes each text from a run that a
-template prints, because `autoescape` is on.
+A template has a macro for each sentence, paragraph or list of a page. Python code collects the
+facts and passes them to a macro: `render_line("chains", "client_chain", chain)` renders the macro
+`client_chain` of the file `templates/chains.j2`. A fact can contain a text from the run, such as
+the name of a group. Jinja2 escapes these texts, because `autoescape` is on.
 """
 
 import re
@@ -23,10 +23,10 @@ from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import as_title, coordinator_with_epoch, counted, moment_text
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
-"""A number and its unit. A line must not break at the space between them."""
-_SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
-"""The part of `1.000 s to 2.500 s` from the first unit to the second number, with a space that does
-not break before the unit.
+"""The last digit of a number, and its unit. `unbroken` keeps the two on one line."""
+_MIDDLE_OF_SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
+"""In the span `1.000 s to 2.500 s` this is `0 s to 2.500`, in which `unbroken` has already replaced
+the space before `s`.
 """
 _CODE = re.compile(r"`([^`<]+)`")
 """A part between backticks."""
@@ -34,16 +34,18 @@ _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|sectio
 """The beginning of markup that is a block already, so that it needs no paragraph around it."""
 FAULTS, COORDINATORS = "lane-faults", "lane-coordinators"
 OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "lane-rebalances"
-"""Ids of the lanes to which links in sentences lead."""
+"""Ids of charts on the page, for links to them. A lane is a chart whose x axis is the run's time.
+"""
 
 
 def render_line(template: str, macro: str, *facts: object, **more: object) -> Markup:
-    """Return a macro's text about the facts as one line, without breaks between numbers and units.
+    """Return a macro's text as one line of markup, in which `code` between backticks is marked.
 
-    `template` is the name of a file without `.j2`, and `macro` the name of a macro in it; `facts`
-    and `more` are the macro's arguments.
+    `template` is the name of a file in the folder `templates`, without `.j2`. `facts` and `more`
+    are the arguments of the macro.
     """
     line = " ".join(render_block(template, macro, *facts, **more).split())
+    # The macro has escaped its facts, so the line is Markup, which nothing escapes a second time.
     return with_code(Markup(unbroken(line)))
 
 
@@ -59,12 +61,15 @@ def render_template(template: str, **values: object) -> str:
 
 
 def unbroken(text: str) -> str:
-    """Return text in which no line is broken between a number and its unit."""
+    """Return a text whose lines cannot break between a number and its unit, such as `1.5 s`."""
     return _NUMBER_AND_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
 
 
 def with_code(text: str) -> Markup:
-    """Return text in which the parts between backticks are marked as code."""
+    """Return text as markup in which the parts between backticks are marked as code.
+
+    `escape` changes a plain text, but leaves a text alone that is Markup already.
+    """
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
@@ -74,30 +79,38 @@ def with_breaks(name: str) -> Markup:
 
 
 def span_together(text: str) -> str:
-    """Return a span of time (`1.000 s to 2.500 s`) that stays on one line; other text may break."""
-    return _SPAN.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), unbroken(text))
+    """Return a text in which a span of time such as `1.000 s to 2.500 s` stays on one line.
+
+    Text around the span may break as usual.
+    """
+    return _MIDDLE_OF_SPAN.sub(
+        lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), unbroken(text)
+    )
 
 
 def sentence(text: str) -> str:
-    """Return a line of evidence as a sentence, with a capital letter and a full stop.
+    """Return a text as a sentence, with a capital letter and a full stop.
 
-    If it begins with a name such as `broker-0`, the name keeps its lower case.
+    For example, `one owner again` becomes `One owner again.` But `broker-0 crashed` becomes
+    `broker-0 crashed.`, because names of nodes keep their lower case.
     """
     first_word = text.split(" ", 1)[0]
-    # A name such as `broker-0` has a hyphen. A word that has a capital letter already is kept, too.
-    is_name = not first_word.islower() or "-" in first_word
-    begun = text if is_name else as_title(text)
-    return begun if begun.endswith(".") else f"{begun}."
+    is_name_of_node = "-" in first_word
+    if first_word.islower() and not is_name_of_node:
+        text = as_title(text)
+    return text if text.endswith(".") else f"{text}."
 
 
 def moment_link(
     from_us: int, to_us: int | None = None, *, lane: str | None = None, text: str | None = None
 ) -> Markup:
-    """Return a link to a moment or a span in the lanes; without `text`, the link shows the time.
+    """Return a link to a moment, or to a span of time, in the charts on the time axis.
 
-    The link is `<a href="#<lane>" data-from=".." data-to="..">`. The page's script zooms to the
-    span and marks the span in every chart on the time axis. It then scrolls to the chart with the
-    id `lane`. If `lane` is None, it does not scroll.
+    The link is `<a href="#<lane>" data-from=".." data-to="..">`. If the reader clicks it, the
+    page's script zooms all these charts to the span and marks it in them. Then it scrolls to the
+    chart with the id `lane`. If `lane` is None, the address is `#time`, and it does not scroll.
+
+    `text` is the text of the link. By default this is the time: `1.000 s` or `1.000 s to 2.500 s`.
     """
     if to_us is None:
         end_us, time_text = from_us, moment_text(from_us)
@@ -114,11 +127,17 @@ def at_moment(time_us: int, lane: str = FAULTS) -> Markup:
     return Markup("at ") + moment_link(time_us, lane=lane)
 
 
-def between(from_us: int, to_us: int | None, end_us: int, lane: str = FAULTS) -> Markup:
-    """Return `from 64.081 s to 93.212 s` as a link; if `to_us` is None, up to the run's end."""
-    until = "the end of the run" if to_us is None else moment_text(to_us)
-    text = f"from {moment_text(from_us)} to {until}"
-    return moment_link(from_us, end_us if to_us is None else to_us, lane=lane, text=text)
+def between(from_us: int, to_us: int | None, run_end_us: int, lane: str = FAULTS) -> Markup:
+    """Return `from 64.081 s to 93.212 s` as a link.
+
+    If `to_us` is None, the text is `from 64.081 s to the end of the run`.
+    """
+    if to_us is None:
+        to_us, end_text = run_end_us, "the end of the run"
+    else:
+        end_text = moment_text(to_us)
+    text = f"from {moment_text(from_us)} to {end_text}"
+    return moment_link(from_us, to_us, lane=lane, text=text)
 
 
 def and_list(parts: Sequence[str | Markup]) -> Markup:
@@ -130,7 +149,7 @@ def and_list(parts: Sequence[str | Markup]) -> Markup:
 
 
 def ordered(names: Iterable[str]) -> str:
-    """Return names as a list in one sentence, in the order of their numbers."""
+    """Return names as a list within a sentence, sorted by number: `group-2, group-10`."""
     return listed(in_number_order(set(names)))
 
 
@@ -140,10 +159,10 @@ def text_of(name: str, folder: str = "assets") -> str:
 
 
 def cell_text(value: Cell) -> str:
-    """Return the text of a cell. An empty cell has a dash, because it would look like a defect."""
+    """Return the text of a table's cell: `12,345`, `0.25` or `yes`, for example."""
     if value is None or value == "":
-        return "–"
-    # bool comes before int, because it is a subclass of int.
+        return "–"  # without the dash, the empty cell would look like a defect
+    # bool is a subclass of int, so bool must come first.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -168,17 +187,18 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: text_of(name, "templates")),
         autoescape=True,
-        # A misspelled name in a template is an error. By default it would be an empty text.
+        # A misspelled name in a template shall be an error. By default it would be an empty text.
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Tests and filters of the templates: `part is chart`, `value | cell`.
+    # Templates can ask `part is chart`, for example.
     parts = {"chart": Chart, "table": TextTable, "paragraph": Paragraph, "beside": Beside}
     for name, part in parts.items():
-        # A function in a loop sees later values of the loop's variables. The default value of
-        # `part` keeps the class of this pass.
+        # All lambdas of the loop share the variable `part`, which has the last class in the end.
+        # So each lambda keeps its own class in a default value.
         environment.tests[name] = lambda value, part=part: isinstance(value, part)
+    # Filters are functions that a template writes behind a value: `value | cell`.
     environment.filters |= {
         "block": _as_block,
         "breaks": with_breaks,

@@ -1,17 +1,19 @@
-"""The section "Phases": where the time of each failover went, and the gaps in service.
+"""The section "Phases" of a run's page: where the time of each failover went.
 
 After a fault that moves a coordinator, two things happen at the same time. In the cluster, another
-broker becomes the coordinator and loads the groups: the phases of the broker chain. Meanwhile the
-members notice the loss and look for the new coordinator: the phases of the client chain. The chains
-overlap in time, so the page shows them side by side and never adds them up.
+broker becomes the coordinator and loads the groups: these phases are the broker chain. Meanwhile
+the members notice the loss and look for the new coordinator: these phases are the client chain. The
+chains overlap in time, so the page shows them side by side and never adds them up. Below them it
+shows the gaps, which are the times in which members, partitions and groups had no service.
 
-For each fault the section has sentences, a picture, and a table of figures. A row of the picture is
-a strip: one phase, with a dot for each partition or member. All strips of the section have the same
-axis, so that the reader can compare faults.
+For each fault the section has sentences, charts, and tables of figures. A chart consists of strips,
+one below another. Each strip shows one phase, with a dot for each partition or member. All strips
+of the section have the same axis, so that the reader can compare faults.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
+from typing import Any
 
 from pipeline.report.charts.chain_order import lines_of, order_chart, order_rows
 from pipeline.report.charts.chart import (
@@ -49,13 +51,12 @@ from pipeline.summary.story import (
 )
 
 MAX_IN_FULL = 3
-"""Up to this number of faults, each has charts of its own. More faults share the charts, which show
-the fault that the reader picks."""
+"""Up to this number of faults, each fault has charts of its own. If there are more, the section has
+only one set of charts, with a list from which the reader picks the fault to show."""
 MAX_PICKED = 60
-"""Maximum number of faults that the reader can pick, so that the page stays small. `_pickable`
-chooses them.
-"""
+"""Maximum length of this list, so that the page stays small."""
 TITLES: dict[Chain, str] = {chain: as_title(text) for chain, text in CHAIN_HEADINGS.items()}
+"""The titles of the three charts."""
 _ABOUT: dict[Chain, str] = {
     "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
     "client": "What happens to the members of the affected groups: each dot is one of them.",
@@ -71,8 +72,10 @@ _LEAD = (
     "90th percentile and the longest. Past 60 dots, a bar's height counts them."
 )
 _PICKED = "fault"
-"""Name of the charts' parameter, and of a column of their data: the fault that the reader
-picked."""
+"""Name of the charts' parameter whose value is the fault that the reader picked. The column of the
+charts' data with the fault of each row has the same name: a chart draws the rows in which the
+column equals the parameter.
+"""
 
 
 def phases_section(run: ReportInput) -> Section | None:
@@ -83,18 +86,20 @@ def phases_section(run: ReportInput) -> Section | None:
 
     settings = Settings(run.facts.settings)
     parts: list[Part] = [definitions()]
-    footnotes = disturbance_texts(run.summary)
     if len(faults) > 1:
         parts += overview(run.summary.faults)
+    # A figure is disturbed, and has a `*`, if a machine was lost by accident while the figure was
+    # measured. The paragraphs say so before the reader meets the first `*`.
     if any(figures.disturbed for fault in run.summary.faults for _, figures in fault.measures):
-        parts += [Paragraph(html=render_line("words", "plain", note)) for note in footnotes]
+        for text in disturbance_texts(run.summary):
+            parts.append(Paragraph(html=render_line("words", "plain", text)))
 
     if len(faults) <= MAX_IN_FULL:
         axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
         for rows in faults:
-            parts += _fault_parts(rows, axis, settings)
+            parts += _parts_about_one_fault(rows, axis, settings)
     else:
-        parts += _picked_parts(_pickable(faults))
+        parts += _charts_of_the_picked_fault(_pickable(faults))
 
     lead = _LEAD
     if (error_us := run.summary.clock_error_us) > 0:
@@ -109,23 +114,24 @@ def _all_strips(rows: FaultRows) -> list[Strip]:
     return [strip for chain in CHAINS for strip in rows.strips(chain)]
 
 
-def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
-    """Yield the parts about one fault.
+def _parts_about_one_fault(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
+    """Yield a heading, a paragraph, the charts, and a list of sentences about the members.
 
-    First come sentences, then charts: the order of the phases, both chains, and the gaps.
+    The first chart shows the phases in their order, then come both chains, and the gaps.
     """
     fault = rows.fault
 
     yield Paragraph(html=render_line("words", "fault_heading", fault))
-    chains = (
+    chain_sentences = (
         broker_sentence(fault, rows.broker, settings),
         client_sentence(rows.client) if rows.client else None,
         gap_sentence(fault, rows.gap),
     )
-    yield Paragraph(html=render_line("chains", "told", *chains))
+    yield Paragraph(html=render_line("chains", "told", *chain_sentences))
 
     data = order_rows(rows)
     if data:
+        # The field `fault.fault` is the fault's id, such as `kill-1`.
         yield Chart(
             id=f"phases-{fault.fault}-order",
             title="One after the other",
@@ -134,17 +140,22 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
             spec=order_chart("order", lines_of(data)),
             data={"order": data},
         )
-    both_chains = [_chain_chart(rows, chain, axis) for chain in ("broker", "client")]
-    shown = tuple(chart for chart in both_chains if chart is not None)
-    if shown:
-        yield Beside(parts=shown)
-    gap = _chain_chart(rows, "gap", axis)
-    if gap is not None:
-        yield gap
+    yield from _arranged({chain: _chain_chart(rows, chain, axis) for chain in CHAINS})
 
-    lines = [noticed_text(fault), *leaving_texts(fault), kept_text(fault)]
-    if any(lines):
-        yield Paragraph(html=render_line("words", "items", lines))
+    # How members noticed the loss of their coordinator, how long they stayed with the old one, and
+    # how many kept their member id and generation.
+    member_sentences = [noticed_text(fault), *leaving_texts(fault), kept_text(fault)]
+    if any(member_sentences):
+        yield Paragraph(html=render_line("words", "items", member_sentences))
+
+
+def _arranged(charts: Mapping[Chain, Chart | None]) -> Iterator[Part]:
+    """Yield the charts of the broker chain and of the client chain side by side, then the gaps."""
+    side_by_side = [chart for chain in ("broker", "client") if (chart := charts[chain]) is not None]
+    if side_by_side:
+        yield Beside(parts=tuple(side_by_side))
+    if (gap_chart := charts["gap"]) is not None:
+        yield gap_chart
 
 
 def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
@@ -165,12 +176,16 @@ def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
 def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
     """Return the figures of a chain as a folded table, without empty columns.
 
-    A row is the name of a measure and its cells in the order of HEADER, as on the terminal.
+    A row has the same cells as on the terminal, such as `("detect", "3", "", "1.20 s", ...)`: the
+    name of a measure, then a cell for each heading in HEADER.
     """
     rows = fault.rows(chain)
-    # Cell 0 of a row is the measure's name. The cells of HEADER follow, so HEADER[0] is for cell 1.
-    filled = [index for index, _ in enumerate(HEADER, 1) if any(row[index] for row in rows)]
-    columns = [number(itemgetter(index), HEADER[index - 1]) for index in filled]
+    columns = [
+        number(itemgetter(cell), heading)
+        # The headings begin with cell 1, because cell 0 is the measure's name.
+        for cell, heading in enumerate(HEADER, 1)
+        if any(row[cell] for row in rows)
+    ]
     return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")
 
 
@@ -180,7 +195,7 @@ def _pickable(faults: Sequence[FaultRows]) -> list[FaultRows]:
     If there are more than MAX_PICKED, the faults with the longest gaps are chosen.
     """
 
-    def longest_us(rows: FaultRows) -> int:
+    def longest_gap_us(rows: FaultRows) -> int:
         gaps = [
             figures.maximum or 0
             for measure, figures in rows.fault.measures
@@ -190,49 +205,41 @@ def _pickable(faults: Sequence[FaultRows]) -> list[FaultRows]:
 
     if len(faults) <= MAX_PICKED:
         return list(faults)
-    longest = sorted(faults, key=longest_us, reverse=True)[:MAX_PICKED]
-    return sorted(longest, key=lambda rows: (rows.fault.injected_us, rows.fault.fault))
+    chosen = sorted(faults, key=longest_gap_us, reverse=True)[:MAX_PICKED]
+    return sorted(chosen, key=lambda rows: (rows.fault.injected_us, rows.fault.fault))
 
 
-def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
+def _charts_of_the_picked_fault(faults: Sequence[FaultRows]) -> Iterator[Part]:
     """Yield charts that show one fault at a time, which the reader picks."""
     axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
-    # The text by which the reader picks each fault.
-    names = {rows.fault.fault: _option(rows.fault) for rows in faults}
-    both_chains = [_picked_chart(faults, names, chain, axis) for chain in ("broker", "client")]
-    shown = tuple(chart for chart in both_chains if chart is not None)
-    if shown:
-        yield Beside(parts=shown)
-    gap = _picked_chart(faults, names, "gap", axis)
-    if gap is not None:
-        yield gap
+    yield from _arranged({chain: _picked_chart(faults, chain, axis) for chain in CHAINS})
+
+
+def _picked_chart(faults: Sequence[FaultRows], chain: Chain, axis: LogAxis) -> Chart | None:
+    """Return a chart of the picked fault's strips; None if no fault has a strip of this chain."""
+    # The chart's data has the rows of all faults, and each row says to which fault it belongs.
+    data: list[dict[str, Any]] = []
+    most_strips = 0
+    for rows in faults:
+        strips = rows.strips(chain)
+        most_strips = max(most_strips, len(strips))
+        fault_of_rows = {_PICKED: _option(rows.fault)}
+        data += strip_rows(strips, axis, **fault_of_rows)
+    if not most_strips:
+        return None
+
+    options = tuple(_option(rows.fault) for rows in faults)
+    return Chart(
+        id=f"phases-{chain}",
+        title=TITLES[chain],
+        about=_ABOUT[chain],
+        # There is room for the fault with the most strips.
+        spec=strip_chart("strips", most_strips, axis, _FILLS[chain], picked=_PICKED),
+        data={"strips": data},
+        picks=(Pick(param=_PICKED, label="fault", options=options),),
+    )
 
 
 def _option(fault: FaultSummary) -> str:
     """Return the text by which the reader picks a fault: `kill-1: broker-0 at 12.000 s`."""
     return f"{fault.fault}: {fault.node or 'no node'} at {moment_text(fault.injected_us)}"
-
-
-def _picked_chart(
-    faults: Sequence[FaultRows], names: dict[str, str], chain: Chain, axis: LogAxis
-) -> Chart | None:
-    """Return a chart of the picked fault's strips; None if no fault has a strip of this chain."""
-    # The data has the rows of all faults. The chart draws the rows of the fault that is picked.
-    strips = {rows.fault.fault: rows.strips(chain) for rows in faults}
-    # The chart has room for the fault with the most strips.
-    most = max(len(of_fault) for of_fault in strips.values())
-    if not most:
-        return None
-    data = [
-        row
-        for rows in faults
-        for row in strip_rows(strips[rows.fault.fault], axis, **{_PICKED: names[rows.fault.fault]})
-    ]
-    return Chart(
-        id=f"phases-{chain}",
-        title=TITLES[chain],
-        about=_ABOUT[chain],
-        spec=strip_chart("strips", most, axis, _FILLS[chain], picked=_PICKED),
-        data={"strips": data},
-        picks=(Pick(param=_PICKED, label="fault", options=tuple(names.values())),),
-    )

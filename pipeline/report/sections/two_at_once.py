@@ -1,9 +1,9 @@
 """The section of a report about two coordinators, or two owners of a partition, at the same time.
 
-If one partition has two owners, others mostly have so too, for the same reason: an old coordinator
-had assigned them to some members, and a new coordinator assigned them to others, while the first
-members had not heard of it yet. All the overlaps with one reason are called an episode. The section
-describes each episode with a sentence, the steps that led to it, and a table of the partitions.
+Usually several partitions have two owners at the same time, for one reason: an old coordinator had
+assigned them to some members, and a new coordinator has assigned them to others, of which the first
+members have not heard yet. These partitions and their owners are called an episode. The section
+describes each episode by a sentence, by the steps that led to it, and by a table of the partitions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,9 @@ from pipeline.report.report_input import ReportInput, Row, Settings
 from pipeline.report.sentences.owner_story import (
     Episode,
     OverlapTables,
+    Side,
     episodes,
-    owned_by,
+    intervals_of_side,
     served_at_once,
     steps,
 )
@@ -26,8 +27,8 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
 MAX_EPISODES = 6
-"""Maximum number of episodes with two owners in the section. It is also the maximum number of pairs
-of coordinators that served a group at once. The run's tables have all of them.
+"""Maximum number of episodes in the section, and also of paragraphs on two coordinators. For the
+others, the section refers to the run's tables.
 """
 MAX_PARTITIONS = 200
 """Maximum number of rows in the table of one episode."""
@@ -44,102 +45,99 @@ _CAPTION = (
 
 def two_at_once_section(run: ReportInput) -> Section | None:
     """Return the section; None if there were never two owners or two coordinators at once."""
-    # If all overlaps of an episode are shorter than the clocks' error, the clocks alone can have
-    # caused them, and the episode does not count.
+    # If no overlap of an episode is longer than the error of the clocks, this error alone can have
+    # caused them. Then it is not certain that there were two owners.
     clock_error_us = run.summary.clock_error_us
-    certain = [
+    certain_episodes = [
         episode
         for episode in episodes(run.tables.rows("ownership_overlaps"))
         if episode.longest_us >= clock_error_us
     ]
     seen = []
-    if certain:
+    if certain_episodes:
         seen.append("two owners")
     if run.summary.coordinators:
         seen.append("two coordinators")
     if not seen:
         return None
-    title = " and ".join(seen)
-    parts = [*_owner_parts(run, certain), *_coordinator_parts(run)]
-    return Section(
-        id="two-at-once", title=f"{title} at once".capitalize(), lead=_LEAD, parts=tuple(parts)
-    )
+    title = f"{' and '.join(seen)} at once".capitalize()
+    parts = (*_owner_parts(run, certain_episodes), *_coordinator_parts(run))
+    return Section(id="two-at-once", title=title, lead=_LEAD, parts=parts)
 
 
-def _owner_parts(run: ReportInput, certain: Sequence[Episode]) -> Iterator[Part]:
-    """Yield a sentence, the reasons and a table for each episode with two owners."""
+def _owner_parts(run: ReportInput, shown_episodes: Sequence[Episode]) -> Iterator[Part]:
+    """Yield a sentence, the steps and a table for each episode with two owners."""
     tables = _tables(run)
-    for episode in certain[:MAX_EPISODES]:
+    for episode in shown_episodes[:MAX_EPISODES]:
         served_together = bool(served_at_once(episode, tables))
         yield Paragraph(html=render_line("two_at_once", "owners", episode))
         yield Paragraph(
             html=render_line("two_at_once", "why", episode, steps(episode, tables), served_together)
         )
-        yield _partitions(episode, tables)
-    if (more := len(certain) - MAX_EPISODES) > 0:
+        yield _table_of_partitions(episode, tables)
+    if (left_out := len(shown_episodes) - MAX_EPISODES) > 0:
         yield Paragraph(
-            html=render_line("two_at_once", "more", more, "owners", "ownership_overlaps")
+            html=render_line("two_at_once", "more", left_out, "owners", "ownership_overlaps")
         )
 
 
 def _tables(run: ReportInput) -> OverlapTables:
     """Return the tables from which the steps towards two owners are derived."""
-    owned: dict[tuple[str, str], list[Row]] = {}
+    ownership: dict[tuple[str, str], list[Row]] = {}
     for row in run.tables.rows("ownership"):
-        owned.setdefault((row["group"], row["partition"]), []).append(row)
+        ownership.setdefault((row["group"], row["partition"]), []).append(row)
     return OverlapTables(
-        ownership=owned,
+        ownership=ownership,
         rebalances=run.tables.rows("rebalances"),
-        tenures=run.tables.rows("tenure_overlaps"),
+        tenure_overlaps=run.tables.rows("tenure_overlaps"),
         faults=run.tables.rows("faults"),
-        clients=run.tables.rows("client_phases"),
+        client_phases=run.tables.rows("client_phases"),
         messages=run.tables.rows("messages"),
         settings=Settings(run.facts.settings),
     )
 
 
-def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
+def _table_of_partitions(episode: Episode, tables: OverlapTables) -> TextTable:
     """Return the table of an episode's overlaps, by partition and time."""
     # Partitions are sorted by their numbers: topic-2 comes before topic-10.
     names = in_number_order({row["partition"] for row in episode.rows})
-    order = {name: index for index, name in enumerate(names)}
-    rows = sorted(episode.rows, key=lambda row: (order[row["partition"]], row["from_us"]))
-    # The names in the table lack the beginning that all of them share. A note in the caption has
-    # it.
+    rank = {name: index for index, name in enumerate(names)}
+    rows = sorted(episode.rows, key=lambda row: (rank[row["partition"]], row["from_us"]))
+    # The beginning that all names of members share is left out of the table. The caption says it.
     prefix = common_prefix((*episode.members("first"), *episode.members("second")))
-    more = len(rows) - MAX_PARTITIONS
-    more_text = f" {counted(more, 'more row')}: table ownership_overlaps." if more > 0 else ""
+    left_out = len(rows) - MAX_PARTITIONS
+    note = f" {counted(left_out, 'more row')}: table ownership_overlaps." if left_out > 0 else ""
     columns = (
         Column("partition", "partition"),
         Column(lambda row: row["first_consumer"].removeprefix(prefix), "first owner"),
         Column(lambda row: row["second_consumer"].removeprefix(prefix), "second owner"),
-        Column(_both, "both owned it"),
+        Column(_overlap_link, "both owned it"),
         number(lambda row: duration_text(row["length_us"]), "for"),
         number("records_both", "records by both"),
         Column(lambda row: _owned_text(row, tables, "first"), "the first owned it"),
         Column(lambda row: _owned_text(row, tables, "second"), "the second owned it"),
     )
-    caption = f"{_CAPTION}{prefix_note(prefix)}{more_text}"
+    caption = f"{_CAPTION}{prefix_note(prefix)}{note}"
     return text_table(columns, rows[:MAX_PARTITIONS], caption=caption)
 
 
-def _both(row: Row) -> str:
+def _overlap_link(row: Row) -> str:
     """Return the time in which both owned the partition, as a link to the ownership lane."""
     return moment_link(row["from_us"], row["to_us"], lane=OWNERSHIP)
 
 
-def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
-    """Return the whole time in which an owner of an overlap owned the partition, and how it ended.
+def _owned_text(overlap: Row, tables: OverlapTables, side: Side) -> str | None:
+    """Return the whole time in which one of the two owners owned the partition, and how it ended.
 
-    For example, `1.000 s to 9.500 s (revoked)`. `side` is `first` or `second`.
+    For example, `1.000 s to 9.500 s (revoked)`.
     """
-    owned = owned_by(row, tables, side)
-    if not owned:
+    intervals = intervals_of_side(overlap, tables, side)
+    if not intervals:
         return None
-    end_us = owned[0]["to_us"]
-    until = "run end" if end_us is None else moment_text(end_us)
-    owned_span = span_together(f"{moment_text(owned[0]['from_us'])} to {until}")
-    return f"{owned_span} ({owned[0]['ended_by']})"
+    interval = intervals[0]
+    end_text = "run end" if interval["to_us"] is None else moment_text(interval["to_us"])
+    span = span_together(f"{moment_text(interval['from_us'])} to {end_text}")
+    return f"{span} ({interval['ended_by']})"
 
 
 def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
@@ -147,7 +145,7 @@ def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
     for pair in run.summary.coordinators[:MAX_EPISODES]:
         statement = coordinators_statement(pair)
         yield Paragraph(html=render_line("two_at_once", "coordinators", statement, pair))
-    if (more := len(run.summary.coordinators) - MAX_EPISODES) > 0:
+    if (left_out := len(run.summary.coordinators) - MAX_EPISODES) > 0:
         yield Paragraph(
-            html=render_line("two_at_once", "more", more, "coordinators", "tenure_overlaps")
+            html=render_line("two_at_once", "more", left_out, "coordinators", "tenure_overlaps")
         )

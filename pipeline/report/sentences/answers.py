@@ -1,12 +1,9 @@
-"""Four answers of the first screen: what broke, for whom, for how long, and was a promise broken.
+"""Four answers of the first screen: what broke, for whom, for how long, was a promise broken.
 
-Each function collects facts and gives them to a macro of `templates/answers.j2` (`what_broke`: of
-`templates/faults.j2`), which makes the sentences. Example: "broker-0 crashed 20.0 s after the
-start; 12 of 12 members of readers lost their coordinator." The fifth answer, why, is in the module
-`causes`.
-
-A guard is one of Kafka's safety rules, which an experiment can switch off to show what it prevents.
-The answers name it.
+For example, the answer to "What broke?" can be "broker-2 was killed (kill -9) at 10.000 s and
+started again 25.00 s later." The function `what_broke` passes the facts of this sentence to a macro
+of `templates/faults.j2`, which writes it. The other three functions do the same with macros of
+`templates/answers.j2`. The answer to a fifth question, "Why?", comes from the module `causes`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,12 +21,13 @@ from results_schema.journal import FaultOutcome
 from results_schema.results import CheckOutcome, CheckReport
 
 MAX_FAULTS = 3
-"""Maximum number of faults that the answer names. The lane of faults shows all of them."""
+"""Maximum number of faults that "What broke?" names. The chart of the faults shows all of them."""
 MAX_NODES = 4
-"""Maximum number of nodes that the answer names."""
+"""Maximum number of nodes that "For whom?" names."""
 _GUARDS = "cluster.guards"
-"""The section with the settings that switch guards off."""
-_NOT_SET, _OFF = "not set", "false"
+"""The section of an experiment that switches guards off. A guard is one of Kafka's safety rules. An
+experiment can run without it, to show what the rule prevents."""
+_NO_COMMIT_INTERVAL, _NO_AUTO_COMMIT = "not set", "false"
 """The values of `commit_interval_ms` and `enable.auto.commit` with which a member does not commit.
 """
 _WITHOUT_RESULTS = {
@@ -37,7 +35,7 @@ _WITHOUT_RESULTS = {
     "killed": "the run's process is gone without having written results",
     "running": "the run has not ended yet",
 }
-"""Reasons for which a run that did not complete proves nothing, by its status."""
+"""For each status of a run that did not complete: why the run proves nothing."""
 
 
 def what_broke(run: ReportInput) -> Markup:
@@ -47,29 +45,31 @@ def what_broke(run: ReportInput) -> Markup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concerned:
-    """The groups, members and partitions that faults concerned.
+    """The groups, members and partitions that faults concerned."""
 
-    - `hit`: some fault hit a node.
-    - `members`: number of members of each affected group, the largest group first.
-    - `groups_in_all`, `members_in_all`: numbers of groups and members in the run.
-    - `groups`, `data`: groups and data partitions in the blast radius.
-    - `who`: the nodes that were hit, without controllers; `owned`: True if these nodes owned the
-      partitions in `data`, False if they led these partitions.
-    - `also`: True if the sentence on partitions has the word "also": a sentence on groups precedes
-      it.
-    - `auto_offset_reset`: the value of this setting if no member commits; None if a member commits.
-    """
-
-    hit: bool
-    members: Mapping[str, int]
+    any_fault_hit: bool
+    """False if no fault hit a node. Then the answer is "Nobody."."""
+    members_by_group: Mapping[str, int]
+    """The number of members of each affected group, the largest group first."""
     groups_in_all: int
+    """The number of groups in the run."""
     members_in_all: int
+    """The number of members with which `members_by_group` is compared: all members of the affected
+    group if there is one such group, otherwise all members of the run."""
     groups: tuple[str, ...]
-    data: tuple[str, ...]
-    who: str
-    owned: bool
-    also: bool
+    """The groups in the blast radius of the faults."""
+    data_partitions: tuple[str, ...]
+    """The data partitions in the blast radius."""
+    hit_nodes_text: str
+    """The nodes that were hit, without controllers: `broker-0, broker-1`."""
+    nodes_owned_partitions: bool
+    """True if these nodes are members that owned `data_partitions`. False if they are brokers that
+    led them."""
+    says_also: bool
+    """True if the sentence on the partitions has the word "also" (broker-0 also led 3 partitions),
+    because a sentence on groups precedes it."""
     auto_offset_reset: str | None
+    """The value of this setting if no member commits; None if a member commits."""
 
 
 def for_whom(run: ReportInput) -> Markup:
@@ -81,41 +81,45 @@ def for_whom(run: ReportInput) -> Markup:
     partitions: set[str] = set()
     nodes: set[str] = set()
     for fault in hits:
-        owners = [node for node in fault.hit_nodes if not is_controller(node)]
-        nodes.update(owners)
-        partitions.update(fault.blast_radius.partitions if owners else ())
-    members = _members(run)
-    owned = bool(nodes) and all(is_client(node) for node in nodes)
-    rows = run.tables.rows("groups")
-    # If one group is affected, the sentence compares the number of its affected members with the
-    # size of this group. Otherwise it compares with the size of all groups.
-    counted_rows = rows
-    if len(members) == 1:
-        counted_rows = tuple(row for row in rows if row["group"] in members)
-    reset = next(_values_in_groups(run.facts, "auto.offset.reset"), "earliest")
+        hit_without_controllers = [node for node in fault.hit_nodes if not is_controller(node)]
+        if hit_without_controllers:
+            nodes.update(hit_without_controllers)
+            partitions.update(fault.blast_radius.partitions)
+    nodes_are_members = bool(nodes) and all(is_client(node) for node in nodes)
+    nodes_text = "The nodes that were hit"
+    if 0 < len(nodes) <= MAX_NODES:
+        nodes_text = listed(in_number_order(nodes))
+
+    members_by_group = _affected_members(run)
+    all_groups = run.tables.rows("groups")
+    compared_groups = all_groups
+    if len(members_by_group) == 1:
+        compared_groups = tuple(row for row in all_groups if row["group"] in members_by_group)
+
+    auto_offset_reset = None
+    if hits and no_member_commits(run.facts):
+        auto_offset_reset = next(_values_in_groups(run.facts, "auto.offset.reset"), "earliest")
     concerned = Concerned(
-        hit=bool(hits),
-        members=members,
-        groups_in_all=len(rows),
-        members_in_all=sum(row["consumers"] for row in counted_rows),
+        any_fault_hit=bool(hits),
+        members_by_group=members_by_group,
+        groups_in_all=len(all_groups),
+        members_in_all=sum(row["consumers"] for row in compared_groups),
         groups=groups,
-        data=in_number_order(name for name in partitions if not name.startswith("__")),
-        who=listed(in_number_order(nodes))
-        if 0 < len(nodes) <= MAX_NODES
-        else "The nodes that were hit",
-        owned=owned,
-        also=bool(members or groups) and not owned,
-        auto_offset_reset=reset if hits and no_member_commits(run.facts) else None,
+        data_partitions=in_number_order(name for name in partitions if not name.startswith("__")),
+        hit_nodes_text=nodes_text,
+        nodes_owned_partitions=nodes_are_members,
+        says_also=bool(members_by_group or groups) and not nodes_are_members,
+        auto_offset_reset=auto_offset_reset,
     )
     return render_line("answers", "for_whom", concerned)
 
 
-def _members(run: ReportInput) -> dict[str, int]:
-    """Return the number of members of each affected group, the largest group first."""
-    by_group: dict[str, set[str]] = {}
+def _affected_members(run: ReportInput) -> dict[str, int]:
+    """Return the number of affected members of each group, the largest number first."""
+    members_by_group: dict[str, set[str]] = {}
     for row in run.tables.rows("client_phases"):
-        by_group.setdefault(row["group"], set()).add(row["consumer"])
-    counts = {group: len(members) for group, members in by_group.items()}
+        members_by_group.setdefault(row["group"], set()).add(row["consumer"])
+    counts = {group: len(members) for group, members in members_by_group.items()}
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -123,62 +127,74 @@ def _members(run: ReportInput) -> dict[str, int]:
 class Durations:
     """The longest times without service, and with two owners or two coordinators.
 
-    A field is None if there was no such time. Times are in microseconds.
-
-    - `owners`, `both`: the longest time with two owners, and with two coordinators.
-    - `one_owner_us`: time with two coordinators but not yet two owners.
-    - `commits`: the worst commit gap (time without an acknowledged commit of a member).
-    - `service`: the worst time without a coordinator.
-    - `reading`: the worst processing gap (time in which no member processed a partition).
-    - `hit_itself`: the member with the longest commit gap, if a fault hit this member.
-    - `group`: the group that had no coordinator.
+    A time is None if there was no such time in the run.
     """
 
-    hit: bool
-    owners: Owners | None
-    both: Coordinators | None
+    any_fault_hit: bool
+    two_owners: Owners | None
+    two_coordinators: Coordinators | None
     one_owner_us: int | None
-    commits: Worst | None
+    """How long there were two coordinators, but each partition still had one owner."""
+    commit_gap: Worst | None
+    """The longest time for which a member had no commit acknowledged."""
     commit_interval_us: int | None
     """Time between two commits of a member; None if groups differ in it, or if no group commits."""
-    hit_itself: str | None
-    service: Worst | None
-    group: str
-    reading: Worst | None
+    hit_member: str | None
+    """The member with this commit gap, if a fault hit the member itself."""
+    no_coordinator: Worst | None
+    """The longest time for which a group had no active coordinator."""
+    group_text: str
+    """The name of this group if the run has only one group, otherwise "A group"."""
+    processing_gap: Worst | None
+    """The longest time in which no member processed a record of a partition."""
 
     @property
-    def something(self) -> bool:
+    def has_any_time(self) -> bool:
         """True if any of the times exists."""
-        return any((self.owners, self.both, self.commits, self.service, self.reading))
+        return any(
+            (
+                self.two_owners,
+                self.two_coordinators,
+                self.commit_gap,
+                self.no_coordinator,
+                self.processing_gap,
+            )
+        )
 
 
 def for_how_long(run: ReportInput) -> Markup:
-    """Answer how long subjects had no service, or had two owners or two coordinators."""
+    """Answer how long there was no service, and how long two owners or two coordinators."""
     summary = run.summary
-    owners, both = longest_owners(summary), longest_coordinators(summary)
-    commits, service = find_worst(summary, "commit gap"), find_worst(summary, "no coordinator")
+    two_owners, two_coordinators = longest_owners(summary), longest_coordinators(summary)
+    commit_gap = find_worst(summary, "commit gap")
+    no_coordinator = find_worst(summary, "no coordinator")
+    if no_coordinator is not None and no_coordinator.longest_us == 0:
+        no_coordinator = None  # every group kept its coordinator
     groups = [row["group"] for row in run.tables.rows("groups")]
-    intervals = _values_in_groups(run.facts, "commit_interval_ms")
-    intervals_ms = {interval for interval in intervals if interval.isdigit()}
     durations = Durations(
-        hit=any(fault.outcome is FaultOutcome.HIT for fault in run.facts.faults),
-        owners=owners,
-        both=both,
-        one_owner_us=_one_owner_us(owners, both),
-        commits=commits,
-        # With several intervals, no single number is right for the members of all groups.
-        commit_interval_us=int(intervals_ms.pop()) * 1_000 if len(intervals_ms) == 1 else None,
-        hit_itself=None if commits is None else _hit_itself(commits, run),
-        # A group that kept its coordinator has a time of 0 without a coordinator.
-        service=service if service is not None and service.longest_us else None,
-        group=groups[0] if len(groups) == 1 else "A group",
-        reading=find_worst(summary, "processing gap"),
+        any_fault_hit=any(fault.outcome is FaultOutcome.HIT for fault in run.facts.faults),
+        two_owners=two_owners,
+        two_coordinators=two_coordinators,
+        one_owner_us=_one_owner_us(two_owners, two_coordinators),
+        commit_gap=commit_gap,
+        commit_interval_us=_commit_interval_us(run.facts),
+        hit_member=None if commit_gap is None else _hit_member_with_gap(commit_gap, run),
+        no_coordinator=no_coordinator,
+        group_text=groups[0] if len(groups) == 1 else "A group",
+        processing_gap=find_worst(summary, "processing gap"),
     )
     return render_line("answers", "for_how_long", durations, run)
 
 
-def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | None:
-    """Return the time from the second coordinator to the second owner.
+def _commit_interval_us(facts: RunFacts) -> int | None:
+    """Return the commit interval of all groups; None if they differ in it, or if none commits."""
+    intervals = _values_in_groups(facts, "commit_interval_ms")
+    intervals_ms = {int(interval) for interval in intervals if interval.isdigit()}
+    return intervals_ms.pop() * 1_000 if len(intervals_ms) == 1 else None
+
+
+def _one_owner_us(two_owners: Owners | None, two_coordinators: Coordinators | None) -> int | None:
+    """Return how long there were two coordinators before a partition got a second owner.
 
     Returns None if the two coordinators are not the cause of the two owners. They are the cause if
     two conditions hold:
@@ -186,46 +202,46 @@ def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | Non
     2. Each coordinator assigned the partition to one of the owners, in the leader epoch in which it
        served beside the other one.
     """
-    if owners is None or both is None:
+    if two_owners is None or two_coordinators is None:
         return None
-    if owners.from_us <= both.from_us or owners.group not in both.groups:
+    one_owner_us = two_owners.from_us - two_coordinators.from_us
+    if one_owner_us <= 0 or two_owners.group not in two_coordinators.groups:
         return None
-    serving_epochs = {(side.broker, side.leader_epoch) for side in (both.older, both.newer)}
-    if {owners.first_coordinator, owners.second_coordinator} != serving_epochs:
-        return None
-    return owners.from_us - both.from_us
+    tenures = (two_coordinators.older, two_coordinators.newer)
+    serving = {(tenure.broker, tenure.leader_epoch) for tenure in tenures}
+    assigning = {two_owners.first_coordinator, two_owners.second_coordinator}
+    return one_owner_us if assigning == serving else None
 
 
-def _hit_itself(worst: Worst, run: ReportInput) -> str | None:
-    """Return the member with the longest gap if a fault hit this member, otherwise None."""
-    hit = {node for fault in run.facts.faults for node in fault.hit_nodes}
+def _hit_member_with_gap(worst: Worst, run: ReportInput) -> str | None:
+    """Return the member with the longest commit gap if a fault hit it, otherwise None."""
+    hit_nodes = {node for fault in run.facts.faults for node in fault.hit_nodes}
     for row in run.tables.rows("availability"):
-        of_member = row["subject_kind"] == "member" and row["fault"] == worst.fault.fault
-        if of_member and row["subject"] in hit and row["gap_us"] == worst.longest_us:
+        is_member = row["subject_kind"] == "member"
+        has_gap = row["fault"] == worst.fault.fault and row["gap_us"] == worst.longest_us
+        if is_member and has_gap and row["subject"] in hit_nodes:
             return str(row["subject"])
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """Outcomes of the checks, and settings that Kafka does not have.
+    """The outcomes of the checks, each of which judges a promise, and what else must be said."""
 
-    - `broken`: violated checks; `findings`: number of their findings; `passed`: number of passed
-      checks.
-    - `idle`: names of checks that met no case to judge.
-    - `unknown`: reason for which a run without results proves nothing.
-    - `guards`: names of guards that were switched off.
-    - `two_at_once`: True if there were two owners or two coordinators.
-    """
-
-    broken: tuple[CheckReport, ...]
+    violated: tuple[CheckReport, ...]
     findings: int
+    """The number of findings of the violated checks."""
     passed: int
-    idle: tuple[str, ...]
-    unknown: str | None
-    guards: tuple[str, ...]
+    """The number of checks that passed."""
+    saw_nothing: tuple[str, ...]
+    """The names of checks that had nothing to judge in this run."""
+    why_unknown: str | None
+    """Why the run proves nothing; None if it completed or failed."""
+    guards_off: tuple[str, ...]
+    """The names of the guards that the run switched off."""
     no_member_commits: bool
     two_at_once: bool
+    """True if there were two owners or two coordinators at the same time."""
 
 
 def broke_a_promise(run: ReportInput) -> Markup:
@@ -235,43 +251,48 @@ def broke_a_promise(run: ReportInput) -> Markup:
     def with_outcome(outcome: CheckOutcome) -> tuple[CheckReport, ...]:
         return tuple(check for check in facts.checks if check.outcome is outcome)
 
-    broken = with_outcome(CheckOutcome.VIOLATED)
-    guards = [fact.name for fact in facts.settings if fact.section == _GUARDS and fact.differs]
-    both, owners = longest_coordinators(run.summary), longest_owners(run.summary)
+    violated = with_outcome(CheckOutcome.VIOLATED)
+    had_two_owners = longest_owners(run.summary) is not None
+    had_two_coordinators = longest_coordinators(run.summary) is not None
+    guards_off = [fact.name for fact in facts.settings if fact.section == _GUARDS and fact.differs]
+    if facts.status == "failed":
+        guards_off = []  # a run that failed proves nothing, with or without guards
     promises = Promises(
-        broken=broken,
-        findings=sum(check.findings_total for check in broken),
+        violated=violated,
+        findings=sum(check.findings_total for check in violated),
         passed=len(with_outcome(CheckOutcome.PASS)),
-        idle=tuple(check_name(check) for check in with_outcome(CheckOutcome.NOTHING_SEEN)),
-        unknown=_WITHOUT_RESULTS.get(facts.status),
-        # A run that failed proves nothing, with or without guards.
-        guards=() if facts.status == "failed" else tuple(guards),
+        saw_nothing=tuple(check_name(check) for check in with_outcome(CheckOutcome.NOTHING_SEEN)),
+        why_unknown=_WITHOUT_RESULTS.get(facts.status),
+        guards_off=tuple(guards_off),
         no_member_commits=no_member_commits(facts),
-        two_at_once=owners is not None or both is not None,
+        two_at_once=had_two_owners or had_two_coordinators,
     )
     return render_line("answers", "broke_a_promise", promises, facts)
 
 
 def check_name(check: CheckReport) -> str:
-    """Return a check's name in words."""
+    """Return a check's name in words: `monotonic offsets`."""
     return check.check.replace("_", " ")
 
 
 def no_member_commits(facts: RunFacts) -> bool:
-    """Return True if no member commits, by its application or by the client's automatic commits."""
+    """Return True if it is certain that no member commits, itself or by Kafka's automatic commits.
+
+    If a run has not recorded its settings, this is not certain.
+    """
     if facts.results_or_empty.commits_acknowledged:
         return False
-    by_application = list(_values_in_groups(facts, "commit_interval_ms"))
+    intervals = list(_values_in_groups(facts, "commit_interval_ms"))
     automatic = list(_values_in_groups(facts, "enable.auto.commit"))
-    # `all` is true if there are no values. But if no settings were recorded, it is not known
-    # whether members commit, so `bool` makes the result False.
-    return bool(by_application) and all(
-        value in {_NOT_SET, _OFF} for value in (*by_application, *automatic)
+    if not intervals:
+        return False
+    return all(
+        value in {_NO_COMMIT_INTERVAL, _NO_AUTO_COMMIT} for value in (*intervals, *automatic)
     )
 
 
 def _values_in_groups(facts: RunFacts, name: str) -> Iterator[str]:
-    """Yield the values of a setting in all sections of groups."""
+    """Yield the values that the groups have for a setting."""
     for fact in facts.settings:
         if fact.section.startswith("groups.") and fact.name == name:
             yield fact.value

@@ -1,13 +1,13 @@
-"""The answer to "Why?" on the first screen: what caused the longest gap, and the rebalances.
+"""The answer to "Why?" on the first screen: what caused the longest time without service.
 
-`_causes` collects the facts. The macro `why` in `templates/causes.j2` makes sentences of them. The
-longest gap is the longest time in which a member had no commit acknowledged, or a partition was not
-processed. Rebalances after one fault are told together if they have the same group, coordinator and
-reason (`Rebalances`).
+The answer has a paragraph for each cause that was found: a slow failover, for example, a
+coordinator that did not know that it was replaced, or a rebalance. `_causes` collects the facts,
+and the macro `why` in `templates/causes.j2` makes sentences of them.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -31,19 +31,21 @@ _PHASES = (
     ("load_wait_us", "until its load began (load wait)"),
     ("load_us", "for its load"),
 )
-"""Columns of `broker_phases` with the length of a phase, each with the text about the phase."""
-_MOST = 0.8
+"""The phases of a failover: the column of `broker_phases` with the length of each phase, and the
+words about it. They follow "broker-1 was the active coordinator 9.30 s after the fault, most of
+it ...".
+"""
+_NEARLY_ALL = 0.8
 """A phase took "nearly all" of the time if it took at least this fraction of it."""
 _MAX_REBALANCES_LISTED = 2
-"""Maximum number of kinds of rebalances that the text lists. If there are more, the text has the
-sums for each coordinator.
+"""Maximum number of entries of `Causes.rebalances` that the text lists. If there are more, the text
+has a sum for each coordinator instead.
 """
 _LONG_WAIT_US = 1_000_000
-"""The text mentions the wait of a member for the old coordinator's answer only if it was this long.
-"""
-_FENCING = "broker.session.timeout.ms"
+"""If a member waited less long for the old coordinator's answer, the text does not mention it."""
+_BROKER_TIMEOUT = "broker.session.timeout.ms"
 """The setting that says after which time without a heartbeat the controller fences a broker."""
-_SILENT = frozenset(
+_NOTICED_BY_SILENCE = frozenset(
     {
         "crash",
         "node_loss",
@@ -60,49 +62,45 @@ _SILENT = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """The last move of a coordinator.
+    """The failover that ended last after a fault."""
 
-    - `leader`: the new coordinator.
-    - `whole_us`: time from the fault until the new coordinator was active.
-    - `after`: `the fault`, or the fault's name if there were several.
-    - `phase`, `phase_us`: the longest phase and its length; "" and None if unknown.
-    """
-
-    leader: str
+    new_coordinator: str
     whole_us: int
-    after: str
-    phase: str = ""
-    phase_us: int | None = None
+    """Time from the fault until the new coordinator was active."""
+    fault_text: str
+    """`the fault`, or the fault's name if the run had several."""
+    longest_phase: str = ""
+    """The words of _PHASES about the longest phase; "" if it is unknown."""
+    longest_phase_us: int | None = None
 
     @property
-    def nearly_all(self) -> bool:
+    def is_nearly_all(self) -> bool:
         """Whether the longest phase took nearly all of the time."""
-        return self.phase_us is not None and self.phase_us >= _MOST * self.whole_us
+        longest_us = self.longest_phase_us
+        return longest_us is not None and longest_us >= _NEARLY_ALL * self.whole_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSuccessor:
-    """The reason why no broker became the coordinator after a fault.
+    """Why no broker became the coordinator of a group after a fault."""
 
-    - `node`: the node that the fault hit, if the controller elected no successor; None if it
-      elected a successor which did not become active.
-    - `since_us`: time from the fault to the run's end; `after`: `the fault`, or the fault's name.
-    - `fencing`: the session timeout of brokers, if the controller waited for this timeout.
-    """
-
-    node: str | None
+    node_without_successor: str | None
+    """The node that the fault hit, if the controller elected no new leader for its partitions. None
+    if it elected a leader that did not become active as the coordinator."""
     since_us: int
-    after: str
-    fencing: str | None
+    """Time from the fault to the run's end."""
+    fault_text: str
+    """`the fault`, or the fault's name if the run had several."""
+    broker_timeout: str | None
+    """The value of `broker.session.timeout.ms` if the controller had to wait for this timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BegunBy:
+class RebalancesOfCoordinator:
     """The rebalances that one coordinator began in one leader epoch.
 
-    Rebalances of two coordinators are not added up: two coordinators that serve at the same time
-    number their generations separately. `not_stored` is the number of rebalances whose assignment
-    the log did not take, and `errors` are the errors with which it refused them.
+    Rebalances of two coordinators are not added up, because two coordinators that serve a group at
+    the same time number its generations separately.
     """
 
     broker: str
@@ -110,91 +108,107 @@ class BegunBy:
     count: int
     reasons: tuple[str, ...]
     not_stored: int
-    errors: tuple[str, ...]
+    """The number of rebalances whose assignment the coordinator could not write to its log."""
+    store_errors: tuple[str, ...]
+    """The errors with which the log refused these assignments."""
+
+
+class ExplainedRebalances(NamedTuple):
+    """Rebalances after one fault that have the same group, coordinator and reason."""
+
+    fault_text: str
+    """`the fault`, or the fault's name if the run had several."""
+    rebalances: Rebalances
+    session_timeout: str | None
+    """The session timeout of the group, if an expired session was the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:
-    """The facts that can be causes. The text has no sentence for a field that is None or empty.
-
-    - `fault`: the fault to explain.
-    - `both`: the longest time with two coordinators.
-    - `owners`: the longest time with two owners.
-    - `removed_because`: why the second coordinator removed the first owners.
-    - `not_consumed`: sentences on the longest processing gap.
-    - `notice`, `rediscover`, `longest_wait`: how long members took to notice the fault and to find
-      the new coordinator, and how long they waited for an answer of the old coordinator.
-    - `noticed_by`: the reasons for which members gave their coordinator up.
-    - `rebalances`: triples of a fault's name, rebalances of one kind after it, and the session
-      timeout of the group. The timeout is None if it did not cause these rebalances.
-    - `by_coordinator`: sums of the rebalances, if there are too many to list.
-    """
+    """The facts that can be causes. The text has no sentence for a field that is None or empty."""
 
     fault: FaultSummary
+    """The fault whose effect is explained."""
     failover: Failover | None
     no_successor: NoSuccessor | None
-    both: Coordinators | None
+    two_coordinators: Coordinators | None
+    """The longest time with two coordinators."""
     no_member_commits: bool
-    owners: Owners | None
+    two_owners: Owners | None
+    """The longest time with two owners."""
     removed_because: tuple[str, ...]
+    """Why the second coordinator removed the first owners from the group."""
     not_consumed: Markup | None
+    """Sentences on the longest processing gap."""
     notice: Distribution | None
+    """How long members took to notice the fault."""
     rediscover: Distribution | None
+    """How long they then took to find the new coordinator."""
     longest_wait: Distribution | None
+    """How long they waited for an answer of the old coordinator, if this was a cause."""
     noticed_by: tuple[str, ...]
-    rebalances: tuple[tuple[str, Rebalances, str | None], ...]
-    by_coordinator: tuple[BegunBy, ...]
+    """The reasons for which members gave their coordinator up."""
+    rebalances: tuple[ExplainedRebalances, ...]
+    sums_by_coordinator: tuple[RebalancesOfCoordinator, ...]
+    """The sums of the rebalances, if there are too many to list; otherwise empty."""
 
 
 def why(run: ReportInput) -> Markup:
-    """Answer why the time without service was so long; "" if there is no fault.
-
-    The answer has a paragraph for each cause.
-    """
+    """Answer why the time without service was so long; "" if there is no fault."""
     fault = _explained_fault(run)
     return Markup("") if fault is None else render_line("causes", "why", _causes(run, fault), run)
 
 
 def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
     """Collect the facts that can be named as causes of the fault's effect."""
-    owners = longest_owners(run.summary)
-    notice = fault.distribution("notice") if fault.partitions_moved else None
-    # Without a maximum, no member's time to notice the fault is known.
-    if notice is not None and notice.maximum is None:
-        notice = None
-    wait = fault.distribution("longest wait")
-    # A wait is a cause only if it was at least half of the time until members noticed the fault.
-    noticed_us = 0 if notice is None else notice.maximum or 0
-    shortest_cause_us = max(_LONG_WAIT_US, noticed_us // 2)
-    wait_is_cause = wait is not None and (wait.maximum or 0) >= shortest_cause_us
     failover = _failover(run, fault)
-    rebalances = tuple(_rebalances(run))
-    are_too_many = len(rebalances) > _MAX_REBALANCES_LISTED
+    two_owners = longest_owners(run.summary)
+    notice = fault.distribution("notice") if fault.partitions_moved else None
+    if notice is not None and notice.maximum is None:
+        notice = None  # it is not known of any member when it noticed the fault
+    rebalances = tuple(_explained_rebalances(run))
+    sums: tuple[RebalancesOfCoordinator, ...] = ()
+    if len(rebalances) > _MAX_REBALANCES_LISTED:
+        sums = tuple(_sums_by_coordinator([explained.rebalances for explained in rebalances]))
     return Causes(
         fault=fault,
         failover=failover,
         no_successor=_no_successor(run, fault) if failover is None else None,
-        both=longest_coordinators(run.summary),
+        two_coordinators=longest_coordinators(run.summary),
         no_member_commits=no_member_commits(run.facts),
-        owners=owners,
-        removed_because=() if owners is None else _removed_because(run, owners),
+        two_owners=two_owners,
+        removed_because=() if two_owners is None else _removed_because(run, two_owners),
         not_consumed=why_not_consumed(run),
         notice=notice,
         rediscover=fault.distribution("rediscover"),
-        longest_wait=wait if wait_is_cause else None,
+        longest_wait=_wait_as_cause(fault, notice),
         noticed_by=tuple(cause for cause, _ in fault.noticed_by),
         rebalances=rebalances,
-        by_coordinator=tuple(_by_coordinator([began for _, began, _ in rebalances]))
-        if are_too_many
-        else (),
+        sums_by_coordinator=sums,
     )
+
+
+def _wait_as_cause(fault: FaultSummary, notice: Distribution | None) -> Distribution | None:
+    """Return how long members waited for the old coordinator; None if that was not long.
+
+    It was long if it was at least half of the time until members noticed the fault.
+    """
+    wait = fault.distribution("longest wait")
+    notice_us = 0 if notice is None else notice.maximum or 0
+    shortest_cause_us = max(_LONG_WAIT_US, notice_us // 2)
+    if wait is None or (wait.maximum or 0) < shortest_cause_us:
+        return None
+    return wait
 
 
 def _explained_fault(run: ReportInput) -> FaultSummary | None:
     """Return the fault to explain; None if the run has no fault.
 
-    It is the fault with the longest gap. If there are no gaps, it is the first fault that affected
-    members or moved a coordinator. If there is no such fault, it is the first fault.
+    It is the first of these that the run has:
+    1. the fault after which a member was longest without an acknowledged commit;
+    2. the fault after which a group was longest without a coordinator;
+    3. the first fault that affected members or moved a coordinator;
+    4. the first fault.
     """
     for measure in ("commit gap", "no coordinator"):
         worst = find_worst(run.summary, measure)
@@ -227,18 +241,16 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
     if not rows:
         return None
     row: Row = max(rows, key=lambda row: row["active_us"])
-    whole_us = row["active_us"] - row["fault_us"]
-    lengths = [(row[column], text) for column, text in _PHASES if row[column] is not None]
-    # Tuples compare by their first element, which is the length here. If the failover took no time,
-    # no phase is the longest.
-    longest_us, phase = max(lengths) if lengths and whole_us > 0 else (None, "")
-    return Failover(
-        leader=row["new_leader"],
-        whole_us=whole_us,
-        after=_named(run, fault),
-        phase=phase,
-        phase_us=longest_us,
+    failover = Failover(
+        new_coordinator=row["new_leader"],
+        whole_us=row["active_us"] - row["fault_us"],
+        fault_text=_fault_text(run, fault),
     )
+    phases = [(row[column], words) for column, words in _PHASES if row[column] is not None]
+    if not phases or failover.whole_us <= 0:
+        return failover
+    longest_us, words = max(phases)
+    return replace(failover, longest_phase=words, longest_phase_us=longest_us)
 
 
 def _no_successor(run: ReportInput, fault: FaultSummary) -> NoSuccessor | None:
@@ -248,46 +260,46 @@ def _no_successor(run: ReportInput, fault: FaultSummary) -> NoSuccessor | None:
     if without_coordinator is None or not without_coordinator.missing:
         return None
     was_elected = any(row["fault"] == fault.fault for row in run.tables.rows("broker_phases"))
-    is_silent = fault.kind in _SILENT
+    broker_timeout = None
+    if fault.kind in _NOTICED_BY_SILENCE:
+        broker_timeout = Settings(run.facts.settings).of_cluster(_BROKER_TIMEOUT)
     return NoSuccessor(
-        node=None if was_elected else fault.node,
+        node_without_successor=None if was_elected else fault.node,
         since_us=run.end_us - fault.injected_us,
-        after=_named(run, fault),
-        fencing=Settings(run.facts.settings).of_cluster(_FENCING) if is_silent else None,
+        fault_text=_fault_text(run, fault),
+        broker_timeout=broker_timeout,
     )
 
 
-def _named(run: ReportInput, fault: FaultSummary) -> str:
+def _fault_text(run: ReportInput, fault: FaultSummary) -> str:
     """Return `the fault`, or its name if the run had several."""
     return "the fault" if len(run.summary.faults) == 1 else fault.fault
 
 
-def _rebalances(run: ReportInput) -> Iterator[tuple[str, Rebalances, str | None]]:
-    """Yield the entries of the field `rebalances` of Causes."""
+def _explained_rebalances(run: ReportInput) -> Iterator[ExplainedRebalances]:
+    """Yield the rebalances after each fault."""
     settings = Settings(run.facts.settings)
     for fault in run.summary.faults:
         for rebalances in fault.rebalances:
-            # The session timeout explains only rebalances that began because a session expired.
-            is_expiry = rebalances.reason == RebalanceCause.SESSION_EXPIRY
-            timeout = (
-                settings.of_group(rebalances.group, "session.timeout.ms") if is_expiry else None
-            )
-            yield _named(run, fault), rebalances, timeout
+            session_timeout = None
+            if rebalances.reason == RebalanceCause.SESSION_EXPIRY:
+                session_timeout = settings.of_group(rebalances.group, "session.timeout.ms")
+            yield ExplainedRebalances(_fault_text(run, fault), rebalances, session_timeout)
 
 
-def _by_coordinator(rebalances: Sequence[Rebalances]) -> Iterator[BegunBy]:
+def _sums_by_coordinator(entries: Sequence[Rebalances]) -> Iterator[RebalancesOfCoordinator]:
     """Yield the sum of the rebalances of each coordinator in one leader epoch."""
     by_coordinator: dict[tuple[str, int | None], list[Rebalances]] = {}
-    for entry in rebalances:
+    for entry in entries:
         by_coordinator.setdefault((entry.broker, entry.leader_epoch), []).append(entry)
     for (broker, epoch), of_coordinator in by_coordinator.items():
-        yield BegunBy(
+        errors = [error for entry in of_coordinator for error in entry.store_errors]
+        # `dict.fromkeys` removes duplicates, and keeps the order.
+        yield RebalancesOfCoordinator(
             broker=broker,
             leader_epoch=epoch,
             count=sum(entry.count for entry in of_coordinator),
             reasons=tuple(dict.fromkeys(entry.reason for entry in of_coordinator)),
             not_stored=sum(entry.not_stored for entry in of_coordinator),
-            errors=tuple(
-                dict.fromkeys(name for entry in of_coordinator for name in entry.store_errors)
-            ),
+            store_errors=tuple(dict.fromkeys(errors)),
         )

@@ -1,7 +1,11 @@
 """Sentences of the report that tell where the time of a failover went.
 
-After a fault, the time until all works again is divided into phases, which follow one another. Two
-series of phases are measured, and each is called a chain:
+An example of such a sentence: "Of the 9.3 s until broker-2 (epoch 1) was the active coordinator of
+__consumer_offsets-3 (readers), 9.1 s went by until the controller noticed that broker-0 was gone
+(detect; broker.session.timeout.ms = 9000)."
+
+The time from a fault until all works again is divided into phases, such as `detect`. They are
+measured twice, and each series of phases is called a chain:
 
 - The broker chain of a partition of `__consumer_offsets`: the controller notices the fault
   (detect), the new leader learns that it leads (publish), and it loads the groups (load wait,
@@ -9,16 +13,12 @@ series of phases are measured, and each is called a chain:
 - The client chain of a member: it gives up its old coordinator (notice), finds the new one
   (rediscover), and has its first success there (accept).
 
-Example of a sentence: "Of the 9.3 s until broker-2 (epoch 1) was the active coordinator of
-__consumer_offsets-3 (readers), 9.1 s went by until the controller noticed that broker-0 was gone
-(detect; broker.session.timeout.ms = 9000)."
+A fault usually moves several partitions, and affects several members. A sentence tells of one of
+them, the median. It could not use an average of each phase, because only the phases of one
+partition or member add up to the whole time.
 
-A fault moves several partitions, and affects several members. A sentence tells of one of them, the
-median: half of them were faster. It adds no phases of different partitions or members, because only
-the phases of one subject sum up to its whole time.
-
-The functions read rows of the tables `broker_phases`, `client_phases` and `availability`. The words
-are in the template `chains.j2`.
+The functions read rows of the tables `broker_phases`, `client_phases` and `availability`, and
+render macros of the template `chains.j2`.
 """
 
 from collections.abc import Sequence
@@ -49,8 +49,8 @@ CLIENT_STEPS = (
 has to join its group again does so within `accept`.
 """
 _NEARLY_ALL = 0.8
-"""A sentence names the two longest phases, or one if this one took at least this fraction of the
-whole time.
+"""A sentence names the two longest phases. It names only the longest one if this phase took at
+least this fraction of the whole time.
 """
 _NOTICED_BY_SILENCE = frozenset(
     {
@@ -73,15 +73,13 @@ message tells it that the broker is gone.
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """The phases of one partition or member that went through the whole chain.
-
-    - `row`: its row of `broker_phases` or `client_phases`.
-    - `phases`: name, beginning and end of each phase, in order; times are microseconds on the run's
-      clock. Example: `("detect", 20_000_000, 29_100_000)`.
-    """
+    """The phases of one partition or member that went through the whole chain."""
 
     row: Row
+    """The row of the partition or member, from `broker_phases` or `client_phases`."""
     phases: tuple[tuple[str, int, int], ...]
+    """The name of each phase with its beginning and end, in order. For example,
+    `("detect", 20_000_000, 29_100_000)`. Times are microseconds on the run's clock."""
 
     @property
     def whole_us(self) -> int:
@@ -92,15 +90,17 @@ class Path:
 
     @property
     def longest(self) -> list[tuple[str, int]]:
-        """The one or two phases that the sentence names, each with its length; the longest first.
+        """The one or two phases that the sentence names, with their lengths, the longest first.
 
-        The second longest is left out if the longest took nearly all of the time, or if it took no
-        time itself.
+        The second one is left out if the longest phase took nearly all of the time, or if the
+        second one took no time.
         """
         lengths = [(name, end_us - begin_us) for name, begin_us, end_us in self.phases]
         lengths.sort(key=lambda phase: phase[1], reverse=True)
         longest, second, *_ = lengths  # a chain has three or four phases
-        if longest[1] >= _NEARLY_ALL * self.whole_us or second[1] == 0:
+        _, longest_us = longest
+        _, second_us = second
+        if longest_us >= _NEARLY_ALL * self.whole_us or second_us == 0:
             return [longest]
         return [longest, second]
 
@@ -110,9 +110,8 @@ def complete_paths(
 ) -> list[Path]:
     """Return the paths of the partitions or members that completed the chain, the fastest first.
 
-    - `phases`: BROKER_STEPS or CLIENT_STEPS.
-    - `subject`: the column with the name of the partition or member. It decides the order of two
-      that were equally fast.
+    `phases` is BROKER_STEPS or CLIENT_STEPS. `subject` is the column with the name of the partition
+    or member, by which those with the same time are sorted.
     """
     paths = []
     for row in rows:
@@ -138,20 +137,18 @@ def rows_to_describe(broker_rows: Sequence[Row]) -> Sequence[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChain:
-    """What the template says about the broker chain of a fault.
-
-    - `rows`: number of the partitions of `__consumer_offsets` that the sentence is about.
-    - `path`: the path of the median partition; None if no partition completed the chain.
-    - `late`: number of the partitions that had no coordinator at the end of the run.
-    - `silence_settings`: the settings that decide when the controller notices a silent broker, such
-      as "broker.session.timeout.ms = 9000"; empty if the fault is noticed otherwise.
-    """
+    """What the template says about the broker chain of a fault."""
 
     fault: FaultSummary
-    rows: int
-    path: Path | None
-    late: int
+    partitions: int
+    """The number of partitions of `__consumer_offsets` that the sentence is about."""
+    median_path: Path | None
+    """The path of the median partition; None if no partition completed the chain."""
+    without_coordinator: int
+    """How many of the partitions had no coordinator when the run ended."""
     silence_settings: tuple[str, ...]
+    """The settings that decide when the controller notices a silent broker, such as
+    "broker.session.timeout.ms = 9000". Empty if the controller notices the fault otherwise."""
 
 
 def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: Settings) -> Markup:
@@ -160,10 +157,10 @@ def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: S
     paths = complete_paths(rows, BROKER_STEPS, subject="partition")
     chain = BrokerChain(
         fault=fault,
-        rows=len(rows),
-        path=median_path(paths) if paths else None,
-        late=len(rows) - len(paths),
-        silence_settings=(_silence_settings(settings) if fault.kind in _NOTICED_BY_SILENCE else ()),
+        partitions=len(rows),
+        median_path=median_path(paths) if paths else None,
+        without_coordinator=len(rows) - len(paths),
+        silence_settings=_silence_settings(settings) if fault.kind in _NOTICED_BY_SILENCE else (),
     )
     return render_line("chains", "broker_chain", chain)
 
@@ -177,22 +174,21 @@ def _silence_settings(settings: Settings) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChain:
-    """What the template says about the client chain of a fault. All fields but `path` are counts.
+    """What the template says about the client chain of a fault.
 
-    - `members`: all members that the fault affected. They are divided into three:
-      - `stayed`: they never marked their coordinator unknown;
-      - `served`: they did, and the new coordinator served them before the run's end;
-      - `late`: they did, and it did not.
-    - `joined`: members, of any of the three, that had to join their group again.
-    - `path`: the path of the median member that was served; None if none was.
+    For example, of 12 affected members, 2 stayed with their coordinator. 10 looked for the new one:
+    it served 9 of them, and the run ended before it served the last one. Then `members` is 12,
+    `stayed` is 2, `served` is 9 and `not_served` is 1.
     """
 
     members: int
     stayed: int
-    joined: int
-    path: Path | None
     served: int
-    late: int
+    not_served: int
+    joined: int
+    """How many of all members had to join their group again."""
+    median_path: Path | None
+    """The path of the median member that was served; None if none was."""
 
 
 def client_sentence(client_rows: Sequence[Row]) -> Markup:
@@ -202,10 +198,10 @@ def client_sentence(client_rows: Sequence[Row]) -> Markup:
     chain = ClientChain(
         members=len(client_rows),
         stayed=len(client_rows) - len(lost_coordinator),
-        joined=sum(row["join_us"] is not None for row in client_rows),
-        path=median_path(paths) if paths else None,
         served=len(paths),
-        late=len(lost_coordinator) - len(paths),
+        not_served=len(lost_coordinator) - len(paths),
+        joined=sum(row["join_us"] is not None for row in client_rows),
+        median_path=median_path(paths) if paths else None,
     )
     return render_line("chains", "client_chain", chain)
 
@@ -214,14 +210,18 @@ def client_sentence(client_rows: Sequence[Row]) -> Markup:
 class Gaps:
     """What the template says about the times without service after a fault.
 
-    A distribution is None if it has nothing to say. `never` has the names of the members,
-    partitions and groups that had no service again before the run ended.
+    A distribution is None if the sentence does not mention it.
     """
 
     commit: Distribution | None
+    """The times in which members had no commit acknowledged."""
     processing: Distribution | None
-    service: Distribution | None
-    never: tuple[str, ...]
+    """The times in which no member processed a record of a partition."""
+    no_coordinator: Distribution | None
+    """The times in which groups had no active coordinator."""
+    never_again: tuple[str, ...]
+    """The names of the members, partitions and groups that had no service again before the run
+    ended."""
 
 
 def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
@@ -229,21 +229,25 @@ def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
 
     `rows` are the fault's rows of the table `availability`.
     """
-    commit, processing, service = (
-        fault.distribution(name) for name in ("commit gap", "processing gap", "no coordinator")
-    )
-    # The sentence names the time without a coordinator only if the fault moved a coordinator.
-    # Each group has such a time. It is 0 for a group that kept its coordinator, so the maximum
-    # shows whether any group was without one.
-    was_without_coordinator = service is not None and service.maximum and fault.partitions_moved
-    gaps = Gaps(
-        commit=commit if commit is not None and commit.samples else None,
-        processing=processing if processing is not None and processing.samples else None,
-        service=service if was_without_coordinator else None,
-        never=tuple(row["subject"] for row in rows if row["gap_us"] is None),
-    )
-    if not any((gaps.commit, gaps.processing, gaps.service, gaps.never)):
+    commit = fault.distribution("commit gap")
+    if commit is not None and not commit.samples:
+        commit = None
+    processing = fault.distribution("processing gap")
+    if processing is not None and not processing.samples:
+        processing = None
+    no_coordinator = fault.distribution("no coordinator")
+    # The time of a group that kept its coordinator is 0. So if the maximum is 0, all kept theirs.
+    if no_coordinator is not None and not (no_coordinator.maximum and fault.partitions_moved):
+        no_coordinator = None
+    never_again = tuple(row["subject"] for row in rows if row["gap_us"] is None)
+    if not any((commit, processing, no_coordinator, never_again)):
         return None
+    gaps = Gaps(
+        commit=commit,
+        processing=processing,
+        no_coordinator=no_coordinator,
+        never_again=never_again,
+    )
     return render_line("chains", "gaps", gaps)
 
 
@@ -253,8 +257,8 @@ _BROKER = (
     ("load wait", "the new leader applied it", "its load task starts: a broker runs one at a time"),
     ("load", "the load task starts", "the coordinator is active: groups and offsets are read"),
 )
-"""The rows of the broker chain in the table `definitions`: what each phase is called, where it
-begins and where it ends.
+"""What the table `definitions` says about the broker chain: the name of each phase, its beginning
+and its end.
 """
 _CLIENT = (
     ("notice", "fault injected", "the member marks its coordinator unknown"),
@@ -278,8 +282,8 @@ _CLIENT = (
         "heartbeats that the old one still answered with success",
     ),
 )
-"""The rows of the client chain. The last two are no phases but counts: the last text says what is
-counted from the given moment on.
+"""The same of the client chain. The last two entries are no phases but counts: the last text says
+what is counted from the given moment on.
 """
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
@@ -294,7 +298,7 @@ _GAPS = (
         "its next active one; 0: there was always one",
     ),
 )
-"""The rows of the times without service."""
+"""The same of the times without service."""
 
 
 def definitions() -> TextTable:
@@ -302,6 +306,8 @@ def definitions() -> TextTable:
     chains = (("broker", _BROKER), ("client", _CLIENT), ("without service", _GAPS))
     return TextTable(
         headings=("chain", "phase", "from", "to"),
-        rows=tuple((chain, *measure) for chain, measures in chains for measure in measures),
+        rows=tuple(
+            (chain, name, begin, end) for chain, phases in chains for name, begin, end in phases
+        ),
         folded="What each phase measures",
     )

@@ -1,21 +1,23 @@
 """How partitions came to have two owners at the same time, told step by step.
 
-Typically: a fault cuts some members and their coordinator off from the rest (step 1). The other
-side elects a new coordinator, so that two of them serve the group (2). The new coordinator waits
-until the sessions of the missing members end, and assigns their partitions to others (3). Now the
-partitions have two owners. When the cut is healed (4), the first owners learn that they are no
-members any more (5).
+A typical story has these steps:
 
-All overlaps of two owners with the same fault and the same two coordinators are one episode. Its
-`first` members owned the partitions before; its `second` members were assigned them, too.
+1. A fault cuts some members and their coordinator off from the other servers.
+2. On the other side, the controller makes another broker the coordinator. Two coordinators now
+   serve the group.
+3. The new coordinator hears nothing from the members that were cut off. When their sessions have
+   expired, it assigns their partitions to other members. Now these partitions have two owners: the
+   `first` owners, which were cut off, and the `second` owners.
+4. The cut is healed, and the first owners learn that they are no longer members.
 
-The functions read rows of the run's tables and return steps with a time and a text (from
-`two_at_once.j2`). Each step names the chart of the page, called a lane, that shows it. The table
-`messages` does not have every message. If an answer is not in it, the step is left out.
+The time in which one partition has two owners is called an overlap. All overlaps of a group with
+the same fault and the same two coordinators have the same story. Together they are an episode, and
+`steps` tells its story from the tables of the run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from markupsafe import Markup
 
@@ -26,15 +28,17 @@ from protocol.causes import RemovalCause
 
 CoordinatorEpoch = tuple[str | None, int | None]
 """A coordinator, with the leader epoch in which it serves: `("broker-1", 3)`."""
+Side = Literal["first", "second"]
+"""One of the two sides of an overlap. The columns of `ownership_overlaps` begin with these words:
+`first_consumer` and `second_consumer`, for example."""
 _GROUPS = "lane-groups"
-_LATEST_TIMER_US = 50_000
-"""A timer counts as the cause of something that happened at most so long after (or before) the
-moment for which the timer was set.
-"""
+_TIMER_TOLERANCE_US = 50_000
+"""If a rebalance ends within this time of the moment at which a session expires, the end of the
+session is taken to be the cause."""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 """The error with which a coordinator answers a member that it has removed or never had."""
-_NOT_COORDINATOR = frozenset({"NOT_COORDINATOR"})
-"""The answers by which an old coordinator sends its members away because it was replaced."""
+_NOT_COORDINATOR = "NOT_COORDINATOR"
+"""The error with which an old coordinator sends its members away after it was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +48,21 @@ class Step:
     time_us: int
     text: Markup
     lane: str
-    """id of the chart of the page that shows it"""
+    """The id of the chart on the page that shows this moment. The step becomes a link to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapTables:
     """The rows of one run from which the steps are derived."""
 
-    ownership: Mapping[tuple[str, str], Sequence[Row]]  # by group and partition
+    ownership: Mapping[tuple[str, str], Sequence[Row]]
+    """The rows of `ownership` by group and partition, such as `("readers", "orders-3")`."""
     rebalances: Sequence[Row]
-    tenures: Sequence[Row]  # of tenure_overlaps
+    tenure_overlaps: Sequence[Row]
     faults: Sequence[Row]
-    clients: Sequence[Row]  # of client_phases
+    client_phases: Sequence[Row]
     messages: Sequence[Row]
+    """The table does not have every message. If it lacks an answer, the story lacks the step."""
     settings: Settings
 
 
@@ -66,13 +72,13 @@ class Episode:
 
     group: str
     fault: str | None
-    """the newest fault before it; None if there was none"""
+    """The newest fault before it; None if there was none."""
     first: CoordinatorEpoch
-    """the coordinator that had assigned the partitions to their first owners"""
+    """The coordinator that had assigned the partitions to their first owners."""
     second: CoordinatorEpoch
-    """the coordinator that assigned them to the second owners"""
+    """The coordinator that assigned them to the second owners."""
     rows: tuple[Row, ...]
-    """rows of `ownership_overlaps`: one for each partition and pair of owners"""
+    """Rows of `ownership_overlaps`: one for each partition and pair of owners."""
 
     @property
     def partitions(self) -> int:
@@ -100,70 +106,75 @@ class Episode:
         ends = [row["to_us"] for row in self.rows]
         return None if None in ends else max(ends)
 
-    def members(self, side: str) -> tuple[str, ...]:
-        """Return the consumers of one side: `first` or `second`."""
+    def members(self, side: Side) -> tuple[str, ...]:
+        """Return the consumers that are the owners of one side."""
         return in_number_order({row[f"{side}_consumer"] for row in self.rows})
 
-    def generations(self, side: str) -> list[int]:
-        """Return the generations of one side, in order."""
+    def generations(self, side: Side) -> list[int]:
+        """Return the generations in which the owners of one side got their partitions."""
         return sorted({row[f"{side}_generation"] for row in self.rows})
 
 
 def episodes(overlaps: Sequence[Row]) -> list[Episode]:
     """Group overlaps into episodes, the earliest first."""
-    rows_by_episode: dict[
+    rows_of_episodes: dict[
         tuple[str, str | None, CoordinatorEpoch, CoordinatorEpoch], list[Row]
     ] = {}
     for row in overlaps:
         first = (row["first_coordinator"], row["first_epoch"])
         second = (row["second_coordinator"], row["second_epoch"])
-        rows_by_episode.setdefault((row["group"], row["fault"], first, second), []).append(row)
-    unsorted = [
+        rows_of_episodes.setdefault((row["group"], row["fault"], first, second), []).append(row)
+    found = [
         Episode(group=group, fault=fault, first=first, second=second, rows=tuple(rows))
-        for (group, fault, first, second), rows in rows_by_episode.items()
+        for (group, fault, first, second), rows in rows_of_episodes.items()
     ]
-    return sorted(unsorted, key=lambda episode: (episode.from_us, episode.group))
+    return sorted(found, key=lambda episode: (episode.from_us, episode.group))
 
 
 def steps(episode: Episode, tables: OverlapTables) -> list[Step]:
     """Return the steps that led to an episode and ended it, in time order."""
-    unsorted = [
+    found = [
         *_fault_steps(episode, tables),
         *_coordinator_steps(episode, tables),
-        *_stopped_steps(episode, tables),
+        *_pause_steps(episode, tables),
         *_rebalance_steps(episode, tables),
-        *_lost_steps(episode, tables),
+        *_notice_steps(episode, tables),
         *_end_steps(episode, tables),
     ]
-    return sorted(unsorted, key=lambda step: step.time_us)
+    return sorted(found, key=lambda step: step.time_us)
 
 
 def _step(time_us: int, lane: str, macro: str, *facts: object) -> Step:
-    """Return a step with the text of a macro of `templates/two_at_once.j2` about the facts."""
+    """Return a step whose text a macro of `templates/two_at_once.j2` writes."""
     return Step(time_us, render_line("two_at_once", macro, *facts), lane)
 
 
 def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield the injection and the healing of the episode's fault."""
     for row in tables.faults:
-        if row["fault"] == episode.fault:
-            # If the fault is a cut that did not hit the first owners, they still reached the
-            # coordinator on the other side of the cut.
-            hit_nodes = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
-            hits_no_owner = hit_nodes.isdisjoint(episode.members("first"))
-            yield _step(row["injected_us"], FAULTS, "injected", row, hits_no_owner)
-            if row["healed_us"] is not None:
-                yield _step(row["healed_us"], FAULTS, "healed", row)
+        if row["fault"] != episode.fault:
+            continue
+        # If the fault cut off the old coordinator but not the first owners, they still reached it,
+        # and the text says so.
+        hit_nodes = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
+        hits_no_owner = hit_nodes.isdisjoint(episode.members("first"))
+        yield _step(row["injected_us"], FAULTS, "injected", row, hits_no_owner)
+        if row["healed_us"] is not None:
+            yield _step(row["healed_us"], FAULTS, "healed", row)
 
 
 def served_at_once(episode: Episode, tables: OverlapTables) -> list[Row]:
-    """Return the rows of `tenure_overlaps` in which both coordinators served the group."""
+    """Return the times in which both coordinators served the group: rows of `tenure_overlaps`."""
+
+    def coordinators(row: Row) -> set[CoordinatorEpoch]:
+        older = (row["older_broker"], row["older_epoch"])
+        newer = (row["newer_broker"], row["newer_epoch"])
+        return {older, newer}
+
     return [
         row
-        for row in tables.tenures
-        if episode.group in row["groups"]
-        and {(row["older_broker"], row["older_epoch"]), (row["newer_broker"], row["newer_epoch"])}
-        == {episode.first, episode.second}
+        for row in tables.tenure_overlaps
+        if episode.group in row["groups"] and coordinators(row) == {episode.first, episode.second}
     ]
 
 
@@ -174,9 +185,11 @@ def _coordinator_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step
         yield _step(row["to_us"], COORDINATORS, "stopped_serving", row)
 
 
-def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+def _pause_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield a step that names the first owners that were paused while they owned partitions."""
-    owned = [interval for row in episode.rows for interval in owned_by(row, tables, "first")]
+    owned = [
+        interval for row in episode.rows for interval in intervals_of_side(row, tables, "first")
+    ]
     with_pause = [interval for interval in owned if interval["paused_us"]]
     if with_pause:
         names = in_number_order({interval["consumer"] for interval in with_pause})
@@ -187,118 +200,134 @@ def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 
 
 def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Yield the beginning and the assignment of the rebalance with the second owners."""
+    """Yield the beginning of the rebalance by which the second owners got the partitions.
+
+    A second step is the end of its join phase, in which the coordinator removes members that are
+    silent and begins the new generation.
+    """
     for row in tables.rebalances:
-        # The rebalance must be one that the second coordinator began in the leader epoch in which
-        # it assigned the partitions to the second owners.
-        if (row["broker"], row["leader_epoch"]) != episode.second or row["group"] != episode.group:
+        is_by_second_coordinator = (row["broker"], row["leader_epoch"]) == episode.second
+        if row["group"] != episode.group or not is_by_second_coordinator:
             continue
-        # It must also have led to the generation in which the second owners got the partitions.
         if row["new_generation"] not in episode.generations("second") or row["joined_us"] is None:
             continue
+
         has_expiry = RemovalCause.SESSION_EXPIRY in row["removed_because"]
-        setting = "session.timeout.ms"
-        timeout = tables.settings.of_group(row["group"], setting) if has_expiry else None
-        # The load matters only if the rebalance waited for sessions that began with it.
-        loaded_us = None if timeout is None else _loaded_us(row, timeout, tables)
+        session_timeout, loaded_us = None, None
+        if has_expiry:
+            session_timeout = tables.settings.of_group(row["group"], "session.timeout.ms")
+        if session_timeout is not None:
+            loaded_us = _when_loaded_us(row, session_timeout, tables)
         yield _step(row["started_us"], _GROUPS, "began", row, has_expiry)
-        yield _step(row["joined_us"], _GROUPS, "assigned", row, episode, timeout, loaded_us)
+        yield _step(row["joined_us"], _GROUPS, "assigned", row, episode, session_timeout, loaded_us)
 
 
-def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
-    """Return when the coordinator loaded the group, if sessions of members began with this load.
+def _when_loaded_us(rebalance: Row, session_timeout: str, tables: OverlapTables) -> int | None:
+    """Return when the coordinator loaded the group, if the sessions that expired began then.
 
-    A coordinator that has loaded a group gives each member one session timeout to send a heartbeat.
-    If the rebalance's join phase ended one session timeout after the load, it waited for the end of
-    such a session.
+    When a coordinator has loaded a group, it gives each member one session timeout to send a
+    heartbeat. So if the join phase of the rebalance ended one session timeout after the load, the
+    rebalance waited for the end of such a session. Otherwise the result is None.
     """
-    serving_epoch = (row["broker"], row["leader_epoch"])
-    for tenure in tables.tenures:
-        is_newer = (tenure["newer_broker"], tenure["newer_epoch"]) == serving_epoch
-        if not (timeout.isdigit() and is_newer and row["group"] in tenure["groups"]):
+    if not session_timeout.isdigit():
+        return None
+    coordinator = (rebalance["broker"], rebalance["leader_epoch"])
+    for row in tables.tenure_overlaps:
+        newer_coordinator = (row["newer_broker"], row["newer_epoch"])
+        if newer_coordinator != coordinator or rebalance["group"] not in row["groups"]:
             continue
-        loaded_us: int = tenure["from_us"]
-        session_end_us = loaded_us + int(timeout) * 1_000
-        if abs(session_end_us - row["joined_us"]) <= _LATEST_TIMER_US:
+        loaded_us: int = row["from_us"]  # the newer coordinator serves as soon as it has loaded
+        session_end_us = loaded_us + int(session_timeout) * 1_000
+        if abs(session_end_us - rebalance["joined_us"]) <= _TIMER_TOLERANCE_US:
             return loaded_us
     return None
 
 
-def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Yield steps on the answers by which the first owners learned that they lost partitions.
+def _notice_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+    """Yield the steps in which the first owners learn that their membership is lost.
 
-    Of the answers that made members lose their partitions, only the first one has a step here. The
-    last one has its step in `_end_steps`. An episode without a fault or without an end has no such
-    steps.
+    1. The old coordinator answers NOT_COORDINATOR, so they look for the new one.
+    2. The new coordinator answers UNKNOWN_MEMBER_ID to the first of them, which gives up its
+       partitions. The answer to the last of them belongs to `_end_steps`.
     """
     if episode.to_us is None or episode.fault is None:
         return
     lane = f"lane-messages-{episode.fault}"
-    rows = [
+    sent_away = [
         row
-        for row in tables.clients
+        for row in tables.client_phases
         if row["fault"] == episode.fault
         and row["group"] == episode.group
         and row["consumer"] in episode.members("first")
-        and row["noticed_by"] in _NOT_COORDINATOR
+        and row["noticed_by"] == _NOT_COORDINATOR
         and row["unknown_us"] is not None
         and episode.from_us <= row["unknown_us"] <= episode.to_us
     ]
-    if rows:
-        names = in_number_order({row["consumer"] for row in rows})
-        errors = list(dict.fromkeys(row["noticed_by"] for row in rows))
+    if sent_away:
+        names = in_number_order({row["consumer"] for row in sent_away})
         interval = tables.settings.of_group(episode.group, "heartbeat.interval.ms")
-        first_us = min(row["unknown_us"] for row in rows)
-        yield _step(first_us, lane, "sent_away", names, errors, interval)
+        first_us = min(row["unknown_us"] for row in sent_away)
+        yield _step(first_us, lane, "sent_away", names, [_NOT_COORDINATOR], interval)
 
-    # If only one member lost its partitions, its answer is the last one, which `_end_steps` has.
-    answers = _unknown_members(episode, tables)
+    # If there is only one such member, the first answer is also the last one.
+    answers = _refusals_of_first_owners(episode, tables)
     if len({row["from_node"] for row in answers}) > 1:
-        first = min(answers, key=lambda row: (row["ended_us"], row["from_node"]))
-        yield _step(first["ended_us"], lane, "first_to_lose", first)
+        first_answer = min(answers, key=lambda row: (row["ended_us"], row["from_node"]))
+        yield _step(first_answer["ended_us"], lane, "first_to_lose", first_answer)
 
 
-def _unknown_members(episode: Episode, tables: OverlapTables) -> list[Row]:
-    """Return the exchanges in which the new coordinator refused first owners as unknown members."""
+def _refusals_of_first_owners(episode: Episode, tables: OverlapTables) -> list[Row]:
+    """Return the requests to which the new coordinator answered UNKNOWN_MEMBER_ID.
+
+    They are rows of `messages`, and only requests of the first owners during the episode.
+    """
     if episode.to_us is None or episode.fault is None:
         return []
+    new_coordinator, _ = episode.second
     return [
         row
         for row in tables.messages
         if row["outcome"] == _UNKNOWN
         and row["fault"] == episode.fault
         and row["from_node"] in episode.members("first")
-        and row["to_node"] == episode.second[0]
+        and row["to_node"] == new_coordinator
         and row["ended_us"] is not None
         and episode.from_us <= row["ended_us"] <= episode.to_us
     ]
 
 
 def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Yield a step for each way in which owners lost the last partition with two owners."""
+    """Yield a step for each way in which owners lost their partitions, at the episode's end.
+
+    For example, if some owners were killed and others learned from the coordinator that they are no
+    members, these are two steps. An episode that lasted until the run's end has no such step.
+    """
     end_us = episode.to_us
     if end_us is None:
         return
 
-    # The owners that lost the partition, by the way in which they lost it (`ended_by`).
-    ended: dict[str, list[str]] = {}
+    # The owners that lost a partition, by the way in which they lost it: `{"killed": ["c-0"]}`.
+    losers: dict[str, set[str]] = {}
     for row in episode.rows:
-        for side in ("first", "second"):
-            for owned in owned_by(row, tables, side):
-                # If the interval ended together with the overlap, its end was the overlap's end.
-                if owned["to_us"] == row["to_us"]:
-                    ended.setdefault(owned["ended_by"], []).append(owned["consumer"])
+        owned = [
+            *intervals_of_side(row, tables, "first"),
+            *intervals_of_side(row, tables, "second"),
+        ]
+        for interval in owned:
+            # An overlap ends when one of its two owners loses the partition.
+            if interval["to_us"] == row["to_us"]:
+                losers.setdefault(interval["ended_by"], set()).add(interval["consumer"])
 
-    answers = [row for row in _unknown_members(episode, tables) if row["ended_us"] == end_us]
-    for how, consumers in sorted(ended.items()):
-        names, answer = in_number_order(set(consumers)), next(iter(answers), None)
-        yield _step(end_us, OWNERSHIP, "gave_way", names, how, answer)
+    refusals = _refusals_of_first_owners(episode, tables)
+    last_refusal = next((row for row in refusals if row["ended_us"] == end_us), None)
+    for how, consumers in sorted(losers.items()):
+        yield _step(end_us, OWNERSHIP, "gave_way", in_number_order(consumers), how, last_refusal)
 
 
-def owned_by(overlap: Row, tables: OverlapTables, side: str) -> list[Row]:
-    """Return the intervals of one side of an overlap, which contain the overlap's beginning.
+def intervals_of_side(overlap: Row, tables: OverlapTables, side: Side) -> list[Row]:
+    """Return the rows of `ownership` in which the owner of one side owned the overlap's partition.
 
-    They are rows of `ownership`. `side` is `first` or `second`.
+    Only rows whose time contains the beginning of the overlap count.
     """
     return [
         row

@@ -1,14 +1,12 @@
-"""The cause of a long processing gap: what happened to the partition's leader or follower.
+"""Explains why no member read a partition for a long time after a fault.
 
-A processing gap is a time in which no member worked on a record of the partition. A consumer can
-fetch records only below the high watermark. This is the offset below which all replicas in the ISR
-(the in-sync replicas of the partition) have the records. So a broker that is paused or cut off
-blocks two sorts of partitions:
+The time in which no member processes a record of a partition is the partition's processing gap. A
+broker that is paused or cut off can cause such gaps in two ways:
 
-- the partitions that it leads, because it answers no fetches;
-- the partitions that it follows as a member of the ISR, because their high watermark stands still.
-  They stay blocked until the controller fences the broker (takes its roles away), which also
-  removes the broker from their ISR.
+- Members cannot fetch the partitions that it leads, because it does not answer them.
+- Of the partitions that it follows, members cannot fetch new records, because the high watermark
+  stands still as long as the broker is in the ISR. This ends when the controller fences the broker,
+  because the controller then removes it from the ISR, too.
 """
 
 from collections.abc import Sequence
@@ -26,32 +24,29 @@ from results_schema.journal import JournalEntry
 _LONG_US = 1_000_000
 """Shortest gap that is explained. The usual pauses between two batches are shorter."""
 _SOON_US = 1_000_000
-"""Longest time after an event in which the end of a gap counts as an effect of the event."""
+"""If a gap ends within this time after an event, the event is taken to have ended it."""
 _BLOCKING = frozenset({"cut", "crash", "node_loss", "power_loss", "pause"})
 """Kinds of faults that make a broker stop answering fetches, of members or of other brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Led:
-    """Facts about the blocked partitions that the broker led.
-
-    - `kind`: kind of the fault.
-    - `resumed_us`: end of the fault; None if members consumed a partition again before it.
-    - `fenced_us`: time at which the controller fenced the broker; None if the fault ended before.
-    - `cut_from_clients`: True if the fault cut the broker off from members, too.
-    - `new_owners`: members that got the partitions just before the gap ended; `given_us`: when the
-      first of them got a partition.
-    """
+    """Facts about the blocked partitions that the broker led."""
 
     broker: str
-    kind: str
+    fault_kind: str
     partitions: tuple[str, ...]
-    longest_us: int
+    longest_gap_us: int
     resumed_us: int | None
+    """When the fault ended; None if members consumed a partition again before that."""
     fenced_us: int | None
+    """When the controller fenced the broker; None if it did not do so before the fault ended."""
     cut_from_clients: bool
+    """True if the fault cut the broker off from members, too."""
     new_owners: tuple[str, ...]
-    given_us: int | None
+    """The members to which the partitions were assigned just before the gap ended."""
+    assigned_us: int | None
+    """When the first of them got a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +58,10 @@ class Followed:
 
     broker: str
     partitions: int
-    longest_us: int
+    longest_gap_us: int
     fenced_us: int
-    last_us: int
+    last_read_again_us: int
+    """When the last of the partitions was consumed again."""
 
 
 def why_not_consumed(run: ReportInput) -> Markup | None:
@@ -81,7 +77,8 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     # With two brokers, the tables do not say which of them blocked a partition.
     if fault is None or fault.fault not in _BLOCKING or len(_brokers(fault)) != 1:
         return None
-    # A gap with a length has ended, so each of these rows has `after_us`.
+    # The table has a length only for a gap that ended. So each of these rows has the moment of the
+    # end, too, in the column `after_us`.
     rows = [
         row
         for row in run.tables.rows("availability")
@@ -89,16 +86,19 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
         and row["subject_kind"] == "partition"
         and (row["gap_us"] or 0) >= _LONG_US
     ]
-    led = [row for row in rows if row["subject"] in fault.blast_radius.partitions]
-    others = [row for row in rows if row["subject"] not in fault.blast_radius.partitions]
-    sentences = [render_line("not_consumed", "led", _led(led, fault, run))] if led else []
-    if (followed := _followed(others, fault, run)) is not None:
+    # The blast radius has the partitions that the broker led.
+    led_rows = [row for row in rows if row["subject"] in fault.blast_radius.partitions]
+    other_rows = [row for row in rows if row["subject"] not in fault.blast_radius.partitions]
+    sentences = []
+    if led_rows:
+        sentences.append(render_line("not_consumed", "led", _led(led_rows, fault, run)))
+    if (followed := _followed(other_rows, fault, run)) is not None:
         sentences.append(render_line("not_consumed", "followed", followed))
     return Markup(" ").join(sentences) if sentences else None
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
-    """Return the brokers that a fault hit. A cut hits the brokers on its side `from`."""
+    """Return the brokers that a fault hit. Of a cut, these are the brokers in `from_nodes`."""
     nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 
@@ -106,25 +106,27 @@ def _brokers(fault: JournalEntry) -> list[str]:
 def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
     """Return the facts about blocked partitions that the broker led."""
     resumed_us = fault.healed_at_us
-    waited = resumed_us is not None and all(row["after_us"] >= resumed_us for row in rows)
     # The controller fences a broker and elects new leaders in one decision.
-    fenced_us = min(_decided(fault, run), default=None)
-    fenced_before = fenced_us is not None and resumed_us is not None and fenced_us < resumed_us
-    new_owners, given_us = _new_owners(rows, run)
+    fenced_us = min(_election_times_us(fault, run), default=None)
+    if fenced_us is not None and (resumed_us is None or fenced_us >= resumed_us):
+        fenced_us = None
+    if resumed_us is not None and any(row["after_us"] < resumed_us for row in rows):
+        resumed_us = None
+    new_owners, assigned_us = _new_owners(rows, run)
     return Led(
         broker=_brokers(fault)[0],
-        kind=fault.fault,
+        fault_kind=fault.fault,
         partitions=in_number_order({row["subject"] for row in rows}),
-        longest_us=max(row["gap_us"] for row in rows),
-        resumed_us=resumed_us if waited else None,
-        fenced_us=fenced_us if fenced_before else None,
+        longest_gap_us=max(row["gap_us"] for row in rows),
+        resumed_us=resumed_us,
+        fenced_us=fenced_us,
         cut_from_clients=any(is_client(node) for node in (*fault.from_nodes, *fault.to_nodes)),
         new_owners=new_owners,
-        given_us=given_us,
+        assigned_us=assigned_us,
     )
 
 
-def _decided(fault: JournalEntry, run: ReportInput) -> list[int]:
+def _election_times_us(fault: JournalEntry, run: ReportInput) -> list[int]:
     """Return the times at which the controller elected new leaders of offsets partitions."""
     return [
         row["decided_us"]
@@ -134,10 +136,13 @@ def _decided(fault: JournalEntry, run: ReportInput) -> list[int]:
 
 
 def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...], int | None]:
-    """Return the members that got the partitions just before the gaps ended, and the first time.
+    """Return the members that got the partitions just before the gaps ended, and since when.
 
-    Returns an empty tuple and None if one of the partitions got no new owner just before its gap
-    ended.
+    Example: consumer-1 got a partition at 12 s, consumer-2 another one at 13 s, and both then read
+    them. The result is `(("consumer-1", "consumer-2"), 12_000_000)`.
+
+    If one of the partitions got no new owner just before its gap ended, new owners do not explain
+    the ends of all gaps, and the result is `((), None)`.
     """
     assignments: list[Row] = []
     all_intervals = run.tables.rows("ownership")
@@ -158,19 +163,19 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:
     """Return the facts about blocked partitions that other brokers led.
 
-    Returns None unless all of them were consumed again within _SOON_US after the broker was fenced:
-    otherwise the fenced broker need not be the cause.
+    The broker counts as their cause if all of them were consumed again soon after the controller
+    had fenced the broker. If not, the result is None.
     """
-    decided = _decided(fault, run)
-    if not rows or not decided:
+    election_times_us = _election_times_us(fault, run)
+    if not rows or not election_times_us:
         return None
-    fenced_us, last_us = min(decided), max(row["after_us"] for row in rows)
+    fenced_us = min(election_times_us)
     if not all(0 <= row["after_us"] - fenced_us <= _SOON_US for row in rows):
         return None
     return Followed(
         broker=_brokers(fault)[0],
         partitions=len(rows),
-        longest_us=max(row["gap_us"] for row in rows),
+        longest_gap_us=max(row["gap_us"] for row in rows),
         fenced_us=fenced_us,
-        last_us=last_us,
+        last_read_again_us=max(row["after_us"] for row in rows),
     )
