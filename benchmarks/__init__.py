@@ -6,8 +6,8 @@ not.
 
 Reading order: `measurement` (what each benchmark returns), `profiles`, `players` (processes that
 run the code of another checkout); `virtual_loop`, `virtual_seconds`, `coordinator_core`,
-`ray_link`, `exploration`, `compiled`, `search_cost`, `large_groups`, `report`, `shrinking`,
-`effort`, `many_runs`, `thousand_runs`, `wire` (one benchmark each); `soak` (long tests), `cluster`
-(runs on machines that go away), `recorded_page` (pages with results), `planted_bugs` and `sight`
-(how well the checkers find bugs).
+`ray_link`, `exploration`, `compiled`, `search_cost`, `invariants_cost`, `large_groups`, `report`,
+`shrinking`, `effort`, `many_runs`, `thousand_runs`, `wire` (one benchmark each); `soak` (long
+tests), `cluster` (runs on machines that go away), `recorded_page` (pages with results),
+`planted_bugs` and `sight` (how well the checkers find bugs).
 """

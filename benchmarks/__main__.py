@@ -22,6 +22,7 @@ PARTS = (
     "exploration",
     "compiled",
     "search_cost",
+    "invariants_cost",
     "coordinator_core",
     "ray_link",
     "report",

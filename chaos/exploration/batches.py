@@ -29,7 +29,7 @@ from cluster.fan_out import Item, Items
 DENSE_CHECKS_EVERY = 32
 """In the run of every 32nd seed the nodes check their invariants more often than in other runs.
 
-These checks take 2 % of a search's total time.
+The benchmark `invariants_cost` measures how much time the checks of all runs take.
 """
 
 

@@ -32,7 +32,7 @@ from results_schema.results import Results, RunOutcome
 INVARIANTS_EVERY = 500
 """The nodes check their own invariants each time after this many events of the simulated loop.
 
-A run then makes about sixty such checks, which take 3 % of its time.
+A run then makes about sixty such checks. The benchmark `invariants_cost` measures their time.
 """
 INVARIANTS_DENSELY = 25
 """Number of events between two checks in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""

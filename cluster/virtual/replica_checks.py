@@ -140,6 +140,8 @@ class ReplicaChecks:
                 self._check_isr(partition)
                 self._check_lag(broker_id, partition)
                 for member in partition.replicas:
+                    if member == broker_id:
+                        continue
                     follower = self._follower(broker, key, partition, member)
                     if follower is not None:
                         _check_follower(partition, *follower, thoroughly=thoroughly)
@@ -233,11 +235,12 @@ class ReplicaChecks:
         self, leader: BrokerNode, key: PartitionKey, partition: Partition, member: BrokerId
     ) -> tuple[Partition, int] | None:
         """Return a follower's replica and broker epoch; None if it cannot be compared now."""
+        if member == partition.broker_id:
+            return None
         life = self._lives.get(broker_name(member))
         broker = None if life is None else life.node
         if (
             not isinstance(broker, BrokerNode)
-            or member == partition.broker_id
             or leader.metadata.eligible_brokers.get(member) != broker.broker_epoch
         ):
             return None
