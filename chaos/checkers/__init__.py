@@ -1,4 +1,7 @@
-"""Checkers: observers of the trace, each with its own, simpler model of one promise of Kafka.
+"""Checkers: each reads the trace of a run and decides whether one promise of Kafka was kept.
+
+A checker knows nothing of the code that it judges. It has its own, much simpler model of what must
+be true.
 
 Reading order:
 - `context`: facts about the experiment that the trace lacks;

@@ -1,52 +1,51 @@
 """Administration: the cluster carries out an administrator's orders.
 
-Controlled shutdowns (a broker asks the controller to move its leaderships away before it stops;
-Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
+Some faults in a run's plan are orders of an administrator: shut a broker down, move a leadership,
+delete a group. Most rules below are about orders that are given "while nothing is broken". This
+means that no other fault is in force, and that the consequences of earlier faults are over:
+`settling_us` of the context has passed since the last fault ended, and since a leader last changed.
 
-1. A broker that ends its controlled shutdown leads no partition. It is in the ISR (the in-sync
-   replicas) of no partition, unless it is the only replica there. The controller permits the broker
-   to stop only when this is so. Two kinds of brokers stop without the permission, and are not
-   judged: a broker that gave up waiting for the permission after CONTROLLED_SHUTDOWN_TIMEOUT_US,
-   and a broker that was not running yet (Source: Kafka BrokerLifecycleManager).
-2. A controlled shutdown that begins while nothing is broken ends before the run kills the broker,
-   unless another fault begins in between. (The run kills a broker that is still stopping some time
-   after the fault's duration.)
+In a controlled shutdown a broker asks the controller to move its leaderships away, and stops when
+the controller permits it (Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
 
-Elections that an administrator orders:
+1. A broker that ends its controlled shutdown leads no partition. It is also in no ISR, except where
+   it is the only member. Two kinds of brokers stop without the permission, and are not judged: a
+   broker that was not running yet, and one that has waited for CONTROLLED_SHUTDOWN_TIMEOUT_US and
+   given up (Source: Kafka BrokerLifecycleManager).
+2. A controlled shutdown that begins while nothing is broken ends by itself, unless another fault
+   begins meanwhile. If it does not, the run kills the broker some time later.
 
-3. The controller elects the leader that the fault `leadership_move` asks for, or refuses the
-   election. By the end of the run the trace (the run's recorded rows) shows one of the two.
-4. The controller refuses no election that is ordered while nothing is broken. (Just before the
-   order, the run chooses a new leader that is in sync and alive.)
+An administrator may order elections:
 
-Orders about a group (GROUP_ORDERS):
+3. The controller elects the leader that the fault `leadership_move` asks for, or it refuses. By the
+   end of the run the trace (the run's recorded rows) shows one of the two.
+4. The controller refuses no election that is ordered while nothing is broken. (The run chooses the
+   new leader just before the order, among the replicas that are in sync and alive.)
 
-5. An order that is given while nothing is broken is carried out, or refused with an error that fits
-   the group's state (`_fits`). It gets its answer within the order's time limit, unless another
-   fault begins or a leader changes in between. The errors in _NEVER_RIGHT fit no state.
+There are orders about a group (GROUP_ORDERS):
+
+5. An order that is given while nothing is broken is carried out, or is refused with an error that
+   fits the group's state (`_fits`). Some errors are never right (_NEVER_RIGHT). It also gets its
+   answer in time, unless another fault begins or a leader changes meanwhile.
 6. An order that is carried out has its effect on the group (`evidence.orders.group_effects`).
 
-Deletions and creations of topics:
+And there are orders about topics:
 
 7. A deletion that is ordered while nothing is broken is carried out, unless the topic was deleted
    before.
-8. A creation that is ordered while nothing is broken is carried out, or refused with an error that
-   fits: the topic exists already, or the order's numbers are not possible. Some errors must fit
-   even if something is broken (`evidence.orders.topic_creations`).
+8. A creation that is ordered while nothing is broken is carried out, or is refused with an error
+   that fits: the topic exists already, or the order's numbers are not possible. Some errors must
+   fit even if something is broken (`evidence.orders.topic_creations`).
 9. A creation that is carried out has its effect: the topic has the ordered partitions, each with
    different replicas and a leader among those in sync.
 
-Orders are faults of the run's plan, and `row.cause` is the fault's id. A fault that has no effect
-gets a row FAULT_MISSED. For an order this row means that the order was refused, or got no answer.
-A broker is `row.peer` in rows of the driver (the process that conducts the run) and of the
-controller, and `row.node` in rows that the broker writes itself.
-
-"Nothing is broken" means: no fault is in force, and `settling_us` of the context has passed since
-both the end of the last fault and the last change of a leader.
+In the trace, an order is a row FAULT_INJECTED, with the fault's id as `cause`. If it was refused or
+got no answer, a row FAULT_MISSED with the same `cause` follows. For an order that was carried out
+there is no second row.
 
 All rules are judged only in virtual time (the run's own simulated clock). In real time a busy
-machine can delay a shutdown, and the cluster can change between the choice of the new leader and
-the order.
+machine can delay a shutdown, and the cluster can change between the choice of a new leader and the
+order.
 """
 
 from dataclasses import dataclass
@@ -76,7 +75,7 @@ DELETE_TOPIC = "delete_topic"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 _NEVER_RIGHT = frozenset({ErrorCode.NONE.name, ErrorCode.UNKNOWN_SERVER_ERROR.name})
-"""Errors that are never allowed, whatever is broken: they show a bug of a broker or client.
+"""Errors with which no order may be refused, whatever is broken: they show a bug.
 
 NONE is among them because a refusal must name an error.
 """
@@ -88,17 +87,17 @@ _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
 @dataclass(slots=True)
 class _Order:
-    """An order without an outcome so far.
-
-    `must_succeed`: nothing was broken when the order was given, and, for a shutdown, nothing has
-    broken since then. If it is True, a refusal is a finding, and so is a shutdown that does not
-    end.
-    """
+    """An order without an outcome so far."""
 
     row: TraceRow
+    """FAULT_INJECTED, or NODE_STOPPING of a shutdown."""
     must_succeed: bool
+    """True if nothing was broken when the order was given, nor since then, as far as it matters.
+
+    Then a refusal is a finding, and so is a shutdown that does not end.
+    """
     state: str | None = None
-    """State of the order's group when it was given."""
+    """State of the group when the order was given, for an order about a group."""
 
 
 class Administration(Checker):
@@ -134,18 +133,18 @@ class Administration(Checker):
         self._consumers = frozenset(chain.from_iterable(consumers))
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
-        # The last order about a group. One is enough: the plan waits for its answer.
+        # An order about a group that has no answer yet. There is one at most, because the run waits
+        # for the answer before it injects the next fault.
         self._group_order: _Order | None = None
-        self._effects = GroupEffects(context)  # what the last order about a group changed
-        self._topic_orders: dict[str, _Order] = {}  # by fault id
-        # Topics that are deleted, and were not created again.
-        self._deleted_topics: dict[str, None] = {}
-        # The last order to create a topic. One is enough, as for groups.
+        self._effects = GroupEffects(context)  # what that order has changed
+        self._topic_orders: dict[str, _Order] = {}  # deletions, by fault id
+        self._deleted_topics: dict[str, None] = {}  # topics that were not created again
+        # An order to create a topic that has no answer yet; one at most, for the same reason
         self._creation: TopicCreation | None = None
         self._leader_changed_us = 0
         self._was_nothing_broken = False  # True if nothing was broken just before the last fault
-        self._is_healed = False  # True from the healed stage on: every order has had its answer
-        self._is_over = False  # True when the run stops all nodes: their ends are not judged
+        self._is_healed = False  # True from the healing on: every order has had its answer
+        self._is_over = False  # True when the run stops all nodes, which is no order
         self._ended_shutdowns = 0
         self._ended_elections = 0
         self._group_orders = 0
@@ -232,7 +231,7 @@ class Administration(Checker):
 
         `settling_us` is the longest time in which consequences end.
         """
-        # The evidence has applied the row of this fault already, so its former value counts.
+        # The evidence has already seen that this fault began, so its value from before is needed.
         quiet_us = self._faults.was_quiet_since_us
         if quiet_us is None:
             return False  # a fault was in force
@@ -242,19 +241,19 @@ class Administration(Checker):
         return fault.time_us > last_change_us + self.context.settling_us
 
     def _elected(self, row: TraceRow) -> None:
-        """Count the orders that ask for this leader as carried out, and remove leadership moves.
+        """Count the elections that were ordered and are carried out with this row.
 
-        A leadership move has one partition, so its order has ended. The order of a preferred
-        election (each partition goes back to the first replica of its list) stays: it may have
-        several partitions, each with its own row LEADER_ELECTED. `finish` reports no such order.
+        A leadership move is then done, because it is about one partition. An order to elect
+        preferred leaders may be about several partitions, each with a row LEADER_ELECTED of its
+        own. So it is kept, and `finish` does not ask for its outcome.
         """
         self._leader_changed_us = row.time_us
         if self._creation is not None:
             self._creation.observe(row)
         self._deleted_topics.pop(topic_of(row.partition), None)  # it was created again
         if self._group_order is not None:
-            # The new leader may be the coordinator of the order's group. It refuses orders while it
-            # loads the group.
+            # The new leader may be the coordinator of the group that the order is about. It rightly
+            # refuses the order while it loads the group.
             self._group_order.must_succeed = False
         for fault_id, order in list(self._elections.items()):
             detail = detail_of(order.row)
@@ -264,7 +263,7 @@ class Administration(Checker):
                     del self._elections[fault_id]
 
     def _refused(self, row: TraceRow) -> None:
-        """Judge an order that was not carried out; ignore other faults that hit nothing."""
+        """Judge an order that was not carried out. Other faults that had no effect are ignored."""
         if self._group_order is not None and self._group_order.row.cause == row.cause:
             self._judge_group_order(self._group_order, row)
             self._group_order = None
@@ -273,14 +272,15 @@ class Administration(Checker):
             self._judge_refused_creation(self._creation, row)
             self._creation = None
             return
-        # The plan waits for the answer to an order about a group, or to create a topic. So a row of
-        # another fault shows that this answer came.
+        # The row is about another fault. The run waits for the answer to an order about a group or
+        # to a creation before it goes on, so such an order has been carried out.
         self._judge_group_effects()
         self._judge_creation()
         order = self._topic_orders.pop(row.cause or "", None)
         if order is not None:
-            # The client may repeat a request whose answer was lost. Then the repeated request
-            # fails, although the first one has deleted the topic.
+            # A refusal may be wrong about the result. If the answer to the request was lost, the
+            # client sent it again. The second request failed because the first one had deleted the
+            # topic.
             if order.must_succeed and _topics_of(order.row).isdisjoint(self._deleted_topics):
                 self.report_finding(
                     f"{row.cause}: the topic was not deleted ({detail_of(row).get('reason')}), "
@@ -306,7 +306,7 @@ class Administration(Checker):
         detail = detail_of(order.row)
         (group_id,) = detail["groups"]
         states = (order.state, self._state(group_id))
-        # While something is broken, only the errors that are never right are misfits.
+        # While something is broken, nearly every error is possible.
         misfits = [
             error
             for error in detail_of(refused).get("errors", ())
@@ -323,7 +323,7 @@ class Administration(Checker):
             )
 
     def _judge_group_effects(self) -> None:
-        """Report the last order about a group if it was carried out and has no effect (rule 6)."""
+        """Report the order about a group, which was carried out, if it has no effect (rule 6)."""
         order, self._group_order = self._group_order, None
         if order is None:
             return
@@ -339,10 +339,10 @@ class Administration(Checker):
             )
 
     def _judge_refused_creation(self, creation: TopicCreation, refused: TraceRow) -> None:
-        """Report a topic that was not created without a fitting error (rule 8)."""
+        """Report a refused creation of a topic, if the error does not fit (rule 8)."""
         errors = detail_of(refused).get("errors", ())
         misfits = creation.misfits(errors, brokers=len(self._replicas.may_lead))
-        # An order without an answer has no errors.
+        # If there is no error, the order got no answer.
         if misfits or (creation.must_succeed and not errors):
             self.report_finding(
                 f"{refused.cause}: the topic {creation.topic} was not created "
@@ -375,8 +375,8 @@ class Administration(Checker):
         if order is None:
             return
         took_us = row.time_us - order.row.time_us
-        # A shutdown that took no time: the broker was not running yet. A shutdown that took the
-        # whole timeout: the broker gave up waiting for the permission. Rule 1 judges neither.
+        # A broker that was not running yet takes no time to stop. A broker that gave up waiting for
+        # the permission has taken the whole timeout.
         if not 0 < took_us < CONTROLLED_SHUTDOWN_TIMEOUT_US:
             return
         self._ended_shutdowns += 1
@@ -408,21 +408,21 @@ class Administration(Checker):
 
     def finish(self) -> CheckReport:
         """Judge the orders that were neither carried out nor refused, and report."""
-        # Before the healed stage the run may have ended between an order and its outcome.
+        # A run that was cut short before the healing may have ended between order and outcome.
         unanswered = self._elections if self._is_healed else {}
         for fault_id, order in unanswered.items():
             detail = detail_of(order.row)
             if detail.get("fault") != LEADERSHIP_MOVE:
                 continue
-            # A leadership move has one new leader. The default is for a row without this detail.
+            # A leadership move names one new leader. The default text is for a row without a name.
             (new_leader,) = detail.get("to") or ("its replica",)
             self.report_finding(
                 f"{fault_id} was not refused, and {new_leader} was never elected",
                 [order.row],
                 partition=next(iter(detail.get("partitions", ())), None),
             )
-        # The sum may count an order with a finding twice. That does no harm, because it only
-        # matters whether `judged` is 0.
+        # The sum counts an order with a finding twice. This does no harm, because all that matters
+        # is whether anything was judged.
         return self.report(
             judged=self._orders_total + self.findings_total,
             seen={
@@ -457,20 +457,19 @@ def _topics_of(order: TraceRow) -> set[str]:
 
 
 def _fits(error: str, fault: str, states: tuple[str | None, ...]) -> bool:
-    """Return True if an order may meet this error.
+    """Return True if an order about a group, the fault `fault`, may be refused with `error`.
 
-    `states`: the group's state when the order was given, and when the error came.
+    `states` are the group's states when the order was given and when the error came. The
+    coordinator decided at some moment in between, so the error may fit either of them.
     """
-    # The coordinator decides at a moment between the order and the error. So the error may fit
-    # either state.
     has_members = any(state not in _WITHOUT_MEMBERS for state in states)
     match error:
         case ErrorCode.NON_EMPTY_GROUP.name | ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name:
             return has_members
         case ErrorCode.UNKNOWN_MEMBER_ID.name:
-            # Two orders may meet this error. The order to remove members first asks for a list of
-            # the members, and a member of the list may leave before its removal. An administrator's
-            # commit has no member id, so a group with members refuses it.
+            # Two kinds of orders may be refused so. To remove members, the administrator first asks
+            # for a list of them, and one of the list may have left meanwhile. And an
+            # administrator's commit has no member id, so a group with members refuses it.
             return fault == REMOVE_MEMBERS or has_members
         case ErrorCode.GROUP_ID_NOT_FOUND.name:
             return None in states or "Dead" in states

@@ -1,56 +1,54 @@
 """Durable commits: a fetch returns the last acknowledged commit, or a newer one.
 
-"Fetch" means the request OffsetFetch, and a value is a committed offset. Every pair of group and
-partition is a register of values. A commit takes effect at an unknown moment of an interval, which
-begins at the earliest time at which its member can have sent it, and ends with the answer. A fetch
-may return the value of any commit, unless an acknowledged commit certainly replaced that value
-before the fetch began. "Newer" means later, not larger: a member that commits a smaller offset
-rewinds its group without a loss. Names in backticks below are modules of
-`chaos/checkers/evidence`. A group's commits are records of a partition of `__consumer_offsets`; the
-leader of this offsets partition is the group's coordinator, and loads the records into memory.
+A "fetch" is an OffsetFetch here, and its "value" is the offset that it returns. Suppose that the
+commit of offset 20 is acknowledged at 5 s. A fetch that begins at 6 s may return 20. It may also
+return another offset that was committed later, even a smaller one, because "newer" means later and
+not larger. If it returns 10, which was committed and acknowledged before 20 was sent, then the
+commit of 20 is lost.
 
-A commit may have been written without an acknowledgement. Either its request failed without a
-definite answer, or a coordinator stored it and its member got no answer. A fetch may return the
-value of such a commit, but the commit replaces no other. How late it can still take effect depends
-on what ended the request:
+In general the checker does not know when exactly a commit took effect. It knows an interval, from
+the earliest time at which the member can have sent the commit to the time of the answer. A fetch
+may return the value of any commit, unless another, acknowledged commit certainly replaced that
+value before the fetch began. Names in backticks below are modules of `chaos/checkers/evidence`.
 
-* The broker answered, perhaps with REQUEST_TIMED_OUT: the broker's log has the record already, or
-  will never have it. The record may be replicated much later. But all later appends come after it
-  in the log, and a new leader's log either has the record or will never have it. So the commit took
-  effect before the answer, or never.
+**Commits without an acknowledgement.** A fetch may return the value of such a commit, because it
+may have been written. But it counts as the replacement of no other commit, because it may not. How
+late it can still be written depends on the end of its request:
+
+* The broker answered with an error such as REQUEST_TIMED_OUT. Then the record is in the broker's
+  log or will never be, and later commits come behind it. So the commit took effect before the
+  answer, or never.
 * The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process). The request may
   wait in the socket of a paused or slow broker, which handles it after newer commits. So the commit
   may take effect at any time.
-* DISCONNECTED from a process that was killed: the request ended with the process.
+* The process of the broker was killed (DISCONNECTED). The request ended with it.
 
-A commit in a transaction is acknowledged when the transaction's outcome is decided. It is stored
-when its marker (the record that ends the transaction in the offsets partition) is written. Between
-the two moments no member reads the new value or the older one. Members ask for stable offsets only,
-so a coordinator refuses to answer while an open transaction may change the offset. An aborted
+**Transactions.** A commit in a transaction is acknowledged when the transaction's outcome is
+decided, and stored when its marker is written to the offsets partition. In between nobody reads the
+offset: members ask for stable offsets only, and the coordinator refuses to answer. An aborted
 commit counts as never written, and its group must not use it (`transaction_ends`).
 
-An administrator may delete a value alone, or with its group or topic. The value may then be
-missing. A later load of the group may also restore it, as in Kafka, because the deletion does not
-wait until the log has the tombstone (a record without a value, which deletes its key). The deletion
-of a group or of its offsets also deletes commits whose append or transaction has not ended. They
-are acknowledged later all the same, as in Kafka. The trace has a row for them only if their
-partition has no stored offset. A transaction counts as open until its marker is written, although
-its outcome was acknowledged before. An administrator's commit is judged like a member's. A value
-that expired may be missing, too, if its group was Empty (without members) for
-`offsets.retention.minutes` (`Expiry` in `coordinators`).
+**Deletions.** If an administrator deletes an offset, alone or with its group or topic, a fetch may
+find nothing. It may also find the old value after a later load, as in Kafka, because the deletion
+does not wait until the log has its tombstone. The deletion of a group or of its offsets also
+deletes commits that are still in progress: their append has not ended, or the marker of their
+transaction is not written. Such a commit is acknowledged later all the same, as in Kafka. An offset
+may also be missing because it expired: its group had been Empty for `offsets.retention.minutes`
+(`Expiry` in `coordinators`).
 
-A commit that was lost with the last replica in sync (`lost_data`) counts as one that may have been
-written. But no append may be acknowledged while fewer than min.insync.replicas are in sync, even if
-nothing is lost (`enough_replicas`).
+**Losses.** When a partition loses data with its last replica in sync (`lost_data`), its commits so
+far count as not acknowledged. But no append may be acknowledged while fewer than
+`min.insync.replicas` are in sync, whether it is lost or not (`enough_replicas`).
 
-Four kinds of fetches and commits prove nothing:
-* A fetch from a coordinator that another broker had replaced may be stale, as in Kafka: a
-  coordinator answers fetches without asking its replicas (BEHAVIOUR 6.5). It is only counted.
-* A fetch from a coordinator that lost the leadership in the middle of its load may miss the rest
-  of the log (`half_loads`). It is only counted, too.
-* A commit that Kafka itself forgets until the next load (`forgotten_commits`) is not expected.
-* A fetch of a value that no known commit wrote is a suspicion. It becomes a finding after a request
-  timeout, because until then the member that committed the value may wait for its answer.
+**No proof.** Some fetches look like a loss and are none:
+* A fetch from a coordinator that had been replaced may be stale, as in Kafka, because a coordinator
+  answers fetches without asking its replicas (BEHAVIOUR 6.5). It is only counted.
+* A fetch from a coordinator that lost the leadership in the middle of its load may miss the rest of
+  the log (`half_loads`). It is only counted, too.
+* Kafka itself forgets some commits in transactions until the next load (`forgotten_commits`).
+* The member that committed a fetched value may still wait for its answer, so that the trace does
+  not show the commit yet. Therefore an unexplained fetch is at first only a suspicion. It becomes a
+  finding after a request timeout.
 """
 
 from collections import Counter, defaultdict, deque
@@ -90,18 +88,22 @@ RESIGNING_US = 5_000_000
 The checker Ownership has the same bound, and the measured time.
 """
 KILL_SEEN_US = 1_000_000
-"""Longest time from a client's DISCONNECTED to the driver's row of the kill that caused it."""
-MAX_KEPT_ASSIGNMENTS = 8
-"""Number of a member's assignments that are kept: the most recent ones.
+"""Longest time from a client's DISCONNECTED to the row in which the driver tells of the kill.
 
-More than one is kept because the answer to a commit may come in a later generation.
+The driver writes NODE_KILLED after it has killed the process, so the client may be faster.
+"""
+MAX_KEPT_ASSIGNMENTS = 8
+"""Number of a member's last assignments that are kept.
+
+One would not do, because the answer to a commit may come in a later generation.
 """
 VERIFYING_STAGE = "verifying"
-"""In this stage the run verifies offsets: a fetch expects every commit acknowledged before it."""
+"""Stage of the run in which the driver itself fetches all committed offsets, at the end."""
 
 # Names of excuses in the report.
 FORGOTTEN = "transactional commit that Kafka forgets until the next load"
 LATE_END = "end of a transaction that came behind a load"
+# Rows that show which broker coordinates the groups of an offsets partition
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
 _NO_OFFSET = -1  # the value that a fetch returns if nothing is committed
 _NEVER_SENT = "COMMIT_FAILED"  # an error of the client: it had no generation to commit in
@@ -115,20 +117,16 @@ _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Suspicion:
-    """A fetch that proves a loss, unless a commit that explains its value becomes known later.
-
-    - `settled`: commits that were acknowledged before the fetch began.
-    - `candidates`: known commits of the fetched value, all certainly replaced by `settled` ones.
-    - `reported_after_us`: the time after which no commit can become known any more.
-    """
+    """A fetch that proves a loss, unless a commit that explains its value becomes known later."""
 
     register: Register
-    row: TraceRow
+    row: TraceRow  # OFFSETS_FETCHED
     group: str
     partition: str
+    # Commits of the fetched value. Each was certainly replaced by one of `settled`.
     candidates: list[Commit]
-    settled: list[Commit]
-    reported_after_us: int
+    settled: list[Commit]  # commits that were acknowledged before the fetch began
+    reported_after_us: int  # after this time no more commit can become known
 
 
 class DurableCommits(Checker):
@@ -170,13 +168,15 @@ class DurableCommits(Checker):
         self._assigned: defaultdict[tuple[str, str], deque[TraceRow]] = defaultdict(
             lambda: deque(maxlen=MAX_KEPT_ASSIGNMENTS)
         )
-        self._fetch_sent_us: dict[tuple[str, str], int] = {}  # (node, group)
-        self._healed_us = 0  # time of the stage in which all faults are healed
-        self._verifying_us: int | None = None  # time of the stage "verifying", once it has begun
-        self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
-        # group -> last loss or deletion that may include open transactions
+        self._fetch_sent_us: dict[tuple[str, str], int] = {}  # (node, group) -> last OffsetFetch
+        self._healed_us = 0  # when the stage began in which all faults are healed
+        self._verifying_us: int | None = None  # when the stage "verifying" began
+        # offsets partition -> its rows of _LEADERSHIP
+        self._leaders: dict[str, list[TraceRow]] = {}
+        # group -> time of the last loss or deletion, which may have taken open transactions with it
         self._lost_us: dict[str, int] = {}
-        self._lost_at: dict[str, TraceRow] = {}  # group -> election with which its data was lost
+        # group -> the last election with which its offsets partition lost data
+        self._lost_at: dict[str, TraceRow] = {}
         self._has_killed_consumer: dict[str, bool] = {}  # by group
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
@@ -187,9 +187,9 @@ class DurableCommits(Checker):
         self._forgotten = ForgottenCommits(context)
         self._excused: Counter[str] = Counter()
         self._transaction_ends = TransactionEnds(context.clock_error_us, self._lost_data)
-        # (partition, broker) reported for an append with too few replicas in sync
+        # (partition, broker) for which an append with too few replicas in sync was reported
         self._on_too_few: dict[tuple[str, str], None] = {}
-        self._forgiven = 0  # acknowledged commits that data losses made unexpected
+        self._forgiven = 0  # acknowledged commits that need not be there after a loss of data
         self._consumers = {
             node: group for group, known in context.groups.items() for node in known.consumers
         }
@@ -205,15 +205,15 @@ class DurableCommits(Checker):
         }
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a fetch, or keep the facts of another row.
+        """Judge a fetch, or keep what another row tells about commits, leaders and deletions.
 
-        Other rows are commits, and rows that show when commits and fetches can have begun.
+        A suspicion is reported at the first row after its time. Rows of messages are not used for
+        this: some traces lack them, and the finding must be at the same place in all traces,
+        because the run writes a row VIOLATION there.
         """
         if (
             self._suspicions
             and self._suspicions[0].reported_after_us < row.time_us
-            # A finding becomes a row of the trace, after the present row. Some traces lack the rows
-            # of messages. A finding must be at the same place in a trace with and without them.
             and row.kind not in MESSAGE_KINDS
         ):
             self._report_suspicions(row.time_us)
@@ -250,13 +250,13 @@ class DurableCommits(Checker):
             case TraceKind.BECAME_LEADER | TraceKind.LOAD_COMPLETED:
                 if row.partition is not None and row.partition.startswith(CONSUMER_OFFSETS):
                     self._leaders.setdefault(row.partition, []).append(row)
-            # Rows of LOSS_KINDS and REPLICAS_KINDS, which were judged above.
             case TraceKind.FAULT_INJECTED | TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
-                pass
+                pass  # judged above: LOSS_KINDS and REPLICAS_KINDS
             case TraceKind.APPEND_COMPLETED:
-                pass
+                pass  # judged above: REPLICAS_KINDS
             case TraceKind.GROUP_STATE:
-                # The group's deletion takes the offsets of open transactions, too. No row shows it.
+                # When a group is deleted, the offsets of its open transactions are deleted, too. No
+                # row of their own shows this.
                 if row.cause == DeletionCause.DELETED:
                     self._may_lose_transactions(row.group or "", row.time_us)
             case TraceKind.OFFSET_REMOVED | TraceKind.PENDING_COMMIT_REMOVED:
@@ -270,26 +270,30 @@ class DurableCommits(Checker):
                     self._observe_offset(row, row.group, row.partition, row.offset)
 
     def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
-        """Report wrong ends of transactions, and excuse commits that were forgotten by a late end.
+        """Report wrong ends of transactions, and excuse commits that Kafka forgets at a late end.
 
-        A late end is one that waits behind a load until the producer's next transaction has begun.
+        The end of a transaction is late if it waits behind a load until the producer has begun its
+        next transaction. It then also ends offsets of that next transaction.
         """
         for end in ends:
             self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
         for since, late in self._transaction_ends.late:
-            # The late end has taken all offsets of the producer since `since`.
+            # The late end has taken all offsets of the producer from the row `since` on.
             self._forgotten.forget(since.group or "", since.member, since.time_us, late.time_us)
             self._excused[LATE_END] += 1
         self._transaction_ends.late.clear()
         for pending, late_end in self._transaction_ends.emptied:
-            # Only a commit that was in progress at the end can be forgotten.
+            # Here only a commit that was in progress at the moment of the end can be forgotten.
             self._forgotten.forget(
                 pending.group or "", pending.member, late_end.time_us, late_end.time_us
             )
         self._transaction_ends.emptied.clear()
 
     def _check_replicas(self, row: TraceRow, partition: str) -> None:
-        """Report an append acknowledged with too few replicas, once for each broker's partition."""
+        """Report an append that was acknowledged with too few replicas in sync.
+
+        It is reported once for each partition and broker.
+        """
         too_few = self._enough_replicas.observe(row, self.context.min_insync_replicas)
         if too_few is None:
             return
@@ -300,8 +304,11 @@ class DurableCommits(Checker):
         self.report_finding(too_few.summary, too_few.evidence, partition=partition)
 
     def _excuse_losses(self, lost: str, election: TraceRow) -> None:
-        """Stop expecting the commits that were in a coordinator's partition when it lost data."""
-        held = {
+        """Stop expecting the commits that a partition of coordinators held when it lost data.
+
+        `lost` is the partition, and `election` the row of the election with which it lost data.
+        """
+        held = {  # the groups that store offsets or transactions there
             group_id: None
             for group_id, expected in self.context.groups.items()
             if lost == expected.offsets_partition or lost in expected.transaction_partitions
@@ -311,13 +318,13 @@ class DurableCommits(Checker):
                 self._forgiven += register.forgive()
         for group_id in held:
             self._may_lose_transactions(group_id, election.time_us)
-            # Only a leader of this partition acknowledges commits of the group, so `_take_answer`
-            # compares such a leader with the elected one.
+            # A former leader of the offsets partition may still acknowledge a commit that is lost.
+            # `_take_answer` recognizes it by this election.
             if lost == self.context.groups[group_id].offsets_partition:
                 self._lost_at[group_id] = election
 
     def _may_lose_transactions(self, group_id: str, time_us: int) -> None:
-        """Stop expecting the commits in transactions of the group that are open now."""
+        """Stop expecting the commits of those transactions of the group that are open now."""
         known = self.context.groups.get(group_id)
         if known is None or not known.transaction_partitions:
             return
@@ -336,11 +343,12 @@ class DurableCommits(Checker):
                 self._seen["offsets_acknowledged"] += 1
                 self._take_answer(register, row, group, offset, acknowledged=True)
             case TraceKind.COMMIT_FAILED | TraceKind.ADMIN_COMMIT:
-                # Without a peer no coordinator was known, so nothing was sent.
+                # A row without a peer is about a commit that was not sent: the member knew no
+                # coordinator.
                 if row.error not in _DEFINITE_NAMES and row.peer is not None:
                     self._seen["offsets_of_unknown_outcome"] += 1
                     self._take_answer(register, row, group, offset, acknowledged=False)
-                # The member sends its next commit only after this failure.
+                # A member has one commit in flight, so it sends its next one only after this.
                 register.answered_us[row.node] = row.time_us
             case TraceKind.COMMIT_STORED if register.has_answer(row, offset):
                 pass  # the register has the commit already, from the row of the member's answer
@@ -353,7 +361,7 @@ class DurableCommits(Checker):
                 pass
 
     def _take_stored(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
-        """Remember that a coordinator stored a value, or deleted one (_NO_OFFSET)."""
+        """Remember that a coordinator stored an offset, or deleted the stored one (_NO_OFFSET)."""
         register = self._registers.setdefault((group, partition), Register())
         self._remember(
             register,
@@ -370,20 +378,12 @@ class DurableCommits(Checker):
     def _take_answer(
         self, register: Register, row: TraceRow, group: str, offset: int, *, acknowledged: bool
     ) -> None:
-        """Remember a commit whose member has an answer.
-
-        The commit cannot have been sent
-        1. before the answer to the member's previous commit of this partition, because a member
-           has only one commit in flight;
-        2. before the member got the assignment of the commit's own generation. The answer may come
-           in a later generation: a transaction does not end with the membership that began it.
-
-        An acknowledged commit counts as unacknowledged in two cases:
-        1. Its transaction may have been open when data was lost or deleted. Its offset may then be
-           missing although the transaction was committed.
-        2. It may have been sent before a loss, and a broker other than the leader that was elected
-           with the loss acknowledges it.
-        """
+        """Remember a commit from the client's row about its answer or its failure."""
+        # When can it have been sent, at the earliest?
+        # - Not before the answer to the member's previous commit of this partition, because a
+        #   member has only one commit in flight.
+        # - Not before the member got the assignment of the commit's own generation. This need not
+        #   be its last assignment: a transaction may end in a later generation.
         assigned_us = next(
             (
                 assigned.time_us
@@ -396,11 +396,13 @@ class DurableCommits(Checker):
         register.answered_us[row.node] = row.time_us
         if acknowledged:
             register.take_answer(row, offset)
-        # Case 1. A group without a loss has -1, because 0 is the `earliest` of a commit whose
-        # beginning no row limits.
+        # If data was lost or deleted after that time, the commit's transaction may have been open
+        # then. Its offset may be missing although the transaction was committed later. A group
+        # without a loss has -1, which is less than every `earliest`.
         acknowledged = acknowledged and earliest > self._lost_us.get(group, -1)
+        # A leader that was paused and replaced may acknowledge a commit that only the lost replica
+        # had: it was sent before the loss, and the answer is not from the newly elected leader.
         loss = self._lost_at.get(group)
-        # Case 2: a paused, replaced leader may acknowledge a commit that only the lost replica had.
         if loss is not None and earliest <= loss.time_us and row.peer != loss.peer:
             acknowledged = False
         commit = Commit(
@@ -424,7 +426,7 @@ class DurableCommits(Checker):
             ]
 
     def _explains(self, suspicion: _Suspicion, commit: Commit) -> bool:
-        """Return True if a commit that became known only now explains a suspected fetch's value."""
+        """Return True if a commit that has become known only now explains a suspected fetch."""
         margin = self.context.clock_error_us
         if (
             commit.offset != suspicion.row.offset
@@ -435,10 +437,10 @@ class DurableCommits(Checker):
         return not replaced or self._is_pending(commit)
 
     def _is_pending(self, commit: Commit) -> bool:
-        """Return True if the commit may still take effect, because its client stopped waiting.
+        """Return True if a commit may still take effect, because its client stopped waiting.
 
-        The request may have been at the broker when the broker's process ended. Then the request
-        ended with the process, and the commit cannot take effect any more.
+        If the broker's process ended between the earliest time of the request and the time at which
+        the client gave it up, the request ended with the process, and the result is False.
         """
         if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False
@@ -452,15 +454,9 @@ class DurableCommits(Checker):
     def _judge(
         self, register: Register, row: TraceRow, group: str, partition: str, offset: int
     ) -> None:
-        """Judge a fetch. If no rule explains its value, it becomes a suspicion.
-
-        1. The beginning of the fetch must be known; otherwise nothing can be judged.
-        2. A known commit of the value explains it, unless a settled commit replaced that commit.
-        3. A commit that its client gave up explains it: it may take effect at any time.
-        4. A killed consumer of the group explains it, if no known commit has the value.
-        5. A coordinator that was replaced, or that answers from half a log, explains it.
-        """
-        # Rule 1. The register may have dropped a commit that explains an old fetch.
+        """Judge a fetch. If nothing explains its value, it becomes a suspicion."""
+        # Nothing can be judged if it is not known when the fetch began, or if it began so long ago
+        # that the register may have dropped the commit that explains it.
         began = self._latest_start_us(row, group)
         if began is None or began <= register.forgotten_until_us:
             self._seen["fetches_of_unknown_start"] += 1
@@ -478,9 +474,9 @@ class DurableCommits(Checker):
             self._seen["fetches_with_no_commit_acknowledged_before"] += 1
             if offset < 0:
                 return  # "no offset" is right while no commit is acknowledged
-            # An offset that no commit wrote is a suspicion even now.
+            # But an offset that nobody has committed would be wrong even now.
 
-        # Rule 2
+        # Explanation 1: a known commit has this value, and no settled commit has replaced it.
         candidates = [
             commit
             for commit in register.commits
@@ -491,7 +487,8 @@ class DurableCommits(Checker):
         ):
             return
 
-        # Rules 3 to 5
+        # Explanation 2: a commit with this value was given up by its client, and may take effect at
+        # any time.
         if any(
             commit.earliest_us <= row.time_us + margin and self._is_pending(commit)
             for commit in register.pending.get(offset, ())
@@ -499,9 +496,11 @@ class DurableCommits(Checker):
             self._seen["fetches_of_a_value_that_timed_out"] += 1
             return
         if not candidates and offset >= 0 and self._has_killed_consumer.get(group):
-            # A killed consumer may have lost the last rows of its trace, among them the commit's.
+            # Explanation 3: a consumer was killed, and with it the last rows of its trace, one of
+            # which may have been about a commit with this value.
             self._seen["fetches_of_a_value_nobody_is_known_to_have_committed"] += 1
             return
+        # Explanation 4: the coordinator had been replaced, or had loaded only half of its log.
         if self._is_excusably_stale(row, group):
             self._seen["fetches_from_a_replaced_coordinator"] += 1
             return
@@ -521,7 +520,7 @@ class DurableCommits(Checker):
         )
 
     def _report_suspicions(self, time_us: int | None) -> None:
-        """Report the suspicions that no commit explained in time; None: all suspicions."""
+        """Report the suspicions whose time was over at `time_us`; None: report all of them."""
         suspicions, self._suspicions = self._suspicions, []
         for suspicion in suspicions:
             if time_us is None or suspicion.reported_after_us < time_us:
@@ -530,11 +529,12 @@ class DurableCommits(Checker):
                 self._suspicions.append(suspicion)
 
     def _latest_start_us(self, row: TraceRow, group: str) -> int | None:
-        """Return the latest known time before which the fetch cannot have begun, or None.
+        """Return the latest time before which the fetch certainly did not begin; None if unknown.
 
-        Up to three times are known: the node's last OffsetFetch request (only in traces with rows
-        of messages), its last assignment, and, for a fetch of the stage "verifying", the beginning
-        of this stage.
+        It did not begin before any of these times:
+        - the node's last assignment, after which a member fetches its offsets;
+        - the node's last request OffsetFetch, in traces that have rows of messages;
+        - the beginning of the stage "verifying", for a fetch of this stage.
         """
         assigned = self._assigned.get((row.node, group))
         known = [
@@ -549,13 +549,17 @@ class DurableCommits(Checker):
         return max(known, default=None)
 
     def _is_excusably_stale(self, row: TraceRow, group: str) -> bool:
-        """Return True if the answer is from a replaced coordinator, or from half of a log.
+        """Return True if the coordinator that answered may have had an old state of the group.
 
-        - Half of a log: the coordinator lost the leadership in the middle of its load.
-        - Replaced: another broker leads. Or the broker leads again after another one, and still has
-          the groups of its earlier load, because its new load waits behind others, as in Kafka. In
-          the stage "verifying" this is excused only within RESIGNING_US after the later of two
-          moments: the newest leadership or load, and the healing of all faults.
+        There are three cases:
+        - Another broker had replaced it.
+        - It had been replaced, and was elected again. It still answered from its earlier load,
+          because the new load was waiting behind others, as in Kafka.
+        - It lost the leadership in the middle of its load, so it has only half of the log.
+
+        In the stage "verifying" the first two cases are excused only for a short time, RESIGNING_US
+        after the newest leadership and after the healing of all faults. Then every broker should
+        know who leads.
         """
         expected = self.context.groups.get(group)
         rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
@@ -583,10 +587,10 @@ class DurableCommits(Checker):
         return any(other.node == row.peer for other in known)
 
     def _report(self, suspicion: _Suspicion) -> None:
-        """Report the newest settled commit as lost, once, unless Kafka itself forgets it.
+        """Report a suspicion: the newest settled commit is lost, unless Kafka itself forgets it.
 
-        The evidence is the older commit of the returned value, the stored row of the lost commit,
-        its answer, the changes of the coordinator in between, and the fetch.
+        The evidence tells the story: the older commit with the returned value, the lost commit, its
+        answer, each change of the coordinator since then, and the fetch.
         """
         register, row = suspicion.register, suspicion.row
         group, partition = suspicion.group, suspicion.partition
@@ -610,7 +614,7 @@ class DurableCommits(Checker):
             if known.offset == lost.offset and known.time_us <= row.time_us
         ]
         older = [commit.row for commit in candidates if commit.latest_us <= lost.latest_us]
-        # The finding shows the coordinator's changes from the first of the two commits on.
+        # Show the changes of the coordinator from the first of the two commits on.
         since_us = min([lost.earliest_us, *(commit.time_us for commit in older[-1:])])
         returned = "no offset" if row.offset == -1 else f"offset {row.offset}"
         origin = (
@@ -647,7 +651,7 @@ class DurableCommits(Checker):
         )
 
     def measured(self) -> dict[str, int]:
-        """Return numbers of commits: acknowledged, of unknown outcome, lost in an allowed way."""
+        """Return how many commits were acknowledged, had no certain outcome, or could be lost."""
         return {
             "offsets_acknowledged": self._seen["offsets_acknowledged"],
             "offsets_of_unknown_outcome": self._seen["offsets_of_unknown_outcome"],
@@ -675,12 +679,12 @@ class DurableCommits(Checker):
 
 
 def _is_of_an_earlier_load(newest: TraceRow, known: Sequence[TraceRow]) -> bool:
-    """Return True if another broker led after the leader's last load.
+    """Return True if the present leader's last load is from an earlier time as leader.
 
-    The leader then still answers from this load, which is older than its present leadership.
+    Another broker has led in between, so what the leader loaded then is out of date.
 
-    - `newest`: the row of the present leadership, or of its load.
-    - `known`: all rows of leaderships and loads of the partition until now.
+    - `newest`: the row that shows the present leader.
+    - `known`: all rows of the partition about leaders and loads until now.
     """
     loaded = [
         row.leader_epoch or 0

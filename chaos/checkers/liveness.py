@@ -1,54 +1,46 @@
-"""Liveness: after healing, every group is Stable and commits within a bound.
+"""Liveness: when all faults are over, every group works again within a time limit.
 
-Healing ends all faults. A group is Stable if its rebalance is complete and its members have their
-partitions. It is live if it is Stable with every expected member, and each of these members that
-commits has had a commit acknowledged since healing. Names in brackets are modules of
-`chaos/checkers/evidence`, or definitions in this folder.
+At some point a run ends all its faults, which we call the healing. Then it waits until its groups
+are live. A group is live when it is Stable with every expected member, and each member that commits
+has had a commit acknowledged since the healing. Not every member is expected:
 
-The watch is the time from healing to the end of the run's wait for its groups. A group that is not
-live at the end of the watch may have an excuse; then the outcome is inconclusive. The excuses:
-- the group's partition of `__consumer_offsets` has no leader, and no in-sync replica that may lead;
-- too few replicas of that partition are in sync, and too few brokers with a replica have lived for
-  `isr_recovery_us`, the time in which an ISR (the in-sync replicas) becomes whole again;
-- a partition of a member has no leader, and no in-sync replica that may lead;
-- the application is too slow for its own settings;
-- the session of a dead member (the time after which its coordinator removes it) has not ended, or
-  ended too late: other members had no time left to read and commit its partitions (`_settling_us`);
-- every member is dead;
-- the group commits in transactions, and a partition of `__transaction_state` has no leader or too
-  few replicas in sync;
-- the group commits in transactions and lacks only commits, and its partition or one of
-  `__transaction_state` lost data with the last in-sync replica (`lost_data`). Then a transaction
-  may never end. Its offsets stay unstable (no member can read or replace them), as in Kafka, until
-  an administrator aborts the transaction;
-- members know only brokers that are lost for good (`stranded_clients`), and without these members
-  the group would be live.
+- A member that was killed and not started again is not: the group must be Stable without it.
+- A member that the run starts later is expected only from its start on.
+- A static member is not, if its application ended because a failover had lost its member id
+  (`fenced_members`).
 
-The report counts excuses by name (`excused`), and its note describes each.
+A group that is not live in time is a finding, unless one of the excuses holds. With an excuse the
+outcome of the check is inconclusive. Names in backticks are modules of `chaos/checkers/evidence`.
 
-A member that the run starts later is expected after its start. A member that was killed and not
-started again is not expected: its group must be Stable without it. A static member (one with a
-configured `group.instance.id`) is not expected if its application ended because a failover had lost
-its member id (`fenced_members`).
+1. All members are dead.
+2. The application is slower than its settings allow.
+3. A dead member is still in the group, because its session has not ended. Or it ended so late that
+   the others had no time to read and commit its partitions (`_settling_us`).
+4. A partition is missing, because brokers stay away. The group's partition of `__consumer_offsets`,
+   its partitions of `__transaction_state`, or a partition of a member has no leader and no replica
+   that could lead. Or one of the first two has too few replicas in sync for an append.
+5. Only commits in transactions are missing, and a partition of the group's coordinators lost data
+   with its last in-sync replica (`lost_data`). With it, the end of a transaction may be lost. As in
+   Kafka, the offsets of this transaction then stay unstable until an administrator aborts it.
+6. Some members know only brokers that are lost for good (`stranded_clients`), and the group would
+   be live without these members.
 
-At any time, even during faults, the coordinator of a Stable group must remove a member that was
-silent for a session timeout (`session_ends`). While a dead member stays in its group, no other
-member gets its partitions.
+Besides, four things are findings of their own:
 
-In virtual time (the run's own simulated clock), a cluster in which nothing was broken must also
-reach its steady state within a bound (`start_bound_us`): every group Stable, every partition with a
-leader and all its replicas in sync. After a group is live again, an administrator must be able to
-read its offsets.
-
-If an error ends a consumer's application, this is a finding of its own, even before the steady
-state. In Kafka such an error stops a program for good. Four errors are no finding: the lost member
-id above, and three that follow from settings:
-- The group has more consumers than `group.max.size`.
-- A consumer with `auto.offset.reset=none` has no committed offset.
-- A consumer is refused (INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers support different
-  assignors (algorithms that distribute the partitions). One assignor in common is not enough. As in
-  Kafka (`GroupMetadataManager.readGroupMessageValue`), a coordinator that has loaded a group knows
-  only one assignor of each member: the one that the group had chosen.
+- A coordinator keeps a member in a Stable group although it has not heard of it for a session
+  timeout (`session_ends`). As long as it does so, no other member gets the dead member's
+  partitions. This is judged at any time, even during faults.
+- A cluster in which nothing was broken does not reach its steady state in time (`start_bound_us`):
+  every group Stable, every partition with a leader and all its replicas in sync. This is judged
+  only in virtual time (the run's own simulated clock).
+- An administrator cannot read the offsets of a group that is live again.
+- An error ends a consumer's application. In Kafka such an error stops a program for good. There are
+  exceptions: the lost member id above, and three errors that follow from settings. The group has
+  more consumers than `group.max.size`. A consumer with `auto.offset.reset=none` finds no committed
+  offset. A consumer is refused (INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers do not all
+  support the same assignors. It is not enough that they have one assignor in common, because a
+  coordinator that has loaded the group knows only the assignor that the group had chosen (Kafka
+  `GroupMetadataManager.readGroupMessageValue`).
 """
 
 from collections import Counter
@@ -84,26 +76,31 @@ NO_COMMON_ASSIGNOR = ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name
 SETTLING_SLACK_US = 10_000_000
 """Time for the requests of a rebalance and of the commits after it."""
 WAITS_LONG_US = 1_000_000
-"""A finding shows only requests that have waited so long: twice the wait of an empty Fetch."""
+"""A finding shows the requests that have waited for so long.
+
+A Fetch without new records waits for half of this, which is no reason for suspicion.
+"""
 MAX_BLOCKING = 12
-"""Limit of the rows that show why a group is blocked; a reader cannot use more."""
+"""A finding shows at most so many rows that may explain why a group is blocked."""
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
 """States of a transaction whose markers are all written."""
 NO_COMMIT = "has no commit acknowledged since healing"
-"""End of a reason why a group is not live. One excuse holds only if all reasons end so."""
+"""End of one kind of reason in `_missing`, such as `consumer-a-1 has no commit ...`.
+
+Excuse 5 holds only if all reasons are of this kind.
+"""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Facts about one group so far."""
+    """What the trace has shown of one group so far."""
 
     # consumer -> the first acknowledged commit of its present process since healing
     committed: dict[str, TraceRow] = field(default_factory=dict)
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
-    last_death_us: int = 0  # last kill or stop of one of its consumers
-    # time of the last expiry since healing of a member id that no living consumer has
-    last_expiry_us: int = 0
-    live_us: int | None = None  # time at which the group was first live after healing
+    last_death_us: int = 0  # when one of its consumers was last killed or stopped
+    last_expiry_us: int = 0  # when the session of a dead member last ended after healing; 0: never
+    live_us: int | None = None  # when the group was live again after healing
     waiting: list[TraceRow] = field(default_factory=list)  # unanswered requests of its members
 
 
@@ -119,27 +116,23 @@ class _NotLive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Excuse:
-    """A reason that excuses a group that is not live. The report counts `name` and notes `case`."""
+    """An excuse for a group that is not live."""
 
     name: str
+    """Kind of the excuse, under which the report counts it: `no replica that may lead`."""
     case: str
+    """The case in hand, for the note of the report: `__consumer_offsets-3 has no leader`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judgement:
-    """The result at the end of the watch.
-
-    - `notes`: the excuses of groups.
-    - `absent`: why consumers are not expected.
-    - `excused`: by name, the numbers of excused groups and of absent consumers.
-    - `seen`: the numbers of the report.
-    """
+    """The result of the wait for live groups."""
 
     not_live: tuple[_NotLive, ...]
-    notes: tuple[str, ...]
-    absent: tuple[str, ...]
-    excused: dict[str, int]
-    seen: dict[str, int]
+    notes: tuple[str, ...]  # a sentence for each excused group
+    absent: tuple[str, ...]  # a sentence for each consumer that was not expected
+    excused: dict[str, int]  # name of an excuse -> how many groups or consumers have it
+    seen: dict[str, int]  # figures for the report
 
 
 class Liveness(Checker):
@@ -183,18 +176,18 @@ class Liveness(Checker):
         self._stranded = self.evidence.stranded_clients
         self._session_ends = SessionEnds(context, self._coordinators, self._faults)
         self._healed: TraceRow | None = None
-        self._waited_until_us: int | None = None
-        self._judgement: _Judgement | None = None  # set when the watch ends
+        self._waited_until_us: int | None = None  # when the run's wait for its groups ended
+        self._judgement: _Judgement | None = None  # None until the driver stops the nodes
         self._over = False  # from the stage "stopping" on, the driver stops every node
         self._last_us = 0
-        # reported members, whose stored commits did not restart their session
+        # members that were reported, because their stored commits did not restart their session
         self._without_restart: dict[str, None] = {}
         self._ended: dict[str, TraceRow] = {}  # consumer -> the error that ended its application
-        # consumer -> the error that ended its application as its settings demand
+        # the same for errors that follow from settings
         self._ended_by_settings: dict[str, str] = {}
 
     def judge(self, row: TraceRow) -> None:
-        """Take a row: keep its facts, and report what can be judged before the end of the watch."""
+        """Keep what the row shows, and report what can be judged already."""
         if self._over:
             return
         self._last_us = row.time_us
@@ -203,8 +196,8 @@ class Liveness(Checker):
         if row.kind == TraceKind.COMMIT_STORED:
             self._check_restart(row)
             return
-        # No row marks the time at which a session should have ended. So the sessions are checked at
-        # every row.
+        # When a session should have ended and has not, there is no row about it. So the sessions
+        # are checked at every row.
         for (broker, group_id, member), session in self._session_ends.overdue(row.time_us):
             self._report_kept_member(broker, group_id, member, session)
 
@@ -215,12 +208,13 @@ class Liveness(Checker):
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._observe_node(row)
             case TraceKind.MEMBER_STATE if group is not None and row.error is not None:
-                # If a failover lost the member's id, the end is excused; `_judge_groups` counts it.
+                # The member has left because of an error: it ended the application. (If a failover
+                # had lost the member's id, this is excused, and `_judge_groups` counts it.)
                 if row.cause == MemberStateCause.LEFT and not self._fenced.stopped(row.node):
                     self._check_application_end(row)
             case TraceKind.MEMBER_REMOVED if group is not None:
                 is_expiry = self._healed is not None and row.cause == RemovalCause.SESSION_EXPIRY
-                # If no living consumer has the id, it is the id of a dead member.
+                # If no living consumer has this member id, it is that of a dead one.
                 if is_expiry and row.member not in self._own_ids(row.group or ""):
                     group.last_expiry_us = row.time_us
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
@@ -241,7 +235,7 @@ class Liveness(Checker):
             self._note_if_live(row.group, row)
 
     def _note_if_live(self, group_id: str, row: TraceRow) -> None:
-        """Note the time at which the group is live again, if this row made it live."""
+        """Note the time at which the group became live again, if it was with this row."""
         group = self._groups.get(group_id)
         if group is None or self._healed is None or group.live_us is not None:
             return
@@ -249,9 +243,9 @@ class Liveness(Checker):
             group.live_us = row.time_us
 
     def _check_application_end(self, row: TraceRow) -> None:
-        """Note that an error ended a consumer's application; report an end that no setting allows.
+        """Report an error that ended a consumer's application, unless it follows from settings.
 
-        From now on the consumer is not expected in its group.
+        In any case the consumer is no longer expected in its group.
         """
         self._ended[row.node] = row
         group_id = row.group or ""
@@ -285,7 +279,7 @@ class Liveness(Checker):
         """Report an offset of a live group that an administrator cannot read."""
         group_id = row.group or ""
         expected = self.context.groups[group_id]
-        # What prevents a group from being live may also prevent the administrator from reading.
+        # If the group is not live, or has an excuse, the administrator may have the same trouble.
         if self._healed is None or self._groups[group_id].live_us is None:
             return
         if self._excuse_of_partitions(group_id, expected, row.time_us) is not None:
@@ -325,7 +319,7 @@ class Liveness(Checker):
         )
 
     def _observe_node(self, row: TraceRow) -> None:
-        """Drop what a consumer's former process did, and note the time of a death."""
+        """Note that a consumer has started, stopped or died; forget what its process did before."""
         group_id = self._presence.group_of(row.peer or row.node)
         if group_id is None:
             return
@@ -358,7 +352,7 @@ class Liveness(Checker):
                 pass
 
     def _present(self, group_id: str) -> list[str]:
-        """Return the group's consumers whose application is running."""
+        """Return the group's consumers whose applications are running."""
         present = self._presence.present(group_id)
         return [
             consumer
@@ -367,9 +361,9 @@ class Liveness(Checker):
         ]
 
     def _missing(self, group_id: str, *, without: Collection[str] = ()) -> list[str]:
-        """Return the reasons why the group is not live, in words; none if it is live.
+        """Return the reasons why the group is not live, such as `consumer-a-1 is UNJOINED`.
 
-        Consumers in `without` are not expected.
+        The list is empty if the group is live. Consumers in `without` are not expected.
         """
         group, expected = self._groups[group_id], self.context.groups[group_id]
         missing = []
@@ -423,12 +417,12 @@ class Liveness(Checker):
         )
 
     def _judge_groups(self, healed: TraceRow) -> _Judgement:
-        """Judge every group by when it was live again; if it never was, by its present state."""
+        """Judge for every group whether it was live again in time, or has an excuse."""
         healed_us = healed.time_us
-        # The clock error is added because two clocks are compared. The row that made a group live
-        # has a consumer's or a coordinator's clock, the row of the healing the driver's.
+        # The row of the healing has the time of the driver's clock, and the row with which a group
+        # became live that of a consumer's or a broker's. So the clock error is added.
         deadline = healed_us + self.context.liveness_timeout_us + self.context.clock_error_us
-        # A run that was cut short has none of the later stages. Its watch ends with its last row.
+        # A run that was cut short has no later stages, and was watched until its last row.
         watched_until = self._waited_until_us or self._last_us
         notes = []
         not_live = []
@@ -492,7 +486,7 @@ class Liveness(Checker):
         """Return the excuse for a group that is not live, or None if it has none."""
         if expected.consumers and not self._present(group_id):
             return _Excuse(name="all members are dead", case="all its members are dead")
-        # Such an application misses its polls, or cannot commit within the bound.
+        # So slow an application misses its polls, or cannot commit in time.
         if expected.application_us >= min(
             expected.max_poll_interval_us, self.context.liveness_timeout_us
         ):
@@ -502,8 +496,8 @@ class Liveness(Checker):
                 f"polls, max.poll.interval.ms is {seconds(expected.max_poll_interval_us)}",
             )
 
-        # The session of a dead member: it ended too late, or it has not ended. A `last_expiry_us`
-        # of 0 means that no such session has ended since healing.
+        # The session of a dead member may have ended shortly before the end of the wait (first
+        # case), or may not have ended at all (second case).
         waits_until_us = self._sessions_end_us(group_id)
         settled_us = self._groups[group_id].last_expiry_us + self._settling_us(expected)
         if self._groups[group_id].last_expiry_us and watched_until_us < settled_us:
@@ -523,15 +517,14 @@ class Liveness(Checker):
         ) or self._excuse_of_stranded(group_id, watched_until_us)
 
     def _excuse_of_stranded(self, group_id: str, watched_until_us: int) -> _Excuse | None:
-        """Return the excuse given by members that know only brokers which are lost for good.
+        """Return excuse 6, for members that know only brokers which are lost for good.
 
-        The group must be live without these members. If all its members are stranded, there is no
-        such condition.
+        It holds if the group is live apart from these members, or if they are all its members.
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         present = self._present(group_id)
-        # A lookup takes time to fail: the first failure may come some time after healing, and the
-        # last one some time before the end of the watch.
+        # Stranded members show themselves by lookups that fail. The first failure may come a while
+        # after healing, and the last one a while before the end. So both ends are cut off.
         known = {
             consumer: self._stranded.lost_brokers(
                 consumer,
@@ -556,7 +549,7 @@ class Liveness(Checker):
     def _excuse_of_partitions(
         self, group_id: str, expected: GroupExpectation, watched_until_us: int
     ) -> _Excuse | None:
-        """Return the excuse given by partitions of the group's coordinators or members."""
+        """Return excuse 4 or 5, about partitions of the group's coordinators and members."""
         assigned = self._groups[group_id].assigned
         of_members = [
             name for consumer in self._present(group_id) for name in assigned.get(consumer, ())
@@ -564,11 +557,11 @@ class Liveness(Checker):
         coordinators = expected.coordinator_partitions
         for partition in (*coordinators, *of_members):
             known = self._replicas.of(partition)
-            # A partition without a row counts as led: nothing shows that it is the obstacle.
+            # If no row is about the partition, nothing shows that it has no leader.
             if known is None or known.leader:
                 continue
             if self._replicas.may_be_led(known):
-                return None  # the controller only has to elect a leader
+                return None  # no excuse: the controller only has to elect a leader
             return _Excuse(name="no replica that may lead", case=f"{partition} has no leader")
 
         for partition in coordinators:
@@ -595,7 +588,7 @@ class Liveness(Checker):
         return None
 
     def _could_be_in_sync(self, partition: str, now_us: int) -> int:
-        """Return the number of brokers with a replica that lived long enough to join its ISR."""
+        """Return how many brokers with a replica have lived long enough to be in the ISR."""
         healed_us = 0 if self._healed is None else self._healed.time_us
         latest_us = now_us - self.context.isr_recovery_us
         known = self._replicas.of(partition)
@@ -608,10 +601,10 @@ class Liveness(Checker):
     def _sessions_end_us(self, group_id: str) -> int:
         """Return the time at which the sessions of dead members have ended; 0 if there are none.
 
-        A consumer that restarts has a new member id, and its group waits until the session of the
-        old id ends. That session began with the last heartbeat before the death, or with the load
-        of a new coordinator. The time of that heartbeat is not known, so the time of the group's
-        last death is taken, which is later.
+        A dead member may be one whose process has started again: it has a new member id now, and
+        its group waits until the session of the old id ends. The session began with the member's
+        last heartbeat, which was before its death, or with the load of a new coordinator. So it
+        ends at the latest one session timeout after the last death or the load.
         """
         known_ids = self._coordinators.members(group_id)
         group = self._groups[group_id]
@@ -634,17 +627,17 @@ class Liveness(Checker):
 
     @staticmethod
     def _settling_us(expected: GroupExpectation) -> int:
-        """Return the longest time from a new generation until every member has committed.
+        """Return the longest time from a rebalance until every member has committed.
 
-        Members learn of the generation (the number of the group's rebalance) by a heartbeat. After
-        that, two polls may each return a full batch to process.
+        Members learn of the rebalance by a heartbeat. But each may first have to process the batch
+        of its last poll before it can join, and then the batch of its next poll before it commits.
         """
         return expected.heartbeat_interval_us + 2 * expected.application_us + SETTLING_SLACK_US
 
     def _describe_not_live(self, group_id: str, healed: TraceRow) -> _NotLive:
+        """Return the finding for a group, with at most six reasons and six members."""
         missing = self._missing(group_id) or ["it came back, but too late"]
         seen = self._coordinators.state(group_id)
-        # At most six reasons and six members: more would be hard to read.
         evidence = [healed] if seen is None else [healed, seen.row]
         evidence += [
             row
@@ -660,14 +653,14 @@ class Liveness(Checker):
         )
 
     def _blocking_rows(self, group_id: str) -> list[TraceRow]:
-        """Return the rows that may show why a group is blocked.
+        """Return rows that may show why a group is blocked.
 
-        - Requests of its members without an answer for a long time.
-        - The controller's last row of each partition without a leader or with an incomplete ISR.
-        - Two rows of each transaction that has offsets of the group and was not carried out: its
-          first offset and its last state. The state shows whether it was carried out. The row of
-          its marker (the record that ends it) does not always show it, because a coordinator that
-          loaded the marker from its log writes no such row.
+        - Requests of its members that have not been answered for a long time.
+        - For each partition without a leader or with an incomplete ISR, the controller's last row.
+        - For each transaction that has offsets of the group and was not carried out, the rows of
+          its first offset and of its last state. Whether it was carried out is decided by the
+          state. The row of its marker would not do, because a coordinator writes none if it has
+          loaded the marker from its log.
         """
         expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
         partitions = dict.fromkeys(expected.coordinator_partitions)

@@ -1,10 +1,13 @@
-"""Nodes whose lost trace files make a check unreliable.
+"""Which checks cannot be trusted if the trace files of some nodes are lost.
 
-Each node writes a trace file on its machine. If a machine is lost, so are the files of its nodes.
-A check depends on the kinds of rows that it judges, and on the kinds that its evidence reads. Some
-kinds are written by nodes of one role, some by nodes of every role, and some by the run itself. The
-run's rows are never lost, because they are on the machine of the driver (the process that conducts
-the run).
+In a run on several machines, each node writes a trace file on its own machine. If a machine is lost
+in the run, so are these files. The verdict of a check is then unreliable if the check needs rows
+that the lost nodes may have written. For example, a check that reads only rows of coordinators does
+not need the files of consumers. `needs_rows_of` answers this by the kinds of rows that the check
+reads, because most kinds are written by nodes of one role only.
+
+Rows that the run itself writes are never lost. They are on the machine of the driver, the process
+that conducts the run.
 """
 
 from collections.abc import Iterable
@@ -23,13 +26,13 @@ _BY_THE_RUN = frozenset(
         TraceKind.NODE_RESUMED,
     }
 )
-"""Kinds of rows that the run writes, also those about the node that it kills, stops or pauses."""
+"""Kinds of rows that the run writes itself."""
 _LIVES = frozenset({TraceKind.NODE_STARTED, TraceKind.NODE_STOPPED})
-"""Kinds that nodes of every role write.
+"""Kinds that nodes of every role write when their processes start and stop.
 
-A check that reads these kinds depends on the rows of servers, because a fault ends when a server
-has started again. It depends on the rows of consumers or producers only if it also reads other
-kinds that they write.
+Checks read these kinds to see whether a fault is over, for example because a broker has started
+again. For this they need the rows of servers, but not those of consumers and producers. A check
+about consumers also reads kinds that only consumers write, and so needs their rows anyway.
 """
 _SERVERS = frozenset({"broker", "controller", "zookeeper"})
 _ROLE_OF_SECTION = {
@@ -51,7 +54,10 @@ here.
 
 
 def needs_rows_of(nodes: Iterable[NodeName], kinds: frozenset[TraceKind]) -> tuple[NodeName, ...]:
-    """Return the nodes among `nodes` that may have written a row of `kinds`."""
+    """Return those of `nodes` whose rows a check needs that reads `kinds`.
+
+    `nodes` are the nodes whose trace files are lost. The check is reliable if the result is empty.
+    """
     node_kinds = kinds - _BY_THE_RUN
     roles = set(_SERVERS) if node_kinds & _LIVES else set()
     node_kinds -= _LIVES
@@ -59,6 +65,6 @@ def needs_rows_of(nodes: Iterable[NodeName], kinds: frozenset[TraceKind]) -> tup
         if node_kinds.isdisjoint(schemas):
             continue
         if section not in _ROLE_OF_SECTION:
-            return tuple(nodes)  # nodes of every role write these rows
+            return tuple(nodes)  # nodes of every role write rows of this section
         roles.add(_ROLE_OF_SECTION[section])
     return tuple(node for node in nodes if node.partition("-")[0] in roles)

@@ -1,29 +1,30 @@
 """Processing: a group processes every record at least once, from its first committed offset on.
 
-If a group never commits, the records from its first position on count. The last record that counts
-is the last one that the group processed or committed. The rows RECORDS_CONSUMED of the trace show
-which records were processed. A gap is a range of records that no member processed. It is judged at
-the end of the run, because until then a member may come back to it. Duplicates are counted, but are
-no violation, because Kafka promises delivery at least once.
+Rows RECORDS_CONSUMED show which records the members of a group have processed. Suppose that a group
+first committed offset 10 of a partition, and has reached offset 100. Then records 10 to 99 must all
+have been processed. If no member has processed 40 to 49, this is a gap. (If a group never commits,
+the records count from its first position on.) Gaps are judged at the end of the run, because until
+then a member may come back and process them. A record may be processed twice, because Kafka
+promises delivery at least once. Such duplicates are only counted.
 
-Another violation is the loss of a record that was acknowledged to a producer with acks=all: the log
-of a later leader lacks the record, or another record is acknowledged at its offset
-(`acknowledged_records`). The loss is allowed if the partition lost data with its last in-sync
-replica.
+A gap is permitted if
 
-A gap is no violation if
-1. a member found no committed offset and began at the end of the log, as `auto.offset.reset` says,
-   and the group had never committed before (otherwise the commit was lost, which is a violation);
-2. an administrator skipped the records: by a commit for a group without members, or by deleting
-   committed offsets. A deletion also concerns offsets of a transaction whose outcome was
-   acknowledged, but whose marker (the record that ends it) was not written yet;
-3. the member that committed beyond the gap was killed: its last RECORDS_CONSUMED rows may be lost;
+1. a member found no committed offset and began at the end of the log, as `auto.offset.reset` says.
+   This is so only if the group had never committed before. Otherwise its commit was lost;
+2. an administrator skipped the records, either by a commit for a group without members, or by the
+   deletion of committed offsets;
+3. the member that committed beyond the gap was killed, so that its last rows RECORDS_CONSUMED may
+   be lost;
 4. a consumer on ZooKeeper died between the fetch of a record and its processing
    (`_may_have_been_in_hand`);
 5. records or commits were lost with the last in-sync replica (`lost_data`).
 
-Within one assignment a member must read, deliver to its application, and commit in order;
-`evidence.deliveries` has the rules.
+Two more things are violations:
+
+- A record that was acknowledged to a producer with acks=all is missing from the log of a later
+  leader, or another record is acknowledged at its offset (`acknowledged_records`). It is allowed if
+  the partition lost data with its last in-sync replica.
+- Within one assignment a member does not read, deliver and commit in order (`deliveries`).
 """
 
 from dataclasses import dataclass, field
@@ -47,15 +48,12 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_JUMPS = 256
-"""Jumps kept per partition; a jump (see `_Jump`) explains a gap."""
+"""Number of a partition's last jumps that are kept. A jump (see `_Jump`) may explain a gap."""
 MAX_KEPT_COMMITS = 4_096
-"""Kept commits, per partition, of offsets beyond the processed records.
-
-A run without bugs has no such commits.
-"""
+"""Number of commits in `_Partition.beyond`. In a run without bugs there are hardly any."""
 
 IN_HAND = "skipped_by_a_commit_of_a_record_in_hand"
-"""Name of a figure: the records of the gaps that reason 4 of the module docstring permits."""
+"""Name of a figure in the report: how many records are in gaps that reason 4 permits."""
 _TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # a commit with this error may be in the log
 
 
@@ -70,22 +68,24 @@ class _Jump:
 
 @dataclass(slots=True)
 class _Partition:
-    """Records that one group has processed of one partition, and its members' positions there."""
+    """What one group has done with one partition."""
 
-    processed: IntervalSet = field(default_factory=IntervalSet)
-    by_owner: dict[Owner, IntervalSet] = field(default_factory=dict)
+    processed: IntervalSet = field(default_factory=IntervalSet)  # offsets of processed records
+    by_owner: dict[Owner, IntervalSet] = field(default_factory=dict)  # the same for each owner
     first_position: TraceRow | None = None
     first_commit: TraceRow | None = None  # the first commit of a member
     last_commit: TraceRow | None = None  # the commit with the largest acknowledged offset
-    # time at which an administrator deleted the committed offset, or at which it expired
+    # When an administrator deleted the committed offset, or it expired. None again after the next
+    # commit.
     deleted_us: int | None = None
-    answered: int | None = None  # the offset whose commit was acknowledged last
-    stored: int | None = None  # the offset that a coordinator stored last
-    # offset -> commit of this offset, which is beyond the processed records
+    answered: int | None = None  # offset of the commit that was acknowledged last
+    stored: int | None = None  # offset of the commit that a coordinator stored last
+    # offset -> a commit of this offset, made when the group had not processed all records below it.
+    # Such a commit may explain a gap: the next member begins at its offset.
     beyond: dict[int, TraceRow] = field(default_factory=dict)
     positions: dict[Owner, int] = field(default_factory=dict)  # each owner's next offset
     jumps: list[_Jump] = field(default_factory=list)
-    last_row: TraceRow | None = None
+    last_row: TraceRow | None = None  # the last RECORDS_CONSUMED
 
 
 class Processing(Checker):
@@ -125,7 +125,7 @@ class Processing(Checker):
         self._members: dict[str, Owner] = {}  # member id -> its process
         self._assigned_us: dict[str, int] = {}  # member id -> time of its last assignment
         self._killed: dict[str, TraceRow] = {}  # node -> its last NODE_KILLED
-        self._ended_lives: dict[str, int] = {}  # node -> number of its incarnations that ended
+        self._ended_lives: dict[str, int] = {}  # node -> how many of its processes have ended
         self._duplicates = {
             "processed_again_by_the_same_member": 0,
             "processed_again_by_another_member": 0,
@@ -146,7 +146,7 @@ class Processing(Checker):
             self._skipped[IN_HAND] = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Remember what members process and commit, and their assignments; `finish` judges."""
+        """Remember what members process and commit, for `finish`; judge logs and deliveries."""
         match row.kind:
             case TraceKind.RECORDS_CONSUMED:
                 self._consumed(row)
@@ -157,8 +157,8 @@ class Processing(Checker):
             ):
                 self._committed(row)
             case TraceKind.ADMIN_COMMIT:
-                # A commit of unknown outcome may be in the log. A stored one has its own row
-                # COMMIT_STORED.
+                # If the administrator got an answer, the commit has a row COMMIT_STORED as well, or
+                # was refused. Without a certain answer it may be in the log.
                 if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED | TraceKind.PENDING_COMMIT_REMOVED:
@@ -202,7 +202,7 @@ class Processing(Checker):
         )
 
     def _judge_deliveries(self, row: TraceRow) -> None:
-        """Report what a member read or committed wrongly, once for each member and rule."""
+        """Report what a member read or committed wrongly, once for each node and rule."""
         for wrong in self._deliveries.observe(row):
             if (key := (row.node, wrong.rule)) in self._broken_rules:
                 self.findings_total += 1  # the same violation again
@@ -216,10 +216,10 @@ class Processing(Checker):
         self._ended_lives[node] = self._ended_lives.get(node, 0) + 1
 
     def _offset_removed(self, row: TraceRow) -> None:
-        """Note a deletion of an offset.
+        """Note that an administrator has deleted a committed offset.
 
-        An acknowledged offset of the group that is not stored yet waits for a transaction's marker.
-        The deletion removes such an offset, too.
+        The deletion takes more with it than the row shows: all offsets of the group that wait for
+        the marker of a transaction. These were acknowledged, but are not stored yet.
         """
         self._partition(row).deleted_us = row.time_us
         expected = self.context.groups.get(row.group or "")
@@ -248,9 +248,8 @@ class Processing(Checker):
         reached = processed.end
         if reached is not None and start < reached:
             self._count_again(known, owner, row, start, end)
-        # A member without a known position left nothing out, as far as the trace shows.
         elif known.positions.get(owner, start) < start:
-            # The member did not go on at its position: it dropped the records before `start`.
+            # The member's position was before `start`, and it has left out the records in between.
             self._remember_jump(known, row)
         processed.add(start, end)
         processed_by_owner = known.by_owner.get(owner)
@@ -280,7 +279,7 @@ class Processing(Checker):
         known.positions[row.node, row.incarnation] = row.offset
         if known.first_position is None:
             known.first_position = row
-        # A position beyond the processed records skips the records in between.
+        # If the position is beyond the processed records, the records in between are skipped.
         reached = known.processed.end
         start = known.first_position.offset if reached is None else reached
         if start is not None and row.offset > start:
@@ -299,8 +298,8 @@ class Processing(Checker):
         known = self._partition(row)
         assigned_us = self._assigned_us.get(row.member or "", -1)
         if known.deleted_us is not None and assigned_us > known.deleted_us:
-            # The committing member got its assignment after the deletion, so the deletion cannot
-            # have removed this commit: there is a committed offset again.
+            # The member got its assignment after the deletion, so it committed after it, too. Now
+            # there is a committed offset again.
             known.deleted_us = None
         if row.kind == TraceKind.OFFSETS_COMMITTED:
             known.answered = row.offset
@@ -315,21 +314,16 @@ class Processing(Checker):
 
     @staticmethod
     def _remember_beyond(known: _Partition, row: TraceRow) -> None:
-        """Keep a commit of an offset beyond the processed records.
-
-        The commit is kept also if its outcome is unknown.
-        """
+        """Keep a commit if it is beyond the processed records, also one of unknown outcome."""
         reached, offset = known.processed.end, row.offset or 0
         if (reached is not None and offset <= reached) or len(known.beyond) >= MAX_KEPT_COMMITS:
             return
         before = known.beyond.get(offset)
         if before is None or not _is_of_administrator(before):
-            # Which of two rows for one offset is kept:
-            # 1. A commit of a member has a row of the broker, then one of the client. The client's
-            #    row replaces the broker's, because it names the member's node.
-            # 2. The row of an administrator's commit stays. The member that begins at this offset
-            #    commits it again, and the member's row would hide that the administrator skipped
-            #    the records.
+            # There may be two rows about a commit of this offset. A member's commit has one of the
+            # broker and then one of the client, which is better because it names the node. But an
+            # administrator's commit is not replaced: the member that begins at its offset commits
+            # the same offset again, which would hide who skipped the records.
             known.beyond[offset] = row
 
     # -- the end ------------------------------------------------------------------------------
@@ -348,7 +342,9 @@ class Processing(Checker):
         }
 
     def finish(self) -> CheckReport:
-        """Judge the gaps of every partition and the doubts about its log, and report."""
+        """Judge the gaps of every partition, and report."""
+        # Doubts are acknowledged records that may be missing or may have been replaced. Only now it
+        # is known of which partitions data was lost in an allowed way.
         for doubt in self._acknowledged.doubts:
             if not self._lost_data.of(doubt.partition):
                 self.report_finding(
@@ -357,12 +353,12 @@ class Processing(Checker):
         judged = gaps = 0
         for (group, partition), known in self._partitions.items():
             begin = known.first_commit or known.first_position
-            # Clients from outside write no rows. What their groups have processed is not known.
+            # If clients from outside are members of a group, its processed records are not known.
             if begin is None or begin.offset is None or not self.context.is_seen(group):
                 continue
             committed = known.last_commit.offset if known.last_commit is not None else None
             end = max(known.processed.end or 0, committed or 0)
-            # `end` is smaller if the group has done nothing since its first position.
+            # `end` may be smaller than the beginning, if the group has done nothing since then.
             judged += max(0, end - begin.offset)
             for gap in known.processed.missing(begin.offset, end):
                 gaps += 1
@@ -383,7 +379,10 @@ class Processing(Checker):
     def _judge_gap(
         self, group: str, partition: str, known: _Partition, gap: tuple[int, int]
     ) -> None:
-        """Count a permitted gap, or report the gap with the jump or commit that explains it."""
+        """Count a permitted gap, or report the gap with the jump or commit that explains it.
+
+        `gap` has the offset of the first missing record, and the offset after the last one.
+        """
         start, end = gap
         expected = self.context.groups.get(group)
         sources = [partition]
@@ -400,7 +399,8 @@ class Processing(Checker):
         jump = _jump_over(known.jumps, start, end)
         commit = known.beyond.get(end) or known.last_commit
         if commit is not None and (commit.offset or 0) <= start:
-            commit = None  # a commit before the gap skipped nothing of it
+            commit = None  # a commit before the gap has skipped nothing
+        # Five reasons may permit the gap. Otherwise `why` tells in the finding how it came about.
         cause = None if jump is None else jump.row.cause
         if jump is not None and cause == PositionCause.LATEST:
             if known.first_commit is None:
@@ -414,7 +414,7 @@ class Processing(Checker):
                 f"{known.first_commit.offset} and more had been committed, and started from the "
                 "latest (auto.offset.reset)"
             )
-            commit = None  # the reset skipped the records, so no commit is evidence
+            commit = None  # not a commit but the reset skipped the records
         elif commit is not None and self._has_lost_last_rows(commit):
             self._skipped["skipped_by_a_member_that_died"] += end - start
             return
@@ -446,20 +446,22 @@ class Processing(Checker):
         )
 
     def _may_have_been_in_hand(self, group: str, start: int, end: int) -> bool:
-        """Return True if ended processes of consumers on ZooKeeper can explain a gap.
+        """Return True if consumers on ZooKeeper may have died with the records of a gap in hand.
 
-        Such a consumer moves its position before it passes the record to the application (ZK-35).
-        If it commits between the two steps, and its process then ends, the commit covers one record
-        that was never processed. So the number of ended processes limits the records of the gap.
+        Such a consumer moves its position past a record first, and then passes the record to the
+        application (ZK-35). If it commits between the two steps, and its process then ends, one
+        record is committed and never processed. So a gap may have as many records as processes of
+        the group's consumers have ended.
         """
         expected = self.context.zookeeper_groups[group]
         return end - start <= sum(self._ended_lives.get(name, 0) for name in expected.consumers)
 
     def _has_lost_last_rows(self, commit: TraceRow) -> bool:
-        """Return True if the committing member was killed before its row of the answer was stored.
+        """Return True if the member of this commit was killed and lost its last rows with it.
 
-        A process that is killed may lose its last rows, also RECORDS_CONSUMED of records that it
-        processed before this commit.
+        It has lost some if the commit is known only from the broker's row, and not from the
+        member's own row about the answer. Then it may also have lost RECORDS_CONSUMED of records
+        that it processed before the commit.
         """
         if commit.kind != TraceKind.COMMIT_STORED:
             return False
@@ -468,14 +470,17 @@ class Processing(Checker):
 
 
 def _jump_over(jumps: list[_Jump], start: int, end: int) -> _Jump | None:
-    """Return the first jump to the end of the gap, or else the first to a place after its start."""
+    """Return the jump that skipped the records from `start` to `end - 1`; None if there is none.
+
+    A jump to exactly `end` is preferred to other jumps beyond `start`.
+    """
     exact = [jump for jump in jumps if jump.row.offset == end]
     beyond = [jump for jump in jumps if (jump.row.offset or 0) > start]
     return next(iter(exact or beyond), None)
 
 
 def _is_of_administrator(commit: TraceRow) -> bool:
-    """Return True if a commit has no member, as an administrator's commit to an empty group."""
+    """Return True if a commit has no member, because an administrator made it."""
     return commit.kind != TraceKind.OFFSETS_COMMITTED and not commit.member
 
 

@@ -1,21 +1,29 @@
-"""Promises that each consumer on ZooKeeper keeps alone, without the rest of its group.
+"""Promises of each single consumer on ZooKeeper.
 
-No consumer promises that the members of a group agree, nor that every partition is read. An attempt
-is one try of a consumer to own its share of the partitions. It has four steps: release the old
-partitions; read a view of the group's members; compute the own share; claim each partition by
-creating its owner node, an ephemeral znode (a node of ZooKeeper's tree that ends with its creator's
-session). A zxid is the number of a transaction of ZooKeeper; it is the `offset` of a row. Rule ids
-(ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+In groups on ZooKeeper each member computes by itself which partitions it should own. Nobody makes
+sure that the members come to the same result, so a group as a whole promises little. But each
+consumer promises how it proceeds. It makes an attempt to get its share of the partitions, in four
+steps:
 
-1. An attempt computes from a view that the consumer has read in this attempt (ZK-43). A view has
-   the children of `ids`, the znode below which members register, at one zxid. This zxid is no older
-   than the newest one that the consumer had seen when the attempt began.
+1. It releases its old partitions.
+2. It reads which members the group has. They are the children of the znode `ids`, and the list is
+   called a view.
+3. It computes its share.
+4. It claims each partition by creating an owner node for it. This is an ephemeral znode, which ends
+   with the consumer's session.
+
+Four rules are judged. Every change of ZooKeeper's tree has a number, the zxid, which is the
+`offset` of a row here. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+1. An attempt computes from a view that was read in this attempt (ZK-43). The view must show the
+   members as they were at one zxid, and not earlier than what the consumer had seen when the
+   attempt began.
 2. An attempt releases the partitions of the last assignment before it computes (ZK-41).
-3. No change of the members is missed forever (ZK-18, ZK-20). The rule is judged if the members of a
-   group have not changed for NOTICE_US plus a session timeout. Then each consumer must have begun
-   an attempt since the last change, or its last view must have the present members.
-4. After its session has expired, a consumer commits no partition that it lost with the session
-   (ZK-55). A commit that began before the loss may end after it (ZK-66).
+3. A consumer does not miss a change of the members for ever (ZK-18, ZK-20). When the members have
+   not changed for NOTICE_US plus a session timeout, the consumer must have begun an attempt since
+   the last change, or its last view must show the present members.
+4. When a consumer has lost partitions with its session, it commits them no more (ZK-55). A commit
+   that began before the loss may end after it (ZK-66).
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +37,7 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 NOTICE_US = 10_000_000
-"""Longest time in which healed servers elect a leader and follow it, and a client connects.
+"""Longest time from the end of all faults until servers have a leader and clients are connected.
 
 Measured: below 3 s.
 """
@@ -37,18 +45,18 @@ Measured: below 3 s.
 
 @dataclass(slots=True)
 class _Consumer:
-    """State of the present incarnation of a consumer."""
+    """What is known of the present process of a consumer."""
 
     group: str
-    session: str | None = None  # id of the session of the last connection; None after an expiry
-    since: TraceRow | None = None  # the row of the first connection in `session`
+    session: str | None = None  # id of its session; None before the first, and after an expiry
+    since: TraceRow | None = None  # the row of the first connection in this session
     attempt: TraceRow | None = None  # ZOOKEEPER_ATTEMPT_STARTED of the last attempt
     view: TraceRow | None = None  # the last ZOOKEEPER_VIEW
-    # PARTITIONS_ASSIGNED whose owner nodes the next attempt must release; None: nothing is due
+    # PARTITIONS_ASSIGNED of the partitions that the next attempt must release; None: of none
     release_due: TraceRow | None = None
     lost: TraceRow | None = None  # the last PARTITIONS_LOST, until the next assignment
     is_alive: bool = True
-    member: str = ""  # the consumer's id, which is the name of its znode below `ids`
+    member: str = ""  # the consumer's member id, which is the name of its znode below `ids`
     reported: dict[str, None] = field(default_factory=dict)  # kinds of findings, each once
 
 
@@ -93,7 +101,7 @@ class ZooKeeperConsumers(Checker):
         }
         self._changed: dict[str, TraceRow] = {}  # group -> the last change of its members
         self._healed_us: int | None = None
-        # In real time only: (start of the attempt, view), judged at the end.
+        # In real time: (ZOOKEEPER_ATTEMPT_STARTED, ZOOKEEPER_VIEW), to be judged at the end.
         self._views: list[tuple[TraceRow, TraceRow]] = []
         self._last_us = 0
         self._over = False
@@ -109,7 +117,7 @@ class ZooKeeperConsumers(Checker):
         elif row.kind == TraceKind.ZOOKEEPER_TXN_APPLIED:
             self._observe_transaction(row)
         else:
-            # A row about a killed node is written by another node; the killed one is its `peer`.
+            # The driver of the run writes NODE_KILLED. The killed node is the row's `peer`.
             node = row.peer or "" if row.kind == TraceKind.NODE_KILLED else row.node
             consumer = self._consumers.get(node)
             if consumer is not None:
@@ -127,13 +135,12 @@ class ZooKeeperConsumers(Checker):
 
     def _observe_transaction(self, row: TraceRow) -> None:
         """Note a change of a group's members: a znode below `ids` that was created or removed."""
-        # Every server applies each transaction, but only its first row changes the tree.
+        # Each server writes a row when it applies the transaction. Only the first of them is news.
         if not self._tree.is_news:
             return
         detail = detail_of(row)
         if detail["op"] == "closeSession":
-            # The znode below `ids` is ephemeral: it is removed with its session. `node` is the
-            # consumer whose session was closed.
+            # The consumer's znode below `ids` is ephemeral: it is removed with the session.
             node = self._tree.clients.get(detail["session"])
             consumer = None if node is None else self._consumers.get(node)
             if consumer is not None:
@@ -164,24 +171,23 @@ class ZooKeeperConsumers(Checker):
                 self._observe_view(consumer, row)
             case TraceKind.ZOOKEEPER_ATTEMPT_ENDED:
                 if row.cause_text is not None:
-                    # The attempt failed at another consumer's owner node. It keeps the owner nodes
-                    # that it claimed before.
+                    # The attempt met another consumer's owner node, and failed. The owner nodes
+                    # that it had created before stay, and no rule says when they go.
                     consumer.release_due = None
             case TraceKind.PARTITIONS_ASSIGNED:
                 consumer.lost = None
-                # Rule 2 is judged for an assignment that was made within one session.
+                # Rule 2 is judged only for an attempt that was made within one session.
                 began = consumer.attempt
                 if began is not None and consumer.since is not None:
                     in_one_session = consumer.since.time_us <= began.time_us
                     consumer.release_due = row if in_one_session else None
             case TraceKind.PARTITIONS_LOST:
-                # The consumer's listener for new sessions takes no lock (ZK-32, ZK-55). So an
-                # attempt in the new session may have claimed partitions before PARTITIONS_LOST is
-                # traced. The listener then forgets these partitions, and no attempt releases their
-                # owner nodes.
+                # The consumer writes this row when it hears of its new session. Meanwhile an
+                # attempt may already have claimed partitions in that session, because the two take
+                # no lock (ZK-32, ZK-55). The consumer then forgets these partitions, and no attempt
+                # releases them.
                 consumer.lost, consumer.release_due = row, None
-            # The only kind that is left is ZOOKEEPER_OFFSET_COMMITTED.
-            case _:
+            case _:  # ZOOKEEPER_OFFSET_COMMITTED
                 self._judge_commit(consumer, row)
 
     def _observe_client_state(self, consumer: _Consumer, row: TraceRow) -> None:
@@ -196,13 +202,13 @@ class ZooKeeperConsumers(Checker):
     # -- views and releases -------------------------------------------------------------------
 
     def _observe_view(self, consumer: _Consumer, row: TraceRow) -> None:
-        """Judge a view by rules 1 and 2; in real time by rule 1 only, at the end of the run."""
+        """Judge a view by rules 1 and 2. In real time rule 1 is judged at the end, rule 2 never."""
         self._seen["views"] += 1
         consumer.view = row
         began, since = consumer.attempt, consumer.since
         if began is None or since is None or since.time_us > began.time_us:
-            # The session began within the attempt, perhaps on another server, whose tree is older
-            # than the tree with which the attempt began. Rules 1 and 2 do not apply then.
+            # The consumer has got a new session during the attempt, perhaps on another server,
+            # which may have an older tree. Neither rule applies.
             return
         if not self.context.in_virtual_time:
             self._views.append((began, row))
@@ -211,10 +217,11 @@ class ZooKeeperConsumers(Checker):
         self._judge_release(consumer, row)
 
     def _judge_view(self, began: TraceRow, row: TraceRow) -> None:
-        """Report a view that does not equal the members at any zxid since the attempt began."""
+        """Report a view that shows the members at no zxid since the attempt began (rule 1)."""
         group, members = row.group or "", tuple(detail_of(row)["members"])
         ids = f"/consumers/{group}/ids"
-        # Zxids: the newest one that the consumer had seen at the attempt's start, and the view's.
+        # The members may be those at the zxid that the consumer had seen when the attempt began, or
+        # after any of their changes up to the zxid of the view.
         after, until = began.offset or 0, row.offset or 0
         moments = [after, *self._tree.changes_of(ids, after, until)]
         if any(self._tree.children(ids, zxid) == members for zxid in moments):
@@ -226,13 +233,13 @@ class ZooKeeperConsumers(Checker):
         )
 
     def _judge_release(self, consumer: _Consumer, row: TraceRow) -> None:
-        """Report owner nodes of the last assignment that still exist when a share is computed."""
+        """Report owner nodes of the last assignment that still exist at the view (rule 2)."""
         due, consumer.release_due = consumer.release_due, None
         if due is None or consumer.session is None:
             return
-        # Only the last assignment is judged. A node of an earlier one may stay: the listener for
-        # new sessions takes no lock, and may empty the registry of owned partitions before a
-        # running attempt releases them (ZK-32).
+        # Owner nodes of earlier assignments are not judged. Some may stay, because a consumer that
+        # hears of a new session forgets its partitions, perhaps before a running attempt has
+        # released them (ZK-32).
         owned = self._tree.owned_by(consumer.session)
         due_paths = [
             owner_path(consumer.group, partition) for partition in detail_of(due)["partitions"]
@@ -296,15 +303,15 @@ class ZooKeeperConsumers(Checker):
         if registered is None or registered.session != consumer.session:
             return  # a consumer that is not registered sets no watch on the members (ZK-56)
         bound_us = NOTICE_US + self.context.zookeeper_groups[consumer.group].session_timeout_us
-        # The time since both the change and the healing of all faults.
+        # The time in which nothing was broken and the members did not change.
         waited_us = self._last_us - max(changed.time_us, self._healed_us)
         if waited_us <= bound_us:
             return
         began = consumer.attempt
-        # It has begun an attempt since the change.
+        # It noticed the change if it has begun an attempt since then.
         if began is not None and began.time_us >= changed.time_us:
             return
-        # Its last view has the members that the group has now.
+        # It did not need to notice it if its last view shows the present members.
         if self._tree.children(ids, self._tree.last_zxid) == tuple(detail_of(view)["members"]):
             return
         self.report_finding(

@@ -1,9 +1,12 @@
-"""The history of committed offsets, from the trace: one register per group and partition.
+"""The history of committed offsets: a register for each group and partition has its commits.
 
-A register knows the times between which each commit took effect, if it did. `durable_commits`
-judges fetches by it. Most commits have two rows in the trace: the broker writes COMMIT_STORED
-when its append is complete, and the member writes a row about the answer or the failure. A register
-keeps one Commit for both rows.
+The checker `durable_commits` asks a register which values a fetch may return. The trace does not
+show the moment at which a commit took effect. It shows two times between which it did, if it took
+effect at all: the earliest time at which it can have been sent, and the time of the answer.
+
+Most commits have two rows in the trace. The broker writes COMMIT_STORED when its append is
+complete, and the member writes a row about the answer or the failure. A register keeps one Commit
+for both.
 """
 
 from collections import deque
@@ -12,25 +15,24 @@ from dataclasses import dataclass, field, replace
 from protocol.trace import TraceKind, TraceRow
 
 MAX_KEPT_COMMITS = 4_096
-"""Limit of a register's commits. It bounds the memory of long runs."""
+"""A register keeps so many commits, the last ones, to bound the memory of long runs."""
 GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
-"""Errors of requests that no broker answered."""
+"""Errors that a client gives to a request when it no longer waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """One commit of one partition. It took effect between `earliest_us` and `latest_us`, or never.
 
-    - `row`: the client's row of the answer or the failure; the broker's row if there is none.
-    - `node`: the node that wrote `row`.
+    A commit that its client gave up may also take effect later.
     """
 
     offset: int
-    node: str
+    node: str  # the node that wrote `row`
     earliest_us: int
     latest_us: int
-    acknowledged: bool
-    row: TraceRow
+    acknowledged: bool  # True if a later fetch must return it, or a newer commit
+    row: TraceRow  # the client's row of the answer or failure, or else the broker's row
 
 
 @dataclass(slots=True)
@@ -38,24 +40,25 @@ class Register:
     """The committed offset of one group and partition."""
 
     commits: deque[Commit] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
-    forgotten_until_us: int = -1  # commits up to this time may have been dropped from `commits`
+    # The history is complete only after this time: earlier commits may have been dropped.
+    forgotten_until_us: int = -1
     # node -> time of the answer to its last commit
     answered_us: dict[str, int] = field(default_factory=dict)
-    # rows of brokers about commits that were answered
+    # Rows COMMIT_STORED of commits for which there is also a row of the client
     stored: deque[TraceRow] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
-    # offset -> commits that their client gave up: each may still take effect at any time
+    # offset -> commits that their clients gave up: each may still take effect at any time
     pending: dict[int, list[Commit]] = field(default_factory=dict)
-    # By offset: how many of `commits` are acknowledged, and how many are known only from the
-    # broker's row. `take_answer` and `has_answer` look for another row of the same commit. Mostly
-    # there is none, and the counts show this without a scan of `commits`.
+    # For each offset, how many of `commits` are acknowledged, and how many are known only from the
+    # broker's row. With these counts `take_answer` and `has_answer` see quickly, in most cases,
+    # that there is no other row of the same commit, and need not search `commits`.
     _acknowledged: dict[int, int] = field(default_factory=dict)
     _from_broker: dict[int, int] = field(default_factory=dict)
     reported: TraceRow | None = None  # the last lost commit in a finding
 
     def remember(self, commit: Commit) -> None:
-        """Add a commit. At the limit the oldest commit is dropped from `commits`.
+        """Add a commit. At the limit the oldest commit is dropped.
 
-        `pending` keeps a dropped commit that may still take effect.
+        `pending` has no limit, so a dropped commit that may still take effect stays there.
         """
         if len(self.commits) == MAX_KEPT_COMMITS:
             oldest = self.commits.popleft()
@@ -69,8 +72,8 @@ class Register:
     def forgive(self) -> int:
         """Mark all commits so far as unacknowledged; return how many were acknowledged.
 
-        This is for an offsets partition that lost data as Kafka allows: a later fetch may lack
-        these commits.
+        Called when the group's partition has lost data in a way that Kafka allows. From then on a
+        fetch need not return these commits, but still may.
         """
         before = sum(commit.acknowledged for commit in self.commits)
         commits = [replace(commit, acknowledged=False) for commit in self.commits]
@@ -80,10 +83,10 @@ class Register:
         return before
 
     def forgive_unstored(self) -> None:
-        """Mark as unacknowledged each commit that no coordinator is seen to have stored.
+        """Mark as unacknowledged each commit for which there is no row COMMIT_STORED.
 
-        In a group that commits in transactions, such commits wait for their markers (the records
-        that end the transactions).
+        Called for groups that commit in transactions. There, such a commit waits for the marker
+        that ends its transaction, and may be lost with it.
         """
         stored = {(row.offset, row.member, row.generation) for row in self.stored}
         for index, known in enumerate(self.commits):
@@ -93,11 +96,10 @@ class Register:
                 self.commits[index] = replace(known, acknowledged=False)
 
     def take_answer(self, row: TraceRow, offset: int) -> None:
-        """Drop the broker's row of a commit whose answer the member has received.
+        """Drop the commit that is known from the broker's row, if `row` is the member's answer.
 
-        Both rows are about the same commit. If the broker's row stayed, it would count as a second
-        commit, with the broker as its node. By the broker's clock it could seem to be newer than
-        the member's next commit.
+        Both rows are about the same commit. Kept as two, the broker's one would have times of the
+        broker's clock, and could seem to be newer than the member's next commit.
         """
         if offset not in self._from_broker:
             return
@@ -115,14 +117,14 @@ class Register:
                 return
 
     def has_answer(self, row: TraceRow, offset: int) -> bool:
-        """Return True if the broker's row is about a commit that the member's answer covers.
+        """Return True if `row`, COMMIT_STORED, is about a commit that is known from its answer.
 
-        A commit in a transaction gets its answer first, because it is stored only when the marker
-        is written. `row.member` is None if the coordinator has loaded the commit from its log,
-        because it then does not know the member.
+        This happens with commits in transactions. They are answered first, and stored only when the
+        marker is written. If the coordinator has loaded the commit from its log, it does not know
+        the member, and `row.member` is None.
         """
-        # The broker's row of a plain OffsetCommit has the id of its append in `correlation_id`. It
-        # comes before the answer, so no answer covers it yet.
+        # A commit without a transaction is stored before it is answered. Its COMMIT_STORED has the
+        # id of its append as `correlation_id`.
         if row.correlation_id is not None or offset not in self._acknowledged:
             return False
         for known in reversed(self.commits):
@@ -152,7 +154,7 @@ class Register:
 
 
 def replaces(newer: Commit, older: Commit, margin: int) -> bool:
-    """Return True if `newer` certainly took effect after `older`, if it took effect at all.
+    """Return True if it is certain that `newer` takes effect only after `older`, or never.
 
     `margin` is the largest difference between the clocks of two nodes, in microseconds. Two commits
     of one node need no margin, because their rows have the same clock.
