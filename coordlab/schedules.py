@@ -1,11 +1,13 @@
-"""Schedules that `replay`, `diff` and `shrink` play: an experiment file, or a seed of a space.
+"""Finds the schedule that a word of the command line names, for `replay`, `diff` and `shrink`.
 
-A space is a file from which each seed draws an experiment with its plan of faults. A mutated seed
-changes the plan of an earlier seed, its parent. The name of a mutated seed is its lineage:
-`12-400-4711` is seed 4711, which changes the plan of 400, which changes the plan of 12.
+A schedule is an experiment with a seed, which together determine a run in virtual time. The user
+names it in one of these ways:
 
-The key `replay` in a file is the stamp: the seed, the code and the digest of the run for which the
-file was written. A digest is a hash over the rows of a run's trace (its recorded events).
+- `fencing-1.yaml`: an experiment file. If `explore` or `shrink` wrote it, its key `replay` has the
+  seed, and describes the run for which it was written. This is its stamp.
+- `4711`: a seed, with which an experiment and its faults are drawn from a space file.
+- `12-400-4711`: a seed that changes the faults of an earlier seed, instead of drawing new ones.
+  Here 4711 changes the faults of 400, which has changed those of 12.
 """
 
 import shlex
@@ -26,10 +28,11 @@ from coordlab.program import PROGRAM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """An experiment with its seed; the two determine a run in virtual time (a simulated clock).
+    """An experiment with its seed.
 
-    - `words`: the words that name the schedule on a command line.
-    - `stamp`: seed, code and digest of an earlier run of the schedule; None if the file has none.
+    - `words`: what names it on a command line, such as `("4711", "--space", "reference")`.
+    - `stamp`: the code, Python version and digest of the run for which the file was written; None
+      if the file has no stamp, or there is no file.
     - `path`: the file; None if the schedule was drawn from a space.
     """
 
@@ -41,7 +44,7 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """The words that name the schedule, quoted for a shell."""
+        """What names the schedule on a command line, quoted for a shell."""
         return shlex.join(self.words)
 
     @property
@@ -50,12 +53,13 @@ class Schedule:
         return f"{PROGRAM} replay {self.name}"
 
     def changes_since_stamp(self, verb: str, *, force: bool) -> tuple[str, ...]:
-        """Return texts on how code and Python have changed since the stamp was written.
+        """Return what has changed in the code and in Python since the file was written.
 
-        Without a stamp there are no texts. A digest holds only for the same code and Python.
+        Such changes matter, because the run may then differ from the one in the stamp. Without a
+        stamp nothing can have changed.
 
-        `verb`: what the command does with the schedule, such as "play"; for the error's message.
-        Raises: click.UsageError if code or Python have changed and `force` is False.
+        `verb`: what the command does with the schedule, such as "play", for the error message.
+        Raises: click.UsageError if something has changed, unless `force` is True.
         """
         changed = () if self.stamp is None else differences(self.stamp)
         if changed and not force:
@@ -67,9 +71,9 @@ class Schedule:
 
 
 def named_schedule(word: str, space: str) -> Schedule:
-    """Return the schedule that `word` names: a seed of `space`, or an experiment file.
+    """Return the schedule that `word` names, a seed of `space` or an experiment file.
 
-    A file without `replay` is played with seed 0, as `run` does.
+    A file without a stamp gets the seed 0, as `run` would play it.
 
     Raises: ExperimentError if there is no such file or space, or if it has a mistake.
     """
@@ -78,10 +82,10 @@ def named_schedule(word: str, space: str) -> Schedule:
         grown = grow(load_space(space), lineage)
         return Schedule(
             experiment=grown.experiment,
-            # The seed of a run decides the latencies of its network. A mutation can keep the
-            # parent's, so this seed is not always the last number of the lineage.
+            # This seed decides the latencies of the network. A seed that changes the faults of an
+            # earlier one may keep the earlier network, so it is not always the last number.
             seed=grown.network_seed,
-            # Without `--space`, a command reads a seed as a seed of the default space.
+            # The default space need not be named.
             words=(word,) if space == DEFAULT_SPACE else (word, "--space", space),
         )
     loaded = load_experiment(word)
@@ -96,5 +100,5 @@ def named_schedule(word: str, space: str) -> Schedule:
 
 
 def no_such_schedule(word: str, why: str) -> ExperimentError:
-    """Return an error with the reason why `word` cannot be played. The caller raises it."""
+    """Return the error to raise if `word` names no schedule, with the reason `why`."""
     return ExperimentError([Problem(file=word, line=None, path="", message=why)])

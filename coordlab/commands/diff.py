@@ -1,20 +1,25 @@
-"""`diff`: the first event in which two runs differ, played or read from run directories.
+"""`diff`: shows the first event in which two runs differ.
 
-The command line names the two runs `one` and `other`; the output calls them A and B. A trace has
-one row for each event of a run. A parting is the place where two traces, or the rows of one node in
-them, begin to differ.
+It is used to find out why one run violates a promise and a similar run does not. The user sees what
+both runs had in common shortly before, and then the rows of both traces beside each other:
 
-A seed determines all random choices of a run, also the latency of each message. So under two seeds
-all times differ, and a comparison row by row shows nothing. The command then compares the stories
-of the two runs. A story has the steps of each node in their order, without times, offsets and ids.
-A step is an event such as an election or a rebalance. A story begins when the cluster and its
-groups have started (the steady state).
+    They part at 31.402118s, after 5,210 rows alike.
+    how they go on:
+    A: 31.402118s broker-1 leader_elected ...     B: 31.402118s broker-2 leader_elected ...
+
+This works for two runs of the same seed. Under another seed every message takes another time, so
+the traces differ from the first row on, and that says nothing. The command then compares the
+stories of the runs. The story of a node is the sequence of its decisive events, such as elections
+and rebalances, without times, offsets and ids. `chaos.results.trace_diff` does both comparisons.
+
+The two runs are called `one` and `other` in the code and in JSON, and A and B in the output.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import msgspec
@@ -50,22 +55,29 @@ from results_schema.manifest import Plan
 from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED, Results
 
 _MAX_NODES = 10
-"""Limit of the nodes whose first difference is printed."""
+"""The first difference is printed for at most so many nodes."""
 _NO_MORE = "(no more)"
-"""Text in the column of a trace that has ended before the other trace."""
-_Claim = tuple[int, str, str]
-"""The time, the check and the summary of a finding."""
-_ROWS = click.IntRange(min=0, max=10_000)
-"""Type of --before and --after."""
+"""Stands in the column of the trace that has fewer rows."""
+_ROW_COUNT = click.IntRange(min=0, max=10_000)
+"""The type of --before and --after."""
+
+
+class _TimedFinding(NamedTuple):
+    """A violation that a run shows. The time comes first, so that the smallest is the earliest."""
+
+    time_us: int
+    check: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions:
-    """The options of a comparison.
+    """The arguments and options of `diff`.
 
-    - `other`: the second run. It is None if `against_passing` is True, because the command then
-      searches for the second run.
-    - `before`, `after`: numbers of rows to show before the first difference, and from it on.
+    - `one`, `other`: how the user names the runs. With `against_passing`, `other` is None: the
+      command searches for a second run itself.
+    - `messages`: True to compare the rows about messages, too.
+    - `before`, `after`: how many rows to show before the first difference, and from it on.
     """
 
     one: str
@@ -80,11 +92,12 @@ class DiffOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One of the two traces.
+class ComparedTrace:
+    """The trace of one of the two runs.
 
-    - `result`: name of the result; None for a run directory without a result.
-    - `claim`: the claim of the run's earliest finding, as a line; "" without findings.
+    - `result`: `pass` or `violated` for instance; None for a run directory without results.
+    - `claim`: the earliest violation of the run as a line, such as
+      `31.402118s one_owner: orders-0 has two owners`; "" if there is none.
     """
 
     name: str
@@ -95,19 +108,19 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDifference:
-    """The comparison of two traces.
+    """Where two traces begin to differ.
 
-    - `parts`: the place where the traces begin to differ; None if they are equal.
-    - `by_itself`: True if the first rows that differ show no cause, because any two seeds differ
-      like this (see `parts_by_itself`).
-    - `story`: the first step in which each node differs; None unless `by_itself`.
+    - `parts`: the first rows that differ; None if the traces are equal.
+    - `shows_no_cause`: True if any two seeds would differ in these rows: the same event comes at
+      another time, for instance.
+    - `story_parts`: if so, where the stories of the nodes begin to differ; otherwise None.
     """
 
-    one: Side
-    other: Side
+    one: ComparedTrace
+    other: ComparedTrace
     parts: Parting | None
-    by_itself: bool
-    story: StoryParting | None
+    shows_no_cause: bool
+    story_parts: StoryParting | None
 
 
 @click.command(
@@ -131,8 +144,8 @@ class TraceDifference:
 @space_option()
 @runs_option
 @click.option("--messages", is_flag=True, help="Compare messages too, of two run directories.")
-@click.option("--before", type=_ROWS, default=8, show_default=True, help="Rows shown before.")
-@click.option("--after", type=_ROWS, default=8, show_default=True, help="Rows shown behind.")
+@click.option("--before", type=_ROW_COUNT, default=8, show_default=True, help="Rows shown before.")
+@click.option("--after", type=_ROW_COUNT, default=8, show_default=True, help="Rows shown behind.")
 @json_option("one, other, equal, rows_alike, parts, by_itself, story")
 @as_one(DiffOptions)
 def diff_command(options: DiffOptions) -> int:
@@ -142,60 +155,67 @@ def diff_command(options: DiffOptions) -> int:
     directories, which are read. Under two seeds latencies differ from the first message on. The
     command then shows the first step that differs, node by node and without times.
     """
-    # Either B or --against-passing says what A is compared with, but not both.
-    if (options.other is None) != options.against_passing:
+    has_second_run = options.other is not None
+    if has_second_run == options.against_passing:  # both are given, or neither
         raise click.UsageError("expected two runs, or one with --against-passing")
     console = Console()
     with terminate_as_ctrl_c():
-        one, other = _sides(options)
+        one, other = _traces_to_compare(options)
     if other is None:
+        # No passing run was found near A.
         if options.json:
-            print_document(console, _lone_document(one), indented=True)
+            print_document(console, _document_without_second(one), indented=True)
         else:
             console.print("no run that passes was found near it: nothing to hold it against")
         return EXIT_UNKNOWN
-    # With `--after 0`, one row of each trace is needed nevertheless: the first row that differs. It
-    # decides whether the difference shows a cause (`by_itself`), and the output has its time.
+    # The first row that differs is needed even with `--after 0`. The output has its time, and it
+    # decides whether the stories must be compared.
     difference = compare_sides(one, other, before=options.before, after=max(options.after, 1))
     if options.json:
         print_document(console, _document(difference), indented=True)
     else:
         print_difference(console, difference)
-    # EXIT_VIOLATED is 1, which means "they differ", as for the `diff` of Unix.
+    # 0 if the runs are equal, 1 if they differ, as for the `diff` of Unix.
     return EXIT_PASS if difference.parts is None else EXIT_VIOLATED
 
 
-def compare_sides(one: Side, other: Side, *, before: int, after: int) -> TraceDifference:
-    """Compare two traces."""
+def compare_sides(
+    one: ComparedTrace, other: ComparedTrace, *, before: int, after: int
+) -> TraceDifference:
+    """Compare two traces row by row. If that shows no cause, compare their stories."""
     parts = parting(one.rows, other.rows, before=before, after=after)
-    by_itself = parts is not None and parts_by_itself(one.rows, parts)
-    story = story_parting(one.rows, other.rows, before=before) if by_itself else None
-    return TraceDifference(one=one, other=other, parts=parts, by_itself=by_itself, story=story)
+    shows_no_cause = parts is not None and parts_by_itself(one.rows, parts)
+    story_parts = story_parting(one.rows, other.rows, before=before) if shows_no_cause else None
+    return TraceDifference(
+        one=one, other=other, parts=parts, shows_no_cause=shows_no_cause, story_parts=story_parts
+    )
 
 
-def _sides(options: DiffOptions) -> tuple[Side, Side | None]:
+def _traces_to_compare(options: DiffOptions) -> tuple[ComparedTrace, ComparedTrace | None]:
     """Return the two traces to compare; the second is None if no passing run was found."""
     if options.other is not None:
-        return _side(options.one, options), _side(options.other, options)
-    if _is_run(options.one):
+        return _trace_named(options.one, options), _trace_named(options.other, options)
+    if _names_a_run(options.one):
         raise click.UsageError("--against-passing plays schedules: name a file or a seed")
     schedule = named_schedule(options.one, options.space)
-    failed, one = _played(schedule.name, schedule)
+    failed, one = _play(schedule.name, schedule)
     if failed.result is PlayResult.PASS:
         raise click.UsageError(f"{schedule.name} passes itself: there is nothing to explain")
-    # On standard error, because with --json standard output has only the document.
+    # The attempts are printed on standard error, because with --json standard output has only the
+    # document.
     errors = Console(stderr=True)
     neighbour = nearest_passing(
         schedule.experiment,
         failed,
-        trying=lambda how: errors.print(f"trying {how}", highlight=False),
+        trying=lambda change: errors.print(f"trying {change}", highlight=False),
     )
     if neighbour is None:
         return one, None
-    # `change` is a phrase such as `network seed 7` or `without crash-1`. The second would give
-    # "with without".
-    _, other = _played(
-        f"the same with {neighbour.change}".replace("with without", "without"),
+    change = neighbour.change  # such as `network seed 7` or `without crash-1`
+    if not change.startswith("without"):
+        change = f"with {change}"
+    _, other = _play(
+        f"the same {change}",
         schedule,
         seed=neighbour.seed,
         plan=neighbour.plan,
@@ -203,57 +223,62 @@ def _sides(options: DiffOptions) -> tuple[Side, Side | None]:
     return one, other
 
 
-def _side(word: str, options: DiffOptions) -> Side:
-    """Return the side that a word of the command line names.
+def _trace_named(name: str, options: DiffOptions) -> ComparedTrace:
+    """Return the trace of the run that the user has named.
 
-    A run directory is read; a schedule (a file or a seed) is played.
+    That of a run directory is read from there. A schedule, a file or a seed, is played now.
     """
-    if not _is_run(word):
-        # `play` records no messages.
+    if not _names_a_run(name):
+        # A schedule is played without messages in its trace.
         if options.messages:
             raise click.UsageError("--messages: only run directories hold messages")
-        schedule = named_schedule(word, options.space)
-        _run, side = _played(schedule.name, schedule)
-        return side
-    past = find_run(Path(word), options.runs)
-    path = past.events / EVENTS_FILE
+        schedule = named_schedule(name, options.space)
+        _run, trace = _play(schedule.name, schedule)
+        return trace
+    run = find_run(Path(name), options.runs)
+    path = run.events / EVENTS_FILE
     if not path.exists():
-        raise NotARun(f"{past.path} has no trace: {path.name} is missing")
-    results = past.results()
+        raise NotARun(f"{run.path} has no trace: {path.name} is missing")
+    results = run.results()
     try:
-        rows = tuple(_wanted(read_parquet(path), messages=options.messages))
+        rows = tuple(_rows_to_compare(read_parquet(path), messages=options.messages))
     except TraceOutdated as error:
         raise NotARun(str(error)) from error
-    return Side(
-        name=word,
-        rows=rows,
-        result=None if results is None else results.verdict.value,
-        claim="" if results is None else _first_claim(_findings(results)),
-    )
+    if results is None:
+        return ComparedTrace(name=name, rows=rows, result=None)
+    claim = _earliest_finding(_findings_in(results))
+    return ComparedTrace(name=name, rows=rows, result=results.verdict.value, claim=claim)
 
 
-def _is_run(word: str) -> bool:
-    """Return whether a word names a run: a directory, or a name such as `list` prints."""
-    # `list` prints EXPERIMENT/START. The path of a schedule's file can contain a `/`, too.
-    return Path(word).is_dir() or ("/" in word and not word.endswith((".yaml", ".yml")))
+def _names_a_run(name: str) -> bool:
+    """Return whether a name is that of a run, and not of a schedule.
+
+    A run is named by its directory, or as `list` names it: `fencing/2026-01-31T12-00-00.000Z`.
+    """
+    is_path_of_schedule = name.endswith((".yaml", ".yml"))
+    return Path(name).is_dir() or ("/" in name and not is_path_of_schedule)
 
 
-def _findings(results: Results) -> Iterable[_Claim]:
-    """Yield the claims of a run's findings."""
+def _findings_in(results: Results) -> Iterable[_TimedFinding]:
     for check in results.checks:
         for finding in check.findings:
-            yield finding.time_us, check.check, finding.summary
+            yield _TimedFinding(finding.time_us, check.check, finding.summary)
 
 
-def _wanted(rows: Iterable[TraceRow], *, messages: bool) -> Iterable[TraceRow]:
-    """Return the rows to compare: all of them, or those that are not about messages."""
-    return rows if messages else (row for row in rows if row.kind not in MESSAGE_KINDS)
+def _rows_to_compare(rows: Iterable[TraceRow], *, messages: bool) -> Iterable[TraceRow]:
+    """Return all rows, or without `messages` only those that are not about messages."""
+    if messages:
+        return rows
+    return (row for row in rows if row.kind not in MESSAGE_KINDS)
 
 
-def _played(
+def _play(
     name: str, schedule: Schedule, *, seed: int | None = None, plan: Plan | None = None
-) -> tuple[PlayedRun, Side]:
-    """Play a schedule in virtual time; return the run and its side of the comparison."""
+) -> tuple[PlayedRun, ComparedTrace]:
+    """Play a schedule in virtual time, and return the run and its trace.
+
+    `seed`, `plan`: to replace those of the schedule; None to keep them.
+    """
     rows: list[TraceRow] = []
     played = play(
         schedule.experiment,
@@ -262,98 +287,97 @@ def _played(
         plan=plan,
     )
     if played.result is PlayResult.INTERRUPTED:
-        # After a Ctrl-C, `play` raises nothing, but returns this result. This ends the command.
+        # `play` does not raise a Ctrl-C, but returns it as this result. It should end the command.
         raise KeyboardInterrupt
-    claims = (
-        (finding.time_us, finding.signature.check, finding.summary) for finding in played.findings
+    claim = _earliest_finding(
+        _TimedFinding(finding.time_us, finding.signature.check, finding.summary)
+        for finding in played.findings
     )
-    claim = _first_claim(claims)
-    return played, Side(name=name, rows=tuple(rows), result=played.result.value, claim=claim)
+    trace = ComparedTrace(name=name, rows=tuple(rows), result=played.result.value, claim=claim)
+    return played, trace
 
 
-def _first_claim(claims: Iterable[_Claim]) -> str:
-    """Return the earliest claim as a line; "" if there are no claims."""
-    # A claim begins with its time, so the smallest claim is the earliest.
-    first = min(claims, default=None)
-    if first is None:
+def _earliest_finding(findings: Iterable[_TimedFinding]) -> str:
+    """Return the earliest finding as a line; "" if there are no findings."""
+    earliest = min(findings, default=None)
+    if earliest is None:
         return ""
-    time_us, check, summary = first
-    return f"{clock(time_us)} {check}: {summary}"
+    return f"{clock(earliest.time_us)} {earliest.check}: {earliest.summary}"
 
 
 def _document(difference: TraceDifference) -> dict[str, object]:
-    """Return the comparison as the JSON document of `--json`."""
-    parts, story = difference.parts, difference.story
+    """Return the document of `--json`."""
+    parts, story_parts = difference.parts, difference.story_parts
     parts_document: dict[str, object] | None = None
     if parts is not None:
         parts_document = {
-            "before": _rows(parts.before),
-            "one": _rows(parts.one),
-            "other": _rows(parts.other),
-            "nodes": _nodes(parts.nodes),
+            "before": _row_documents(parts.before),
+            "one": _row_documents(parts.one),
+            "other": _row_documents(parts.other),
+            "nodes": _node_documents(parts.nodes),
         }
     story_document: dict[str, object] | None = None
-    if story is not None:
-        story_document = {"before": _rows(story.before), "nodes": _nodes(story.nodes)}
+    if story_parts is not None:
+        story_document = {
+            "before": _row_documents(story_parts.before),
+            "nodes": _node_documents(story_parts.nodes),
+        }
     return {
-        "one": _side_document(difference.one),
-        "other": _side_document(difference.other),
+        "one": _trace_document(difference.one),
+        "other": _trace_document(difference.other),
         "equal": parts is None,
         "rows_alike": len(difference.one.rows) if parts is None else parts.rows_alike,
         "parts": parts_document,
-        "by_itself": difference.by_itself,
+        "by_itself": difference.shows_no_cause,
         "story": story_document,
     }
 
 
-def _lone_document(one: Side) -> dict[str, object]:
-    """Return the JSON document if there is no second run.
+def _document_without_second(one: ComparedTrace) -> dict[str, object]:
+    """Return the document of `--json` if no passing run was found.
 
-    It has the keys of `_document`. All values but that of `one` are None.
+    It has the same keys as `_document`, but knows only the first run.
     """
     keys = ("other", "equal", "rows_alike", "parts", "by_itself", "story")
-    return {"one": _side_document(one), **dict.fromkeys(keys, None)}
+    return {"one": _trace_document(one), **dict.fromkeys(keys, None)}
 
 
-def _side_document(side: Side) -> dict[str, object]:
+def _trace_document(side: ComparedTrace) -> dict[str, object]:
     return {"name": side.name, "result": side.result, "claim": side.claim}
 
 
-def _rows(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | None]:
-    """Return rows as plain data; None stands for a trace that has ended."""
+def _row_documents(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | None]:
+    """Return rows as dicts. A trace that has ended has None in the place of a row."""
     return [None if row is None else _filled_columns(row) for row in rows]
 
 
 def _filled_columns(row: TraceRow) -> dict[str, object]:
-    """Return the columns of a row, without those that are None, which are most of them."""
+    """Return the columns of a row that have a value. Most have None, and are left out."""
     columns = msgspec.structs.asdict(row)
     return {name: value for name, value in columns.items() if value is not None}
 
 
-def _nodes(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
-    """Return the first different rows of each node as plain data."""
+def _node_documents(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
+    """Return the first different rows of each node as dicts."""
     documents: list[dict[str, object]] = []
     for node in nodes:
-        one, other = _rows((node.one, node.other))
+        one, other = _row_documents((node.one, node.other))
         documents.append({"node": node.node, "time_us": node.time_us, "one": one, "other": other})
     return documents
 
 
 def print_difference(console: Console, difference: TraceDifference) -> None:
-    """Print the two runs, and then their first difference, or that their traces are equal.
-
-    If the traces differ by themselves (`by_itself`), print the first different step instead.
-    """
+    """Print the two runs, and then where their traces or their stories begin to differ."""
     one, other, parts = difference.one, difference.other, difference.parts
-    print_lines(console, [*_side_lines("A", one), *_side_lines("B", other)])
+    print_lines(console, [*_lines_about("A", one), *_lines_about("B", other)])
     if parts is None:
         print_lines(console, [f"equal: {len(one.rows):,} rows"], style="bold green")
         return
-    if difference.story is None:
-        _print_exact(console, parts)
+    if difference.story_parts is None:
+        _print_first_rows_that_differ(console, parts)
         _print_nodes(console, "where each node parts:", parts.nodes)
         return
-    _print_story(console, difference.story)
+    _print_story(console, difference.story_parts)
     print_lines(
         console,
         [
@@ -365,16 +389,16 @@ def print_difference(console: Console, difference: TraceDifference) -> None:
     )
 
 
-def _print_story(console: Console, story: StoryParting) -> None:
-    """Print the steps that led to the first difference, then each node's first different step."""
-    if not story.nodes:
+def _print_story(console: Console, story_parts: StoryParting) -> None:
+    """Print what happened before the stories part, then how each node goes on in both runs."""
+    if not story_parts.nodes:
         print_lines(
             console,
             ["Both tell the same story: no node takes another step from the steady state on."],
             style="bold green",
         )
         return
-    first = story.nodes[0]
+    first = story_parts.nodes[0]
     print_lines(
         console,
         [f"The first step that differs is at {clock(first.time_us)}, on {first.node}."],
@@ -385,22 +409,22 @@ def _print_story(console: Console, story: StoryParting) -> None:
         ["Each node's steps are compared from the steady state on, without times, offsets, ids."],
         style="dim",
     )
-    if story.before:
+    if story_parts.before:
         print_lines(console, ["what led to it, at the times of A:"], style="bold")
-        print_lines(console, [f"  {row_words(row)}" for row in story.before])
-    _print_nodes(console, "the first step of each node that differs:", story.nodes)
+        print_lines(console, [f"  {row_words(row)}" for row in story_parts.before])
+    _print_nodes(console, "the first step of each node that differs:", story_parts.nodes)
 
 
-def _side_lines(letter: str, side: Side) -> Iterable[str]:
-    """Yield the lines about one side: its name, number of rows and result, then its claim."""
-    result = "" if side.result is None else f", {side.result}"
-    yield f"{letter}: {side.name}: {len(side.rows):,} rows{result}"
-    if side.claim:
-        yield f"   {side.claim}"
+def _lines_about(letter: str, trace: ComparedTrace) -> Iterable[str]:
+    """Yield a line such as `A: fencing-1.yaml: 9,120 rows, violated`, then the violation."""
+    result = "" if trace.result is None else f", {trace.result}"
+    yield f"{letter}: {trace.name}: {len(trace.rows):,} rows{result}"
+    if trace.claim:
+        yield f"   {trace.claim}"
 
 
-def _print_exact(console: Console, parts: Parting) -> None:
-    """Print the rows around the first difference, both sides beside each other."""
+def _print_first_rows_that_differ(console: Console, parts: Parting) -> None:
+    """Print the rows before the first difference, and then those of both traces in columns."""
     print_lines(
         console,
         [f"They part at {_first_time(parts)}, after {parts.rows_alike:,} rows alike."],
@@ -416,13 +440,14 @@ def _print_exact(console: Console, parts: Parting) -> None:
 
 
 def _first_time(parts: Parting) -> str:
-    """Return the time of the first row that differs; a trace that has ended has no such row."""
-    first = [rows[0] for rows in (parts.one, parts.other) if rows]
-    return clock(min(row.time_us for row in first))
+    """Return the time at which the traces begin to differ."""
+    # A trace that has ended has no rows here. The other one has some.
+    first_rows = [rows[0] for rows in (parts.one, parts.other) if rows]
+    return clock(min(row.time_us for row in first_rows))
 
 
 def _print_nodes(console: Console, heading: str, nodes: Sequence[NodeParting]) -> None:
-    """Print the first different rows of each node, of _MAX_NODES nodes at most."""
+    """Print the first row of each node that differs, in A and in B."""
     print_lines(console, [heading], style="bold")
     console.print(_side_by_side([(node.one, node.other) for node in nodes[:_MAX_NODES]]))
     if len(nodes) > _MAX_NODES:
@@ -441,7 +466,9 @@ def _side_by_side(pairs: Iterable[tuple[TraceRow | None, TraceRow | None]]) -> T
 
 
 def _cell(row: TraceRow | None, style: str) -> Text:
-    return Text(_NO_MORE, style="dim") if row is None else Text(row_words(row), style=style)
+    if row is None:
+        return Text(_NO_MORE, style="dim")
+    return Text(row_words(row), style=style)
 
 
 def _reads_alike(one: TraceRow | None, other: TraceRow | None) -> bool:

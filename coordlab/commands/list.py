@@ -1,8 +1,11 @@
-"""`list`: the experiments that can be run by name, and past runs, also those that failed.
+"""`list`: shows the experiments that can be run by name, and the past runs, the newest last.
 
-An entry of the list is one run, or all runs of one `run --seeds` (one experiment with several
-seeds). If a run was analysed, it has a summary. Its entry then shows the commit gap: the longest
-time for which a member had no acknowledged commit after a fault.
+    run                               runtime  seed   status     verdict             commit gap
+    fencing/2026-01-31T12-00-00.000Z  virtual  1..20  completed  18 pass, 2 violated 3 s to 9 s
+
+An entry is a single run, or all runs of one `run --seeds`, as here. The commit gap tells how hard
+the faults hit the consumers: the longest time for which a member had no acknowledged commit. It is
+known only of runs that were analysed, because it comes from their summary.
 """
 
 from collections import Counter
@@ -29,12 +32,12 @@ from results_schema.results import EXIT_PASS, Verdict
 
 DEFAULT_LIMIT = 20
 COMMIT_GAP = "commit gap"
-"""Heading of a column, and name of the measure in a summary. A summary has other measures too."""
+"""The heading of a column, and the name of this measure in a summary."""
 _COLUMNS = ("runtime", "seed", "status", "verdict", COMMIT_GAP)
-_UNBOUNDED = 10_000
-"""A width that no table reaches, to measure how wide a table is without wrapping."""
-_CAVEAT = "*"
-"""Sign behind the verdict of a run that passed with a caveat."""
+_MORE_THAN_ANY_WIDTH = 10_000
+"""A table is measured at this width, to see how wide it is without wrapping."""
+_CAVEAT_SIGN = "*"
+"""Stands after the verdict of a run that passed with a caveat."""
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
 _STATUS_STYLES = {"completed": "", "running": "cyan"}
 
@@ -60,7 +63,7 @@ def list_command(runs: Path, limit: int, json: bool) -> int:
     """
     console = Console()
     experiments = list_experiments()
-    past = find_past_runs(runs, limit=limit or None)  # 0 stands for no limit
+    past = find_past_runs(runs, limit=None if limit == 0 else limit)
     if json:
         print_document(console, _document(experiments, past))
     else:
@@ -70,16 +73,16 @@ def list_command(runs: Path, limit: int, json: bool) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRun:
-    """One run.
+    """One past run, as JSON shows it.
 
-    - `started_at`, `ended_at`: ISO 8601.
+    - `run`: its name, such as `fencing/2026-01-31T12-00-00.000Z`.
+    - `started_at`, `ended_at`: in ISO 8601.
     - `verdict`, `exit_code`: None if the run has no results.
-    - `problem`: the reason why the run's results cannot be read; None if they are readable or do
-      not exist.
-    - `commit_gap_us`: the longest commit gap of any member after any fault; None if the run was not
-      analysed or no member had a gap.
-    - `caveats`: clauses on what users of a group noticed in a run that was analysed and passed, for
-      instance that records were processed again.
+    - `commit_gap_us`: the longest commit gap of any member after any fault; None if no member had
+      one, or the run was not analysed.
+    - `problem`: why the results of the run cannot be read; None if they can, or if there are none.
+    - `caveats`: what users of a group noticed although the run passed, for instance that records
+      were processed again; () also if the run was not analysed.
     """
 
     run: str
@@ -99,10 +102,10 @@ class ListedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRuns:
-    """Runs in the order in which they began, the newest last.
+    """The past runs that are shown, the newest last.
 
-    - `total`: the number of readable runs, including those that are not in `runs`.
-    - `unreadable`: one sentence for each directory without a readable run, with the reason.
+    - `total`: the number of all readable runs, also those that are not shown.
+    - `unreadable`: a sentence for each directory that should have a run but cannot be read.
     """
 
     runs: tuple[ListedRun, ...]
@@ -111,9 +114,10 @@ class PastRuns:
 
 
 def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
-    """Return the runs of the newest `limit` entries under `root`, and the unreadable directories.
+    """Return the past runs in the folder `root`.
 
-    If `limit` is None, all runs are returned. Runs of one `run --seeds` are one entry.
+    `limit`: return only the newest so many entries, in which the runs of one `run --seeds` count as
+    one; None for all.
     """
     past_runs: list[PastRun] = []
     unreadable: list[str] = []
@@ -122,7 +126,7 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
             past_runs.append(run_or_error)
         else:
             unreadable.append(str(run_or_error))
-    # `scan_runs` yields all runs of an experiment before any run of the next experiment.
+    # `scan_runs` yields the runs of one experiment after those of the other.
     past_runs.sort(key=lambda past: past.manifest.started_at)
     shown = past_runs if limit is None else _newest_entries(past_runs, limit)
     return PastRuns(
@@ -133,20 +137,24 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
 
 
 def _newest_entries(past_runs: Sequence[PastRun], limit: int) -> Sequence[PastRun]:
-    """Return all runs of the newest `limit` entries; `past_runs` is in the order of time."""
-    # The keys of the dict are the names of the entries, the newest first, each name once.
-    newest_first = dict.fromkeys(_entry_of(past.manifest.run) for past in reversed(past_runs))
+    """Return the runs of the newest `limit` entries; `past_runs` has the newest last."""
+    # `dict.fromkeys` keeps each entry once, in this order.
+    newest_first = dict.fromkeys(_entry_name(past.manifest.run) for past in reversed(past_runs))
     newest = set(list(newest_first)[:limit])
-    return [past for past in past_runs if _entry_of(past.manifest.run) in newest]
+    return [past for past in past_runs if _entry_name(past.manifest.run) in newest]
 
 
-def _entry_of(run: str) -> str:
-    """Return the name of the entry that has the run: the run, or all runs of its `run --seeds`."""
+def _entry_name(run: str) -> str:
+    """Return the name of the entry to which a run belongs.
+
+    A run of `run --seeds` belongs to the entry of its batch: `fencing/2026-01-31T12-00-00.000Z` for
+    `fencing/2026-01-31T12-00-00.000Z-seed-07`. Any other run is an entry of its own.
+    """
     return batch_of_seeds(run) or run
 
 
 def _listed_run(past: PastRun) -> ListedRun:
-    """Return the facts of one run from its manifest, and from its results and summary if any."""
+    """Read what a run directory tells about its run."""
     manifest = past.manifest
     problem = None
     try:
@@ -154,7 +162,7 @@ def _listed_run(past: PastRun) -> ListedRun:
     except NotARun as error:
         results, problem = None, str(error)
     summary = read_summary(past.path)
-    # A caveat says that "pass" is not the whole truth. A run with another verdict needs none.
+    # A caveat warns that "pass" is not the whole truth. Another verdict needs no warning.
     passed = results is not None and results.verdict is Verdict.PASS
     return ListedRun(
         run=manifest.run,
@@ -179,7 +187,7 @@ def longest_commit_gap_us(summary: RunSummary | None) -> int | None:
 
 
 def _commit_gaps_us(summary: RunSummary | None) -> Iterator[int]:
-    """Yield the longest commit gap after each fault; nothing if the run has no summary."""
+    """Yield the longest commit gap after each fault that has one."""
     if summary is None:
         return
     for fault in summary.faults:
@@ -198,8 +206,8 @@ def print_listing(
         print_lines(console, [f"no runs in {root} yet"])
     else:
         _print_runs(console, past.runs)
-    # There are fewer entries than runs if some entry has several runs.
-    if len({_entry_of(run.run) for run in past.runs}) < len(past.runs):
+    entries = {_entry_name(run.run) for run in past.runs}
+    if len(entries) < len(past.runs):  # some entry has several runs
         note = (
             "a run with several seeds is one `run --seeds`: its name means all of them, and their "
             "directories end in -seed-N"
@@ -211,15 +219,15 @@ def print_listing(
         print_lines(console, [f"{runs} in {root}: --limit 0 shows all"], style="dim")
     if any(run.caveats for run in past.runs):
         note = (
-            f"{_CAVEAT} passed, and felt two owners at once, no owner, or records processed again: "
-            "its report says it"
+            f"{_CAVEAT_SIGN} passed, and felt two owners at once, no owner, or records processed "
+            "again: its report says it"
         )
         print_lines(console, [note], style="dim")
     if any(run.commit_gap_us is not None for run in past.runs):
         note = f"{COMMIT_GAP}: the longest of any member, of runs that were analysed"
         print_lines(console, [note], style="dim")
     problems = [run.problem for run in past.runs if run.problem is not None]
-    # "set aside": a file of the run cannot be read, and the list ignores it.
+    # Files that cannot be read are left out of the list, but not silently.
     print_lines(console, (f"set aside: {why}" for why in (*problems, *past.unreadable)))
 
 
@@ -242,7 +250,10 @@ def _document(experiments: Sequence[ListedExperiment], past: PastRuns) -> dict[s
 
 
 def _experiments_table(experiments: Sequence[ListedExperiment]) -> Table:
-    """Return a table with the question of each experiment, or why its file cannot be read."""
+    """Return a table of the experiments with the question that each answers.
+
+    An experiment whose file has a mistake is shown with this mistake instead.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("experiment", style="bold", no_wrap=True)
     table.add_column("question")
@@ -253,62 +264,63 @@ def _experiments_table(experiments: Sequence[ListedExperiment]) -> Table:
 
 
 def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
-    """Print the entries as a table, or as two lines each if the table is wider than the console.
+    """Print the entries as a table. If the console is too narrow, print two lines for each entry.
 
-    A name is never cut, so that the user can copy it.
+    In both forms the name is never cut, so that the user can copy it.
     """
     entries: dict[str, list[ListedRun]] = {}
     for run in runs:
-        entries.setdefault(_entry_of(run.run), []).append(run)
+        entries.setdefault(_entry_name(run.run), []).append(run)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("run", *_COLUMNS):
         justify: JustifyMethod = "right" if heading == COMMIT_GAP else "left"
         table.add_column(heading, no_wrap=True, justify=justify)
-    cells = {name: _cells(of_entry) for name, of_entry in entries.items()}
+    cells = {name: _cells(runs_of_entry) for name, runs_of_entry in entries.items()}
     for name, columns in cells.items():
         table.add_row(Text(name, style="bold"), *columns)
-    unbounded = console.options.update(max_width=_UNBOUNDED)
+    unbounded = console.options.update(max_width=_MORE_THAN_ANY_WIDTH)
     if console.measure(table, options=unbounded).maximum <= console.width:
         print_table(console, table)
         return
     for name, columns in cells.items():
         console.print(Text(name, style="bold"), soft_wrap=True)
         runtime, seeds, status, verdict, gap = columns  # in the order of _COLUMNS
-        words = ("  ", runtime, f", {seeds_words(seeds.plain)}: ", status, ", ", verdict)
-        second_line = Text.assemble(*words, f", {COMMIT_GAP} {gap}" if gap else "")
+        second_line = Text.assemble(
+            "  ", runtime, f", {seeds_words(seeds.plain)}: ", status, ", ", verdict
+        )
+        if gap:
+            second_line.append(f", {COMMIT_GAP} {gap}")
         console.print(second_line, soft_wrap=True)
 
 
 def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
-    """Return one cell for each of _COLUMNS; `runs` are the runs of one entry."""
-    verdicts = _counted([run.verdict or "-" for run in runs], _VERDICT_STYLES, "dim")
+    """Return the cells of an entry in the order of _COLUMNS."""
+    verdicts = _words_with_counts([run.verdict or "-" for run in runs], _VERDICT_STYLES, "dim")
     if any(run.caveats for run in runs):
-        verdicts.append(f" {_CAVEAT}")
+        verdicts.append(f" {_CAVEAT_SIGN}")
     return (
         Text(runs[0].runtime),  # the same for all seeds
         Text(seed_ranges(run.seed for run in runs)),
-        _counted([run.status for run in runs], _STATUS_STYLES, "yellow"),
+        _words_with_counts([run.status for run in runs], _STATUS_STYLES, "yellow"),
         verdicts,
-        Text(_gaps([run.commit_gap_us for run in runs if run.commit_gap_us is not None])),
+        Text(_range_of_gaps([run.commit_gap_us for run in runs if run.commit_gap_us is not None])),
     )
 
 
-def _counted(words: Sequence[str], styles: Mapping[str, str], style: str) -> Text:
-    """Return the only word in `words`, or each different word after its count.
-
-    `styles`: style of a word; `style`: the style of all other words.
-    """
+def _words_with_counts(words: Sequence[str], styles: Mapping[str, str], default_style: str) -> Text:
+    """Return `18 pass, 2 violated` for 20 words; without a count, `pass`, if all are the same."""
     counts = Counter(words)
     if len(counts) == 1:
-        return Text(words[0], style=styles.get(words[0], style))
+        return Text(words[0], style=styles.get(words[0], default_style))
     texts = (
-        Text(f"{count} {word}", style=styles.get(word, style)) for word, count in counts.items()
+        Text(f"{count} {word}", style=styles.get(word, default_style))
+        for word, count in counts.items()
     )
     return Text(", ").join(texts)
 
 
-def _gaps(gaps_us: Sequence[int]) -> str:
-    """Return the range of commit gaps as text, such as `2 s to 4 s`; "" if there are none."""
+def _range_of_gaps(gaps_us: Sequence[int]) -> str:
+    """Return the range of the gaps: `2 s to 4 s`, `3 s` for a single gap, "" for none."""
     if not gaps_us:
         return ""
     shortest, longest = duration_text(min(gaps_us)), duration_text(max(gaps_us))

@@ -1,16 +1,15 @@
-"""`shrink`: makes a failing schedule small, and writes it as a file with its story.
+"""`shrink`: makes a failing schedule small, so that a person can see why it fails.
 
-A schedule is an experiment with its faults and a seed. `chaos.exploration.shrink` searches for the
-smaller schedule; this module connects the search with the command line, the live view and the file.
-The live view shows which part the search tries to leave out at the moment, and the size of the
-schedule so far. Without a terminal, it prints one line for each smaller size.
+A schedule, an experiment with its faults and a seed, may need 12 faults and 5 brokers to violate a
+promise. Most of them usually do not matter. The command leaves out one part after the other, plays
+the rest, and keeps what still shows the same violation: 2 faults and 3 brokers perhaps. "The same"
+means that the same check reports it in the same words, apart from names and numbers.
 
-A finding is a violation that a check reports. Its signature is the check's name and the violation's
-text without names and numbers. The smaller schedule must show a finding with the same signature.
-
-Latencies of the virtual network are drawn from a seed, the network seed. At the end, the smaller
-schedule is played with other network seeds. Its robustness is the number of these runs that show
-the same violation.
+1. The schedule is played once. One of its violations is chosen (`finding_to_keep`).
+2. `chaos.exploration.shrink` searches for a smaller schedule, while a live view shows its size.
+3. The result is played with other seeds of the network, which change the latencies. How many of
+   these runs fail, too, is called its robustness.
+4. The result is written as an experiment file, with the events that lead to the violation.
 """
 
 import time
@@ -54,7 +53,7 @@ from coordlab.views.live import LiveView
 from results_schema.results import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 
 SEARCH_SHARE = 0.75
-"""Share of the time limit that the search gets. The rest is for the robustness."""
+"""The search for a smaller schedule gets this share of the time limit, the robustness the rest."""
 EXIT_CODES_OF_SHRINKING = (
     "Exit codes: 0 shrunk, 2 it does not fail (any more), 130 interrupted (the best so far is "
     "written), 254 bad arguments or file, 255 internal error."
@@ -63,14 +62,14 @@ EXIT_CODES_OF_SHRINKING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkOptions:
-    """The options of shrinking.
+    """The argument and options of `shrink`.
 
-    - `schedule`: the file of an experiment, or a seed of `space`. A space is a file from which each
-      seed draws an experiment.
-    - `seed`: the network seed. If it is None, the seed of the schedule is used.
-    - `check`: the check whose violation is to be kept. If it is None, `finding_to_keep` chooses.
-    - `time_limit_us`: real time, in microseconds.
-    - `robustness`: the number of other network seeds with which the result is played.
+    - `schedule`: an experiment file, or a seed.
+    - `space`: if `schedule` is a seed, the space file from which it draws its experiment.
+    - `seed`: the seed of the network; None for that of the schedule.
+    - `check`: the check whose violation the result must show; None for any check.
+    - `time_limit_us`: in real time.
+    - `robustness`: with how many other seeds of the network to play the result.
     """
 
     schedule: str
@@ -86,10 +85,11 @@ class ShrinkOptions:
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
     """The document of `--json`.
 
-    - `said`: the sizes before and after, or why the schedule was not shrunk.
-    - `shrunk`: None if no violation was found, or if a Ctrl-C came before the search for a smaller
-      schedule.
-    - `story`: the events that lead to the violation.
+    - `origin`: where the schedule comes from, such as `fencing-1.yaml with seed 7`.
+    - `said`: the sizes before and after as a sentence, or why the schedule was not shrunk.
+    - `file`: the written file. It and the fields after it are None or () if the schedule was not
+      shrunk: it shows no violation, or a Ctrl-C came before the search.
+    - `story`: the events that lead to the violation, one a line.
     """
 
     origin: str
@@ -158,27 +158,26 @@ def shrink_command(options: ShrinkOptions) -> int:
     """
     console = Console()
     began_s = time.monotonic()
-    schedule = _schedule(options)
-    # The search resets settings of the schedule. For a schedule that was drawn from a space, it
-    # resets them to the space's base experiment. For a file (`base` is None), it resets them to the
-    # defaults of an experiment.
+    schedule = _schedule_to_shrink(options)
+    # The search also sets settings back to plainer values, to see whether they matter. For a seed
+    # these are the values of the space's base experiment, to which the seed has added its faults.
+    # For a file (None) they are the defaults.
     base = base_experiment(load_space(options.space)) if schedule.path is None else None
-    origin, output = _origin(schedule), _output(options, schedule)
+    origin, output = _origin(schedule), _output_path(options, schedule)
     with stop_on_ctrl_c() as stop_requested:
         played = play(schedule.experiment, schedule.seed)
         finding = finding_to_keep(played, options.check, schedule.stamp)
-        # After a Ctrl-C during the first run, no search begins.
         if finding is None or stop_requested():
-            return _not_shrunk(options, origin, played, console, stopped=stop_requested())
+            return _print_why_not_shrunk(options, origin, played, console, stopped=stop_requested())
         limit_s = options.time_limit_us / 1e6
         view = shrink_view(console, origin, shown=not options.json)
         shrinker = Shrinker(
-            # The search calls this function to play a smaller schedule. With `stop_at`, the run
-            # ends soon after the violation, because the rest of the run would only cost time.
+            # How to play a smaller schedule. The run ends soon after the violation (`stop_at`),
+            # because what comes later does not matter.
             lambda experiment, seed, signature: play(experiment, seed, stop_at=signature),
             now_s=time.monotonic,
-            deadline_s=began_s + limit_s * SEARCH_SHARE,  # end of the search
-            last_s=began_s + limit_s,  # end of the count of network seeds
+            deadline_s=began_s + limit_s * SEARCH_SHARE,  # for the search
+            last_s=began_s + limit_s,  # for the robustness
             stop_requested=stop_requested,
             progress=view,
             base=base,
@@ -192,7 +191,7 @@ def shrink_command(options: ShrinkOptions) -> int:
         shrunk,
         origin=origin,
         path=str(output),
-        # The search may have left no time to play a single other seed.
+        # If there was no time to play any other seed, nothing is known of the robustness.
         robustness=robustness if robustness.tried else None,
     )
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -212,14 +211,14 @@ def shrink_command(options: ShrinkOptions) -> int:
     return EXIT_INTERRUPTED if shrunk.end is ShrinkEnd.INTERRUPTED else EXIT_PASS
 
 
-def _schedule(options: ShrinkOptions) -> Schedule:
+def _schedule_to_shrink(options: ShrinkOptions) -> Schedule:
     """Return the schedule that the command line names.
 
-    The key `replay` of a file is the stamp: it describes the run for which the file was written.
-    The returned experiment has no stamp, because the stamp would not fit a smaller schedule.
-    `Schedule.stamp` still has it.
+    A file that `explore` wrote has a key `replay`, the stamp, which describes the run of exactly
+    this experiment. It would be wrong in the file of a smaller one, so the returned experiment has
+    none. The field `stamp` of the schedule still has it.
 
-    Raises: ExperimentError if the schedule is no experiment file and no seed.
+    Raises: ExperimentError if there is no such file, and the text is no seed either.
     """
     schedule = named_schedule(options.schedule, options.space)
     return replace(
@@ -229,7 +228,7 @@ def _schedule(options: ShrinkOptions) -> Schedule:
     )
 
 
-def _output(options: ShrinkOptions, schedule: Schedule) -> Path:
+def _output_path(options: ShrinkOptions, schedule: Schedule) -> Path:
     """Return the path of the file to write."""
     if options.output is not None:
         return options.output
@@ -239,7 +238,7 @@ def _output(options: ShrinkOptions, schedule: Schedule) -> Path:
 
 
 def _origin(schedule: Schedule) -> str:
-    """Return where the schedule comes from, in words for the file and the output."""
+    """Return where the schedule comes from: `seed 4711`, or `fencing-1.yaml with seed 7`."""
     if schedule.path is None:
         return f"seed {schedule.name}"
     return f"{schedule.path} with seed {schedule.seed}"
@@ -250,34 +249,31 @@ def finding_to_keep(
 ) -> PlayedFinding | None:
     """Return the finding that the smaller schedule must show; None if there is none.
 
-    The first choice is the finding that the stamp of the file names. Another version can describe
-    the same violation in other words, so the second choice is a finding of the stamp's check. The
-    last choice is any finding. Of several equal choices, the earliest finding is returned.
+    The user probably means the finding for which the file was written; the file's stamp names it.
+    Another version of coordlab may word it differently, so the second choice is a finding of the
+    same check. The third choice is any finding. Of equally good ones, the earliest is returned.
 
-    `check`: only findings of this check count; None: of any check.
+    `check`: the check that the user named with --check, and no other counts; None for all.
     """
-    # The line of a finding is "CHECK: summary". Without a stamp, or if the stamp names no finding,
-    # `stamped_line` is "", which equals the line of no finding.
+    # A stamp names a finding as `one_owner: orders-0 has two owners`. A stamp may name none.
     stamped_line = ""
     if stamp is not None and stamp.finding is not None:
         stamped_line = stamp.finding
     stamped_check = stamped_line.partition(":")[0]
     candidates = [
-        finding for finding in played.findings if check in {None, finding.signature.check}
+        finding for finding in played.findings if check is None or check == finding.signature.check
     ]
-    return min(
-        candidates,
-        # False sorts before True, so the findings that agree with the stamp come first.
-        key=lambda finding: (
-            finding_line(finding) != stamped_line,
-            finding.signature.check != stamped_check,
-            finding.time_us,
-        ),
-        default=None,
-    )
+
+    def best_first(finding: PlayedFinding) -> tuple[bool, bool, int]:
+        # False sorts before True: a finding that does not differ from the stamp comes first.
+        differs_from_stamp = finding_line(finding) != stamped_line
+        is_of_another_check = finding.signature.check != stamped_check
+        return differs_from_stamp, is_of_another_check, finding.time_us
+
+    return min(candidates, key=best_first, default=None)
 
 
-def _not_shrunk(
+def _print_why_not_shrunk(
     options: ShrinkOptions,
     origin: str,
     played: PlayedRun,
@@ -285,15 +281,12 @@ def _not_shrunk(
     *,
     stopped: bool,
 ) -> int:
-    """Print why there is nothing to shrink; return the exit code."""
+    """Print why nothing was shrunk, and return the exit code."""
     if stopped:
         text = "interrupted before anything was shrunk"
     else:
-        of_check = "" if options.check is None else f" of {options.check}"
-        text = (
-            f"no violation{of_check} in {origin}, so there is nothing to shrink: "
-            f"{played_text(played)}"
-        )
+        violation = "violation" if options.check is None else f"violation of {options.check}"
+        text = f"no {violation} in {origin}, so there is nothing to shrink: {played_text(played)}"
     if options.json:
         print_document(console, _Document(origin=origin, said=text), indented=True)
     else:
@@ -310,7 +303,7 @@ def _print_shrunk(
     robustness: Robustness,
     written: ShrunkFile,
 ) -> None:
-    """Print the sizes, the violation that is left, and the command that runs the result."""
+    """Print the sizes before and after, the violation, and the command that shows it again."""
     check = shrunk.signature.check
     print_lines(console, [sizes_text(shrunk)], style="bold")
     print_lines(console, [f"{check} is violated: {written.summary}"])
@@ -322,14 +315,17 @@ def _print_shrunk(
 
 
 def shrink_view(console: Console, origin: str, *, shown: bool = True) -> LiveView[ShrinkProgress]:
-    """Return the live view of shrinking the schedule that `origin` names."""
-    sizes: Sizes | None = None  # the sizes in the last line that was printed
+    """Return the view of the search: how small the schedule is so far, and what is tried next.
 
-    def lines(progress: ShrinkProgress) -> Iterator[str]:
-        nonlocal sizes
-        if progress.after != sizes:
-            sizes = progress.after
-            yield f"{progress.runs:4d} runs  {sizes_line(sizes)}"
+    A terminal shows it in place. Elsewhere a line is printed each time the schedule gets smaller.
+    """
+    printed_sizes: Sizes | None = None
+
+    def lines_without_terminal(progress: ShrinkProgress) -> Iterator[str]:
+        nonlocal printed_sizes
+        if progress.after != printed_sizes:
+            printed_sizes = progress.after
+            yield f"{progress.runs:4d} runs  {sizes_line(progress.after)}"
 
     def render(progress: ShrinkProgress | None) -> RenderableType:
         if progress is None:
@@ -343,11 +339,11 @@ def shrink_view(console: Console, origin: str, *, shown: bool = True) -> LiveVie
             (f"{progress.does} ...", "dim"),
         )
 
-    return LiveView(console, render, lines, shown=shown)
+    return LiveView(console, render, lines_without_terminal, shown=shown)
 
 
 def sizes_line(sizes: Sizes) -> str:
-    """Return the size of a schedule as one line."""
+    """Return the size of a schedule: `2 faults, 3 brokers, 1 group, ..., 40 s`."""
     counts = (
         (sizes.faults, "fault"),
         (sizes.brokers, "broker"),
@@ -356,5 +352,7 @@ def sizes_line(sizes: Sizes) -> str:
         (sizes.partitions, "partition"),
         (sizes.producers, "producer"),
     )
-    counted = [f"{count} {what}" if count == 1 else f"{count} {what}s" for count, what in counts]
-    return f"{', '.join(counted)}, {horizon_text(sizes)} s"
+    counts_with_nouns = [
+        f"{count} {noun}" if count == 1 else f"{count} {noun}s" for count, noun in counts
+    ]
+    return f"{', '.join(counts_with_nouns)}, {horizon_text(sizes)} s"

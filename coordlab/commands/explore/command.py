@@ -1,12 +1,13 @@
-"""`explore`: searches a space for violations, writes the exploration's directory and a summary.
+"""`explore`: plays thousands of random schedules, and keeps those that violate a promise.
 
-A space describes the schedules that seeds draw: one seed draws one experiment with its faults. This
-module connects the search (in `chaos.exploration`), its worker processes (in `cluster`), and the
-live view.
+A space is a file that says what is random: how many brokers, which faults, and so on. Each seed
+draws one schedule from it. Worker processes play the seeds in virtual time, and the search collects
+the results. Several seeds that violate a promise in the same way are one finding. The simplest of
+them is written as a file, which `replay` and `shrink` accept.
 
-A store is the exploration's directory: its manifest has the settings of the search, and its records
-have the runs. A finding is a group of seeds whose violations have the same evidence. The best
-example among the seeds of a finding is written as a file, which can be replayed.
+A search can run for hours, and can be interrupted and resumed. Everything it needs for that is in
+the exploration's directory, the store: the manifest has the settings of the search, and there is a
+record of each run.
 """
 
 import os
@@ -54,11 +55,11 @@ from coordlab.program import called_as
 from coordlab.signals import stop_on_ctrl_c
 
 DEFAULT_COUNT = 1_000
-"""Number of seeds of a search that has neither --count nor --time-limit."""
+"""How many seeds a search plays if the user sets no limit, neither --count nor --time-limit."""
 DEFAULT_RECHECK_PERCENT = 5.0
 MAX_WORKERS = 10_000
 LOCAL_RAY = "local"
-"""Value of --ray-address that means a Ray on this machine."""
+"""The value of --ray-address with which the search starts Ray on this machine."""
 EXIT_CODES_OF_A_SEARCH = (
     "Exit codes: 0 no violation, 1 a promise was violated, 2 unknown (no run proved anything, or "
     "a run proved nothing although the space does not allow that), "
@@ -69,15 +70,15 @@ EXIT_CODES_OF_A_SEARCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreOptions:
-    """The options of a search.
+    """The argument and options of `explore`.
 
-    An option is None if the command line does not have it. Then a new search uses the default, and
-    a resumed search uses the value in its manifest. If `workers` is None, there is one worker for
-    each processor.
+    Most are None if the user did not give them. A new search then takes the default, and a resumed
+    one the value with which it was begun.
 
-    - `recheck`: the percentage of seeds that are played twice. Both traces of a seed must be equal.
+    - `workers`: the processes that play seeds; None for one on each processor.
+    - `recheck`: the percentage of seeds that are played twice, to see that both traces are equal.
     - `mutated`: the percentage of seeds that change an earlier plan instead of drawing a new one.
-    - `time_limit_us`: microseconds of real time.
+    - `time_limit_us`: in real time.
     """
 
     space: str | None
@@ -192,15 +193,16 @@ def explore_command(options: ExploreOptions) -> int:
     console = Console()
     if options.junit is not None:
         begin_junit(options.junit)
-    store = _store(options)
+    store = _open_store(options)
     space = store.space()
     manifest = store.manifest
     if options.resume is not None:
-        store.drop_torn_line()  # a killed search may have written only a part of its last record
-    tally = Tally(manifest.recheck_percent)  # the totals over the runs
-    # Chooses the seeds that change an earlier plan.
+        # A search that was killed may have written only a part of its last record.
+        store.drop_torn_line()
+    # The tally counts runs and groups findings. The guidance decides which seeds change an earlier
+    # plan. Both learn from each run, so a resumed search first shows them the recorded runs.
+    tally = Tally(manifest.recheck_percent)
     guidance = Guidance(manifest.mutated_percent / 100, manifest.first_seed)
-    # A resumed search begins with the totals of the runs that are recorded already.
     for record in store.records():
         tally.take(record)
         guidance.take(record)
@@ -213,14 +215,16 @@ def explore_command(options: ExploreOptions) -> int:
     )
 
     def write_finding(group: FindingGroup) -> None:
-        """Write the file of a finding. The search calls this again when it has a better example."""
+        """Write the file of a finding, or replace it when the search has a simpler example."""
         store.write_finding(group.name, finding_text(group, space, manifest.commit))
 
-    # A killed search may have stored a record, but not yet written the file of its finding. So a
-    # resumed search writes all files again.
+    # A search that was killed may have recorded a run, but not yet written the file of its finding.
+    # So the files of all recorded findings are written again.
     for group in tally.groups.values():
         write_finding(group)
-    results = _search(options, store, space, tally, guidance, limits, write_finding, console)
+    results = _play_until_the_end(
+        options, store, space, tally, guidance, limits, write_finding, console
+    )
     store.write_results(results)
     if options.junit is not None:
         write_junit(options.junit, junit_of_exploration(manifest, results, store.path))
@@ -236,7 +240,7 @@ def explore_command(options: ExploreOptions) -> int:
     return results.exit_code
 
 
-def _search(
+def _play_until_the_end(
     options: ExploreOptions,
     store: ExplorationStore,
     space: Space,
@@ -246,17 +250,17 @@ def _search(
     write_finding: Callable[[FindingGroup], None],
     console: Console,
 ) -> ExplorationResults:
-    """Play seeds until the search ends, with the live view; return the results.
+    """Play seeds until a limit is reached or the user presses Ctrl-C, and return the results.
 
-    Each finished batch of runs is appended to the store immediately. `write_finding` is called for
-    each new finding group, and for a better example. A Ctrl-C ends the search in order.
-    Raises: WorkersFailed with the command that continues the search.
+    The records of the runs are appended to the store at once, so that nothing is lost if the
+    process is killed. `write_finding` is called for each new finding, and for a simpler example.
+    Raises: WorkersFailed; the message has the command that resumes the search.
     """
     view = exploration_view(console, space.name, shown=not options.json)
     with (
         stop_on_ctrl_c() as stop_requested,
         view,
-        _workers(options, space, store.manifest.code) as workers,
+        _make_workers(options, space, store.manifest.code) as workers,
     ):
         search = Search(
             tally,
@@ -288,66 +292,70 @@ def _search(
     )
 
 
-def _store(options: ExploreOptions) -> ExplorationStore:
-    """Return the store of a new exploration, or of the one that is resumed.
+def _open_store(options: ExploreOptions) -> ExplorationStore:
+    """Create the store of a new exploration, or open that of the one to resume.
 
-    Raises: ExperimentError, NotAnExploration, CannotResume.
+    Raises: ExperimentError if the space has a mistake; NotAnExploration if there is nothing to
+    resume; CannotResume if the options or the code have changed.
     """
     if options.resume is None:
         space = load_space(options.space or DEFAULT_SPACE, options.var)
+        recheck = DEFAULT_RECHECK_PERCENT if options.recheck is None else options.recheck
         mutated = 100 * space.mutated if options.mutated is None else options.mutated
         return create_exploration(
             options.explorations,
             space,
             first_seed=options.first_seed or 0,
             count=_new_count(options),
-            recheck_percent=DEFAULT_RECHECK_PERCENT if options.recheck is None else options.recheck,
+            recheck_percent=recheck,
             mutated_percent=mutated,
             overrides=options.var,
         )
     store = open_exploration(options.resume)
     manifest = store.manifest
-    # Seeds of one exploration must be comparable, so these options cannot change.
-    for option, given, begun_with in (
+    # These options decide what the seeds of an exploration do, so they cannot change in between.
+    for option, wanted, recorded in (
         ("space", options.space, manifest.space),
         ("--first-seed", options.first_seed, manifest.first_seed),
         ("--recheck", options.recheck, manifest.recheck_percent),
         ("--mutated", options.mutated, manifest.mutated_percent),
-        # `options.var` is () if the option was not given.
+        # Without --var, `options.var` is (), not None.
         ("--var", options.var or None, manifest.overrides),
     ):
-        if given is not None and given != begun_with:
+        if wanted is not None and wanted != recorded:
             raise CannotResume(
-                f"{store.path} was begun with {option} {_shown(begun_with)}, and goes on with it; "
-                f"got {_shown(given)}"
+                f"{store.path} was begun with {option} {_option_text(recorded)}, "
+                f"and goes on with it; got {_option_text(wanted)}"
             )
     check_resumable(store)
     return store
 
 
-def _shown(value: object) -> str:
-    """Return the value of an option as text for a message."""
-    return (" ".join(value) or "nothing") if isinstance(value, tuple) else str(value)
+def _option_text(value: object) -> str:
+    """Return the value of an option for a message: 100 as `100`, () as `nothing`."""
+    if isinstance(value, tuple):
+        return " ".join(value) if value else "nothing"
+    return str(value)
 
 
 def _new_count(options: ExploreOptions) -> int | None:
-    """Return the number of seeds of a new exploration: DEFAULT_COUNT if it has no limit."""
+    """Return how many seeds a new exploration plays; None if only its time is limited."""
     if options.count is not None:
         return options.count
     return DEFAULT_COUNT if options.time_limit_us is None else None
 
 
-def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
-    """Return the workers: this process, or processes on Ray.
+def _make_workers(options: ExploreOptions, space: Space, code: str) -> Workers:
+    """Return what plays the seeds: this process, or processes on Ray.
 
-    `code`: the digest of the source code, from the manifest. A worker on another machine may have
-    other code, so each worker checks that its code has this digest.
+    `code`: the digest of the source code that began the search. Another machine may have other
+    code, which would give other results, so each worker compares its own digest with this one.
     """
     work = partial(play_seeds, space)
-    # If `size` is None, RayWorkers counts the processors of the whole Ray cluster.
-    size = options.workers
+    size = options.workers  # None: RayWorkers takes the number of processors of the Ray cluster
     if options.ray_address == LOCAL_RAY:
-        size = size or os.cpu_count() or 1
+        if size is None:
+            size = os.cpu_count() or 1
         if size == 1:
             return ThisProcess(work)
     from cluster.ray.tasks import RayWorkers  # noqa: PLC0415 - importing Ray takes a second

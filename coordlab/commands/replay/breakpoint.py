@@ -1,6 +1,8 @@
-"""The debugger at a moment of a run in virtual time, with helper functions in scope.
+"""`replay --break-at`: opens Python's debugger at a moment of a run in virtual time.
 
-Virtual time is the run's own simulated clock, which stands still while the debugger is open.
+The whole cluster is in this process, and its clock stands still while the debugger is open. So the
+user can look at every broker and client, and then step into the next event. Some helper functions
+are in scope, such as `groups()`, which prints all groups.
 """
 
 import pdb
@@ -25,18 +27,22 @@ In scope: runtime, status, experiment, faults, rows (the last of the trace),
 
 
 def debug(moment: Moment, console: Console) -> bool:
-    """Open the debugger at `moment`; return True, so that the run continues.
+    """Open the debugger at this moment, and return True, because the run goes on afterwards.
 
     Raises: KeyboardInterrupt if the user quits the debugger.
     """
     console.print(f"at {clock(moment.time_us)}, before anything that happens then", markup=False)
     console.print(INTRODUCTION, markup=False, highlight=False)
-    _session(moment, console)
+    _stop_with_names_in_scope(moment, console)
     return True
 
 
-def _session(moment: Moment, console: Console) -> None:
-    """Stop in the debugger. The user can type the names of this function's local variables."""
+def _stop_with_names_in_scope(moment: Moment, console: Console) -> None:
+    """Stop in the debugger.
+
+    It stops in this function, so that its local variables are what the user can type: the parts of
+    the moment, and the functions below.
+    """
     runtime, status = moment.runtime, moment.status
     experiment, faults, rows = moment.experiment, moment.faults, moment.rows
 
@@ -59,18 +65,19 @@ def _session(moment: Moment, console: Console) -> None:
         """Return the node of this name."""
         return runtime.node(NodeName(name))
 
-    # These names are for the user of the debugger. The tuple keeps ruff from reporting them as
-    # unused.
+    # Only the user of the debugger uses these names. Ruff would report them as unused.
     _in_scope = (experiment, faults, state, groups, last, node)
-    # Without `nosigint`, Pdb would replace the replay's own handler of Ctrl-C at `c`.
+    # After the command `c` the run goes on, and a Ctrl-C should end it in order. Without `nosigint`
+    # Pdb would install its own handler for Ctrl-C.
     _Debugger(nosigint=True).set_trace()
     return  # noqa: PLR1711 - the debugger stops at this line, with the names above in scope
 
 
 class _Debugger(pdb.Pdb):
-    """Pdb that raises KeyboardInterrupt when the user quits.
+    """Python's debugger, but it raises KeyboardInterrupt when the user quits, which ends the run.
 
-    Pdb's own BdbQuit would be recorded as a failure of the node whose code was being debugged.
+    Pdb raises BdbQuit. The node whose code the user was stepping through would seem to have failed
+    with this exception.
     """
 
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401

@@ -1,19 +1,19 @@
-"""`replay`: plays a schedule in virtual time again, and compares its trace with a stamp.
+"""`replay`: plays a schedule again, and checks that it gives the same trace as the first time.
 
-A schedule is an experiment with a seed. In virtual time (a simulated clock) a schedule always gives
-the same trace (the run's recorded rows of events). A file of a schedule can have a stamp, which
-describes an earlier run of the schedule. A stamp has the digest of that run's trace, and a trail. A
-digest is a hash over the rows of a trace. A trail is a sequence of digests, each over the trace up
-to a point in time. It shows when two traces begin to differ.
+A schedule is an experiment with a seed. In virtual time the same code plays it the same way each
+time. When `explore` finds a violation, it writes the schedule into a file with a stamp. The stamp
+has the digest of the run's trace, a hash over all its events. So `replay` can tell whether it shows
+the user the run in which the violation was found.
 
 The schedule is played twice:
 
-1. without messages in the trace, as `explore` (the search for violations) plays it. A stamp's
-   digest is of such a trace;
-2. with messages in the trace, into a run directory.
+1. as `explore` played it, without recording messages. The digest of this run is compared with the
+   stamp's;
+2. into a run directory, as `run` would, with messages. This must not change anything else, so apart
+   from the messages both traces must be equal, too.
 
-Apart from the messages, the two traces must be equal. With --until or --break-at the schedule is
-played only once, with messages.
+With --until or --break-at the schedule is played only once, into a run directory. At the requested
+time the run stops, and shows its state or opens a debugger.
 """
 
 import sys
@@ -59,7 +59,7 @@ from results_schema.results import (
 )
 
 REPLAY_FILE = "replay.yaml"
-"""File in a run directory: the experiment with a stamp, which `replay` can play again."""
+"""A file in the run directory: the schedule, stamped with this run, for another `replay`."""
 _RUNS_DIFFER = (
     "coordlab itself failed: the run with messages in its trace differs from the run without them"
 )
@@ -74,9 +74,11 @@ _EXIT_OF_RESULT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """The options of a replay.
+    """The argument and options of `replay`.
 
-    `until_us` and `break_at_us` are times of the run's clock, in microseconds from its beginning.
+    - `schedule`: an experiment file, or a seed of `space`.
+    - `until_us`: the time of the run's clock at which to print the state and end the run, or None.
+    - `break_at_us`: the time of the run's clock at which to open the debugger, or None.
     """
 
     schedule: str
@@ -92,15 +94,12 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Comparison of a run's trace with the stamp.
+    """Whether a run has the same trace as the run of the stamp. JSON has these fields, too.
 
-    - `same`: whether the trace has the stamp's digest; None if there is no stamp.
-    - `said`: the result as a sentence.
-    - `parts_after_us`, `parts_before_us`: the traces begin to differ between these two times. Both
-      are None if the traces are equal, if there is no stamp, or if the stamp has no trail.
-      `parts_before_us` is also None if the traces differ only after the end of the trails.
-
-    The field names are also the keys of the JSON output.
+    - `same`: None if there is no stamp to compare with.
+    - `said`: the result as a sentence for the user.
+    - `parts_after_us`, `parts_before_us`: if the traces differ, they begin to do so between these
+      times. Each is None if it is not known.
     """
 
     same: bool | None
@@ -150,16 +149,18 @@ def replay_command(options: ReplayOptions) -> int:
     with nothing to compare. SEED is drawn from a space, `12-400-4711` is mutated seed 4711. The run
     is written as `run` writes it.
     """
-    inspects = options.until_us is not None or options.break_at_us is not None
+    stops_at_a_time = options.until_us is not None or options.break_at_us is not None
     if options.until_us is not None and options.break_at_us is not None:
         raise click.UsageError("--until ends the run, --break-at does not: give one of them")
-    if options.json and (inspects or options.report):
+    if options.json and (stops_at_a_time or options.report):
         raise click.UsageError("--json prints one document; not with --until, --break-at, --report")
     if options.break_at_us is not None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("--break-at opens a debugger, which needs a terminal")
 
     schedule = named_schedule(options.schedule, options.space)
-    changed = schedule.changes_since_stamp("play", force=options.force) + _edits(schedule)
+    changed = schedule.changes_since_stamp("play", force=options.force) + _edits_since_stamp(
+        schedule
+    )
     directory = create_run_directory(
         options.runs,
         schedule.experiment,
@@ -170,19 +171,20 @@ def replay_command(options: ReplayOptions) -> int:
         experiment_file=None if schedule.path is None else str(schedule.path),
     )
     with terminate_as_ctrl_c():
-        if inspects:
+        if stops_at_a_time:
             return _play_and_inspect(options, schedule, directory, Console())
         return _play_whole(options, schedule, directory, Console(), changed=changed)
 
 
-def _edits(schedule: Schedule) -> tuple[str, ...]:
-    """Return a sentence if the file was edited after it was stamped, else nothing.
+def _edits_since_stamp(schedule: Schedule) -> tuple[str, ...]:
+    """Return a sentence for the user if the file was edited after it was stamped.
 
-    Such a file is played nevertheless.
+    The edited file is played nevertheless. But its trace will probably differ from the stamp's.
     """
     stamp = schedule.stamp
-    # `stamp.schedule` is the digest of the schedule. A stamp without it ("") cannot show an edit.
-    if stamp is None or stamp.schedule in {"", schedule_digest(schedule.experiment)}:
+    if stamp is None or not stamp.schedule:  # older stamps have no digest of the schedule
+        return ()
+    if stamp.schedule == schedule_digest(schedule.experiment):
         return ()
     return ("the file was edited since its run was stamped",)
 
@@ -195,10 +197,12 @@ def _play_whole(
     *,
     changed: tuple[str, ...],
 ) -> int:
-    """Play the schedule without messages, then with messages into its directory."""
+    """Play the schedule twice, print how the traces compare, and return the exit code.
+
+    `changed`: sentences on what has changed since the file was stamped.
+    """
     played = play(schedule.experiment, schedule.seed)
-    # After a Ctrl-C, `play` raises nothing, but returns this result. KeyboardInterrupt ends the
-    # command before the second run.
+    # `play` does not raise a Ctrl-C, but returns it as this result. It should end the command.
     if played.result is PlayResult.INTERRUPTED:
         raise KeyboardInterrupt
     recording = Recorder(schedule.experiment, schedule.seed, directory).play()
@@ -207,14 +211,12 @@ def _play_whole(
         encoding="utf-8",
     )
     compared = _compare(schedule, played)
-    # Apart from messages, the two runs must have equal traces, unless the second run broke off.
-    runs_agree = recording.digest == played.digest or recording.results.outcome in {
-        RunOutcome.INTERRUPTED,
-        RunOutcome.INTERNAL_ERROR,
-    }
-    # A trace that differs from the stamp's is coordlab's failure only if neither the code nor the
-    # file was changed since the stamp.
-    broken = not runs_agree or (compared.same is False and not changed)
+    # The digest of the recording leaves out messages, so it must equal that of the first run. A
+    # recording that broke off has only a part of the trace, and cannot be compared.
+    broke_off = recording.results.outcome in {RunOutcome.INTERRUPTED, RunOutcome.INTERNAL_ERROR}
+    runs_agree = broke_off or recording.digest == played.digest
+    # If the code or the file has changed, another trace than the stamp's is no surprise.
+    coordlab_failed = not runs_agree or (compared.same is False and not changed)
     if options.json:
         document = {
             "schedule": schedule.name,
@@ -229,8 +231,8 @@ def _play_whole(
         summary = sum_up(console, directory.path, recording.results)
         print_summary(console, directory.manifest, recording.results, summary)
         _print_compared(console, compared, changed)
-        # `run` and a search can judge the same trace differently. If a fault of the plan hit no
-        # node, the verdict of `run` is unknown, but a search ignores that.
+        # The first run was judged as in a search, the second as by `run`. They differ if a fault of
+        # the plan has hit no node: the verdict of `run` is then unknown, but a search ignores it.
         if played.result.value != recording.results.verdict.value:
             print_lines(
                 console,
@@ -241,48 +243,46 @@ def _play_whole(
             )
         if not runs_agree:
             print_lines(console, [_RUNS_DIFFER], style="bold red")
-        _conclude(options, directory, console)
-    return EXIT_INTERNAL_ERROR if broken else _EXIT_OF_RESULT[played.result]
+        _print_directory_and_report(options, directory, console)
+    return EXIT_INTERNAL_ERROR if coordlab_failed else _EXIT_OF_RESULT[played.result]
 
 
 def _play_and_inspect(
     options: ReplayOptions, schedule: Schedule, directory: RunDirectory, console: Console
 ) -> int:
-    """Play the schedule into its directory, and inspect the cluster at the requested time.
-
-    --until prints the cluster's state and ends the run. --break-at opens the debugger.
-    """
+    """Play the schedule into its directory, and stop at the time of --until or --break-at."""
 
     def inspect(moment: Moment) -> bool:
-        """Show the moment; return True if the run goes on."""
+        """Show the cluster at this moment. Return True if the run goes on afterwards."""
         if options.break_at_us is not None:
             return debug(moment, console)
         print_state(console, moment)
         return False
 
-    # Exactly one of the two options is given.
+    # The user has given one of the two options.
     at_us = options.until_us if options.break_at_us is None else options.break_at_us
     recorder = Recorder(schedule.experiment, schedule.seed, directory)
     recording = recorder.play(at_us=at_us, inspect=inspect)
     results = recording.results
     if not recording.reached:
-        # `at_us` has a value here; only the type checker does not know it.
+        # `or 0` is only for the type checker: `at_us` has a value.
         ended = f"the run ended at {clock(results.ended_at_us)}, before {clock(at_us or 0)}"
         print_lines(console, [ended], style="bold yellow")
     elif schedule.stamp is not None and schedule.stamp.trail:
         _print_compared_so_far(console, schedule.stamp, recording)
-    # --until ends the run as a Ctrl-C does, and so does quitting the debugger. A run that was ended
-    # like this has no verdict to print.
+    # --until ends the run like a Ctrl-C, and so does a user who quits the debugger. Such a run has
+    # no verdict to print.
     if results.outcome is not RunOutcome.INTERRUPTED:
         summary = sum_up(console, directory.path, results)
         print_summary(console, directory.manifest, results, summary)
-    _conclude(options, directory, console)
-    # If --until reached its time, the command did what was asked, although the run was interrupted.
-    return EXIT_PASS if recording.reached and options.break_at_us is None else results.exit_code
+    _print_directory_and_report(options, directory, console)
+    # With --until the run should end early, so its exit code, that of an interruption, is wrong.
+    until_reached = recording.reached and options.break_at_us is None
+    return EXIT_PASS if until_reached else results.exit_code
 
 
 def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
-    """Compare the trace with the file's stamp: equal, or where they begin to differ."""
+    """Compare the run with the stamp of its schedule."""
     stamp = schedule.stamp
     if stamp is None:
         why = "it was drawn from a space" if schedule.path is None else "the file has no `replay`"
@@ -294,10 +294,10 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
         return Compared(
             same=False, said=f"{said}; the stamp does not show when they begin to differ"
         )
-    # The traces begin to differ between the two times that `parted_between` returns. It returns
-    # None if the trails are equal although the digests of the whole traces differ. Then the trails
-    # only tell that the traces begin to differ after 0, which is certain.
-    after_us, before_us = parted_between(stamp.trail, played.trail) or (0, None)
+    # A trail has the digests of a trace up to several times. The first that differs tells when the
+    # traces begin to differ. If none differs, the difference comes after all of these times.
+    interval = parted_between(stamp.trail, played.trail)
+    after_us, before_us = (0, None) if interval is None else interval
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(
         same=False,
@@ -308,12 +308,14 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
 
 
 def _print_compared(console: Console, compared: Compared, changed: tuple[str, ...]) -> None:
-    """Print the comparison, and the possible causes if the traces differ."""
+    """Print the result of the comparison, and what may have caused a difference."""
     style = {True: "bold green", False: "bold red", None: ""}[compared.same]
     print_lines(console, [compared.said], style=style)
-    if compared.same is False and changed:
+    if compared.same is not False:
+        return
+    if changed:
         print_lines(console, [f"possible cause: {change}" for change in changed])
-    elif compared.same is False:
+    else:
         print_lines(
             console,
             [
@@ -324,14 +326,15 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
-    """Print whether the trace up to the requested time equals the stamp's trace."""
-    # The recording ends early, so its trail usually has fewer digests than the stamp's trail. If it
-    # has the same digests (None), nothing is printed.
+    """Print whether the trace so far is that of the stamp.
+
+    The recording ends early, so its digest is of no use. But its trail has the digests up to
+    earlier times, which the stamp's trail has, too.
+    """
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return
-    # The digests are equal up to the first time. The second time is that of the first digest that
-    # differs; it is None if no digest of the recording differs.
+    # `differs_before_us` is None if all digests that both trails have are equal.
     equal_until_us, differs_before_us = interval
     if differs_before_us is not None:
         seconds = f"{differs_before_us / 1e6:g} s"
@@ -340,8 +343,10 @@ def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Reco
         print_lines(console, [f"same trace up to {equal_until_us / 1e6:g} s"])
 
 
-def _conclude(options: ReplayOptions, directory: RunDirectory, console: Console) -> None:
-    """Print the run directory; with --report also write its report."""
+def _print_directory_and_report(
+    options: ReplayOptions, directory: RunDirectory, console: Console
+) -> None:
+    """Print the run directory; with --report, also write the report into it."""
     print_path(console, "run directory", directory.path)
     if not options.report:
         command = f"its report: {called_as()} report {directory.path}"

@@ -1,11 +1,7 @@
-"""Recorder: plays a run in virtual time into a directory, and calls an inspection at one moment.
+"""Plays a schedule into a run directory, and can stop at one moment to inspect the cluster.
 
-An inspection is a function that gets a Moment: the cluster, and what the run has recorded so far.
-
-The trace has the recorded rows of the run: its events, and the messages between nodes. A digest is
-a hash over the rows of a trace. A trail is a sequence of digests, each over the trace up to a point
-in time. An experiment file can have a stamp, which is the digest and the trail of an earlier run,
-both computed without the messages.
+`replay` has two inspections: --until prints the state of the cluster, and --break-at opens a
+debugger. Each is a function that gets a Moment, with the cluster and what happened in it so far.
 """
 
 from collections import deque
@@ -26,17 +22,17 @@ from results_schema.journal import JournalEntry
 from results_schema.results import Results
 
 LAST_ROWS = 1_000
-"""Number of trace rows in a Moment."""
+"""A Moment has at most so many rows of the trace, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The run at one time of its clock, before any event of that time.
+    """A run that stands still at one time of its clock. Nothing of that time has happened yet.
 
-    - `rows`: the last LAST_ROWS rows of the trace.
-    - `faults`: an entry for each fault of the plan, with its times and nodes as far as they are
-      known.
-    - `stage`: the name of the run's stage (such as the warmup); "" before the first stage.
+    - `stage`: `warmup` for instance; "" before the first stage of the run.
+    - `status`: what each live node answers about its own state.
+    - `faults`: an entry for each fault of the plan, with what is known of it so far.
+    - `rows`: the last rows of the trace.
     """
 
     runtime: VirtualRuntime
@@ -49,15 +45,16 @@ class Moment:
 
 
 Inspection = Callable[[Moment], bool]
-"""Inspects a run at one moment; returns True if the run continues."""
+"""Looks at a run at one moment. Returns True if the run goes on, False to end it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Results of a recorded run.
+    """What a recorded run has given.
 
-    - `digest`, `trail`: computed over the trace without messages.
-    - `reached`: the run reached the requested time.
+    - `digest`: a hash over the trace without messages, to compare with that of another run.
+    - `trail`: the same digest at several earlier times, which shows when two runs begin to differ.
+    - `reached`: True if the run has reached the moment of the inspection.
     """
 
     results: Results
@@ -67,43 +64,39 @@ class Recording:
 
 
 class Recorder:
-    """Plays one experiment with its seed into a run directory.
-
-    `play` may be called only once, because it closes the trace.
-    """
+    """Plays one experiment with its seed into a run directory. Each Recorder plays only once."""
 
     def __init__(self, experiment: Experiment, seed: int, directory: RunDirectory) -> None:
         self._experiment = experiment
         self._seed = seed
         self._directory = directory
-        self._whole = TraceDigest()  # of all rows, for the manifest
-        self._events = TraceDigest()  # of all rows but messages, to compare with a stamp
-        self._events_only = EventsOnly(self._events)  # passes all rows but messages on
+        # Two hashes over the trace: one of all rows, for the manifest, and one without messages, to
+        # compare it with that of a run that recorded none. EventsOnly drops the messages.
+        self._digest_of_all = TraceDigest()
+        self._digest_of_events = TraceDigest()
+        self._feed_digest_of_events = EventsOnly(self._digest_of_events)
         self._trace = RunTrace(directory)
         self._rows: deque[TraceRow] = deque(maxlen=LAST_ROWS)
-        self._progress: Progress | None = None  # the latest progress that the run has reported
-        self._suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
-        self._is_over = False  # True once an inspection has ended the run
-        self._reached = False  # True once the run has reached the requested time
+        self._progress: Progress | None = None  # what the run has reported last
+        self._checks = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
+        self._ended_by_inspection = False
+        self._reached = False  # True once the run has reached the moment of the inspection
         self._runtime = VirtualRuntime(
             to_cluster_spec(experiment),
             seed=seed,
             run_id=directory.manifest.run,
-            observers=(self._suite.observe, self._observe),
+            observers=(self._checks.observe, self._observe),
         )
 
     def play(self, *, at_us: int | None = None, inspect: Inspection | None = None) -> Recording:
-        """Play the schedule; at `at_us` call `inspect`, and end the run if `inspect` returns False.
-
-        If `inspect` ends the run, the recorded trace ends at `at_us`.
-        """
+        """Play the schedule. At `at_us` call `inspect`; if it returns False, the run ends there."""
         if at_us is not None and inspect is not None:
-            self._runtime.at(at_us, lambda: self._inspect(inspect))
+            self._runtime.at(at_us, lambda: self._stop_and_inspect(inspect))
         run = ExperimentRun(
             self._experiment,
             plan_of(self._experiment),
             self._runtime,
-            self._suite,
+            self._checks,
             seed=self._seed,
             directory=self._directory,
             progress=self._remember_progress,
@@ -111,21 +104,21 @@ class Recorder:
         try:
             results = run.execute()
         finally:
-            rows = self._trace.close()
-        self._directory.manifest.digest = self._whole.hexdigest()
+            row_count = self._trace.close()
+        self._directory.manifest.digest = self._digest_of_all.hexdigest()
         self._directory.write_manifest()
-        self._directory.conclude(results, rows=rows)
+        self._directory.conclude(results, rows=row_count)
         return Recording(
             results=results,
-            digest=self._events.hexdigest(),
-            trail=self._events.trail(),
+            digest=self._digest_of_events.hexdigest(),
+            trail=self._digest_of_events.trail(),
             reached=self._reached,
         )
 
-    def _inspect(self, inspect: Inspection) -> None:
-        """Call `inspect` with the present moment; its result decides whether the replay goes on.
+    def _stop_and_inspect(self, inspect: Inspection) -> None:
+        """Call `inspect` with the present moment.
 
-        Raises: KeyboardInterrupt if the replay ends here.
+        Raises: KeyboardInterrupt to end the run, as a Ctrl-C would.
         """
         self._reached = True
         progress = self._progress
@@ -138,27 +131,28 @@ class Recorder:
             faults=() if progress is None else progress.faults,
             rows=tuple(self._rows),
         )
-        self._is_over = not _continues(inspect, moment)
-        if self._is_over:
-            # ExperimentRun then heals the faults and stops the cluster, as after Ctrl-C.
+        self._ended_by_inspection = not _goes_on_after(inspect, moment)
+        if self._ended_by_inspection:
             raise KeyboardInterrupt
 
     def _remember_progress(self, progress: Progress) -> None:
-        """Store what the run reports about itself, for the next Moment."""
+        """Keep what the run reports about itself, because a Moment needs it."""
         self._progress = progress
 
     def _observe(self, row: TraceRow) -> None:
-        """Record a row, unless the inspection has ended the run."""
-        if self._is_over:
-            return  # rows of healing and stopping the cluster are not recorded
+        """Record a row of the trace."""
+        if self._ended_by_inspection:
+            # The run still heals its faults and stops the cluster. The user wants a trace that ends
+            # with the moment of the inspection.
+            return
         self._rows.append(row)
-        self._whole(row)
-        self._events_only(row)
+        self._digest_of_all(row)
+        self._feed_digest_of_events(row)
         self._trace(row)
 
 
-def _continues(inspect: Inspection, moment: Moment) -> bool:
-    """Return the result of the inspection; False if the user quits the debugger."""
+def _goes_on_after(inspect: Inspection, moment: Moment) -> bool:
+    """Return whether the run goes on after the inspection; not if the user quits the debugger."""
     try:
         return inspect(moment)
     except KeyboardInterrupt:

@@ -1,9 +1,15 @@
-"""States of groups, nodes and faults at one moment of a run, as lines of text.
+"""Prints the state of a cluster at one moment: its groups, its nodes and the faults.
 
-A ClusterStatus has the answers of the live nodes about their own state; a paused or dead node gives
-no answer. The broker that leads a partition of `__consumer_offsets` coordinates the groups whose
-state this partition stores. In a split brain, two brokers act as the coordinator of one group. So
-here a claim is the state of a group in the memory of one broker that acts as its coordinator.
+Part of an example with a split brain, in which two brokers both act as the coordinator of a group:
+
+    group readers:
+      broker-0 coordinates it: Stable, generation 3, 2 members (__consumer_offsets-7)
+      broker-2 coordinates it: PreparingRebalance, generation 4, 1 member (__consumer_offsets-7)
+      consumer-readers-0: stable, generation 3, coordinator broker-0, owns orders-0; ...
+    nodes:
+      broker-0               running   leads orders-0; coordinates readers (Stable, generation 3)
+
+Each node answers for itself, so the lines need not agree. A paused or dead node gives no answer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +25,7 @@ from protocol.ids import NodeName, TopicPartition, broker_name
 from results_schema.journal import JournalEntry
 
 ROWS_SHOWN = 12
-"""Number of the trace's last rows that are printed."""
+"""So many rows of the trace are printed, the last ones."""
 
 
 def print_state(console: Console, moment: Moment) -> None:
@@ -38,55 +44,55 @@ def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterat
     for name, state in status.nodes.items():
         roles = "; ".join(_roles(name, state, status))
         yield f"  {name:<22} {state.value:<9} {roles}".rstrip()
-    # The journal has all faults of the plan, also those that have not begun.
+    # All faults of the plan are shown, also those that are still to come.
     yield "faults:" if faults else "no faults are planned"
     for fault in faults:
         yield f"  {fault.fault_id} on {fault.node or fault.target}: {fate(fault)}"
 
 
 def group_lines(status: ClusterStatus) -> Iterator[str]:
-    """Yield each group's state at every broker that coordinates it, and at its members."""
-    # First the groups that brokers know, then the groups that only members know. The keys of the
-    # dict keep this order, and each group is in it once.
-    group_ids = dict.fromkeys(
-        [*status.groups, *(member.group_id for member in status.members.values())]
-    )
+    """Yield the lines on each group: what its coordinators know, then what its members know."""
+    known_to_members = [member.group_id for member in status.members.values()]
+    # A group may be known only to its members, if no coordinator answers. Each comes once.
+    group_ids = dict.fromkeys([*status.groups, *known_to_members])
     for group_id in group_ids:
         yield f"group {group_id}:"
-        claims = status.groups.get(group_id, [])
-        if not claims:
+        coordinators = status.groups.get(group_id, [])
+        if not coordinators:
             yield "  no broker that can be asked coordinates it"
-        for claim in claims:
-            yield f"  {_claim(claim)}"
+        for group_status in coordinators:
+            yield f"  {_line_of_coordinator(group_status)}"
         for name, member in status.members.items():
             if member.group_id == group_id:
-                yield f"  {name}: {_member(member)}"
+                yield f"  {name}: {_line_of_member(member)}"
 
 
-def _claim(claim: GroupStatus) -> str:
-    """Return what one coordinator knows of a group, as one line."""
-    members = f"{len(claim.members)} member" + ("s" if len(claim.members) != 1 else "")
-    leader = "" if claim.leader is None else f", led by {claim.leader}"
+def _line_of_coordinator(group_status: GroupStatus) -> str:
+    """Return what one coordinator knows of a group."""
+    count = len(group_status.members)
+    members = "1 member" if count == 1 else f"{count} members"
+    leader = "" if group_status.leader is None else f", led by {group_status.leader}"
     return (
-        f"{broker_name(claim.coordinator)} coordinates it: {claim.state}, generation "
-        f"{claim.generation}, {members}{leader} (__consumer_offsets-{claim.offsets_partition})"
+        f"{broker_name(group_status.coordinator)} coordinates it: {group_status.state}, generation "
+        f"{group_status.generation}, {members}{leader} "
+        f"(__consumer_offsets-{group_status.offsets_partition})"
     )
 
 
-def _member(member: MemberStatus) -> str:
-    """Return what a member knows of its group, and what it has consumed, as one line."""
-    known = "none known" if member.coordinator is None else broker_name(member.coordinator)
+def _line_of_member(member: MemberStatus) -> str:
+    """Return what a member knows of its group, and how much it has consumed."""
+    coordinator = "none known" if member.coordinator is None else broker_name(member.coordinator)
     return (
-        f"{member.state}, generation {member.generation}, coordinator {known}, owns "
-        f"{_named(member.assigned)}; {member.records_consumed:,} records, "
+        f"{member.state}, generation {member.generation}, coordinator {coordinator}, owns "
+        f"{_partition_names(member.assigned)}; {member.records_consumed:,} records, "
         f"{member.commits_acknowledged:,} commits"
     )
 
 
 def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[str]:
-    """Yield texts on a node, such as the partitions that it leads, or that it is fenced.
+    """Yield what a node is at the moment: `leads orders-0`, `the active controller` and so on.
 
-    The text on a member of a group is the member's state.
+    For a node with a member of a group, this is the state of the member.
     """
     led = [
         partition
@@ -94,7 +100,7 @@ def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[
         if broker_name(replicas.leader) == name
     ]
     if led:
-        yield f"leads {_named(tuple(led))}"
+        yield f"leads {_partition_names(tuple(led))}"
     fenced = [
         broker_name(broker_id)
         for broker_id, is_fenced in status.brokers_fenced.items()
@@ -103,10 +109,10 @@ def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[
     if name in fenced:
         yield "fenced by the controller"
     coordinates = [
-        f"{group} ({claim.state}, generation {claim.generation})"
-        for group, claims in status.groups.items()
-        for claim in claims
-        if broker_name(claim.coordinator) == name
+        f"{group} ({group_status.state}, generation {group_status.generation})"
+        for group, coordinators in status.groups.items()
+        for group_status in coordinators
+        if broker_name(group_status.coordinator) == name
     ]
     if coordinates:
         yield f"coordinates {listed(coordinates)}"
@@ -119,6 +125,8 @@ def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[
         yield "cannot be asked"
 
 
-def _named(partitions: Sequence[TopicPartition]) -> str:
-    """Return the names of partitions as one text; "nothing" if there are none."""
-    return listed(map(str, partitions)) or "nothing"
+def _partition_names(partitions: Sequence[TopicPartition]) -> str:
+    """Return the names of partitions for a sentence; "nothing" if there are none."""
+    if not partitions:
+        return "nothing"
+    return listed(map(str, partitions))

@@ -1,6 +1,5 @@
-"""`up`: a standing cluster, which runs in the foreground until it is ended.
+"""`up`: starts a cluster that stays until the user ends it.
 
-Other commands send requests to the cluster from another terminal: inject, heal, status and down.
-
-Reading order: `command` (options, one cluster), `hints` (the lines to paste).
+Reading order: `command` (the options, and what the command does), `hints` (the commands that it
+prints for the user to paste).
 """

@@ -1,11 +1,9 @@
-"""`up`: starts a standing cluster from a file or flags, and ends it with a verdict and a report.
+"""`up`: starts a standing cluster, which stays until the user ends it.
 
-This module has the options and connects other parts: the run of a standing cluster
-(`chaos.standing`) and the runtime (`cluster`). The modules for the verdict and the report are
-imported only when the run ends, so that the brokers serve as soon as possible.
-
-A standing cluster is a run without a planned end. It accepts requests of other commands until the
-command `down` ends it.
+The command runs in the foreground and shows the cluster. From another terminal the user breaks the
+cluster with `inject`, repairs it with `heal`, asks for its state with `status`, and ends it with
+`down`. These commands find it by its name. When it has ended, `up` prints a verdict and writes a
+report, as `run` does.
 """
 
 import os
@@ -44,16 +42,20 @@ from coordlab.views.standing_view import standing_view
 
 RUNTIMES = (LOCAL, RAY)
 MAX_BROKERS = 100
-"""The same limit as for `cluster.brokers` in an experiment file."""
+"""An experiment file has the same limit, for `cluster.brokers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
-    """The options of a cluster.
+    """The argument and options of `up`.
 
-    - `name`: the cluster's name. If it is None, the name is in the file, or is the default.
-    - `duration_us`: microseconds from the moment at which the brokers serve until the cluster goes
-      down; None: the cluster stays until it is ended.
+    - `file`: the experiment whose cluster is started; None: a cluster from the other options.
+    - `name`: the cluster's name; None: that of the file, or the default.
+    - `play`: True to carry out the file's plan of faults.
+    - `duration_us`: how long the cluster stays after its brokers have begun to serve; None: until
+      the user ends it.
+    - `listen`, `port`: where the brokers accept clients.
+    - `advertise`: the host to which brokers tell clients to connect; None: that of `listen`.
     """
 
     file: str | None
@@ -205,32 +207,32 @@ def up_command(options: UpOptions) -> int:
         )
         console.print(Text(warning, style="yellow"), soft_wrap=True)
     with terminate_as_ctrl_c():
-        return _stand(options, definition, listener, console)
+        return _run_until_ended(options, definition, listener, console)
 
 
-def _stand(
+def _run_until_ended(
     options: UpOptions, definition: StandingDefinition, listener: ListenerSpec, console: Console
 ) -> int:
     """Run the cluster until it is ended, and return the exit code.
 
-    1. Claim the cluster's name, so that no second cluster takes it.
+    1. Claim the cluster's name. From now on other commands find it, and no second cluster can take
+       the name.
     2. Create the run directory.
-    3. Start the cluster; print its bootstrap servers when the brokers serve.
-    4. Serve until `down`, Ctrl-C, SIGTERM or the end of the duration.
-    5. Print the verdict, write the report, and answer `down`.
+    3. Start the cluster. When the brokers serve, print their addresses.
+    4. Let it run until `down`, Ctrl-C, SIGTERM or the end of the duration.
+    5. Print the verdict, write the report, and answer the command `down`.
 
-    Raises: NameTaken, NotARun before anything is started; NotRecorded if the run directory cannot
-    be written.
+    Raises: NameTaken, or NotARun if the directory cannot be made, both before anything is started;
+    NotRecorded if the run could not be recorded.
     """
     experiment = definition.experiment
-    mailbox = Mailbox()  # passes the requests of other commands to the run
-    # Other commands find the cluster by the claimed name.
+    mailbox = Mailbox()  # the run takes the requests of other commands from here
     with ClaimedName(
         options.runs, experiment.name, runtime=options.runtime, mailbox=mailbox
     ) as claimed:
-        # An earlier cluster of this name, whose process died without going down.
-        for died in claimed.died:
-            console.print(Text(str(died)), soft_wrap=True)
+        # An earlier cluster of this name may have died without giving the name back.
+        for dead_cluster in claimed.died:
+            console.print(Text(str(dead_cluster)), soft_wrap=True)
         directory = create_run_directory(
             options.runs,
             experiment,
@@ -240,12 +242,9 @@ def _stand(
             replay=_command_line(options),
             experiment_file=None if definition.path is None else str(definition.path),
         )
-        # Other commands can read what is published. The addresses of the brokers are not known yet:
-        # `announce` publishes them when the brokers serve.
-        claimed.publish(run_directory=directory.path)
-        # An answer to `status` with the fields that never change. For each answer, the run replaces
-        # the other fields. Of these, `stage` and `time_us` have no default, so they get a value
-        # here.
+        claimed.publish(run_directory=directory.path)  # the brokers' addresses follow later
+        # What never changes in the answers to `status`. For each answer the run fills in the rest,
+        # such as the stage and the time, which have only placeholders here.
         identity = StatusAnswer(
             name=experiment.name,
             run_directory=str(directory.path),
@@ -255,8 +254,8 @@ def _stand(
             time_us=0,
         )
 
-        def make(observers: Sequence[RowObserver]) -> Runtime:
-            """Return the runtime, which calls `observers` with each row of the trace."""
+        def make_cluster_runtime(observers: Sequence[RowObserver]) -> Runtime:
+            """Return a runtime that passes each row of the trace to `observers`."""
             return make_runtime(
                 experiment,
                 directory,
@@ -266,14 +265,16 @@ def _stand(
                 listener=listener,
             )
 
-        def announce(runtime: Runtime, _at_us: int) -> None:
-            """Tell other commands and the user that the brokers serve, and at which addresses.
+        def announce_that_brokers_serve(runtime: Runtime, _at_us: int) -> None:
+            """Tell other commands and the user at which addresses the brokers serve.
 
-            The bootstrap servers are the addresses to which a client connects first.
+            The user also gets a command that breaks the cluster, and one that ends it.
             """
             bootstrap = runtime.bootstrap_servers()
             claimed.publish(run_directory=directory.path, bootstrap=bootstrap)
-            lines = [f"bootstrap servers: {','.join(bootstrap)}"] if bootstrap else []
+            lines = []
+            if bootstrap:
+                lines.append(f"bootstrap servers: {','.join(bootstrap)}")
             crash_command = break_command(experiment, experiment.name, options.runs)
             lines.append(f"break it: {to_paste(crash_command)}")
             down_command = down_command_line(experiment.name, options.runs)
@@ -285,19 +286,19 @@ def _stand(
             stood = stand(
                 experiment,
                 directory,
-                make,
+                make_cluster_runtime,
                 mailbox,
                 identity=identity,
                 duration_us=options.duration_us,
                 progress=view,
-                on_serving=announce,
-                # A Ctrl-C while the brokers serve is the same as the command `down`.
+                on_serving=announce_that_brokers_serve,
+                # While the brokers serve, a Ctrl-C does the same as the command `down`.
                 while_serving=ask_on_first_ctrl_c(lambda: mailbox.ask(DownRequest())),
             )
-        return _conclude(options, directory, stood, claimed, console)
+        return _print_verdict_and_answer_down(options, directory, stood, claimed, console)
 
 
-def _conclude(
+def _print_verdict_and_answer_down(
     options: UpOptions,
     directory: RunDirectory,
     stood: Stood,
@@ -305,7 +306,7 @@ def _conclude(
     console: Console,
 ) -> int:
     """Print the verdict, write the report, and answer the commands `down` that wait for them."""
-    # Imported only now, because the import takes longer than the start of the cluster.
+    # Imported only now: it takes a while, and the brokers should serve as soon as possible.
     from coordlab.commands.run.conclusion import conclude_run  # noqa: PLC0415
 
     results = stood.results
@@ -328,7 +329,7 @@ def _conclude(
         for note in notes:
             console.print(Text(note), soft_wrap=True)
     finally:
-        # The commands `down` get an answer even if the report fails.
+        # A command `down` waits for this answer, so it must get one even if the report fails.
         claimed.conclude(
             DownAnswer(
                 exit_code=results.exit_code,
@@ -344,9 +345,11 @@ def _conclude(
 
 
 def _command_line(options: UpOptions) -> str:
-    """Return the command that starts the same cluster again."""
-    # `up_command_line` leaves out options with the value None or (). So an option with its default
-    # value is passed as None.
+    """Return the command that starts the same cluster again.
+
+    It has no options with their default values: these are passed on as None, and `up_command_line`
+    leaves out what is None or ().
+    """
     return up_command_line(
         options.file,
         repeated=(

@@ -1,7 +1,10 @@
-"""Command lines that `coordlab up` prints, so that the user can paste them into a shell.
+"""The commands that `up` prints for the user to paste into a shell.
 
-`up` starts a cluster that runs until `down` ends it. The lines break the cluster, end it, or start
-it again.
+They break the cluster, end it, or start it again:
+
+    coordlab inject crash 'coordinator-of(readers)' --duration 20s
+    coordlab down
+    coordlab up --group readers:orders:3
 """
 
 import shlex
@@ -13,20 +16,18 @@ from chaos.standing.registry import DEFAULT_NAME
 from coordlab.program import PROGRAM
 from coordlab.standing_options import DEFAULT_RUNS
 
-_DURATION = "20s"
-"""How long the crashed broker stays down.
+_CRASH_DURATION = "20s"
+"""How long the broker stays down that the printed command crashes.
 
-After broker.session.timeout.ms (9 s) the controller declares the silent broker dead, and another
-broker becomes the coordinator of its groups. The crash lasts longer, so that the user sees this
-change before the broker returns.
+The user should see another broker become the coordinator. This happens when the controller fences
+the silent broker, after broker.session.timeout.ms (9 s).
 """
 
 
 def break_command(experiment: Experiment, name: str, runs: Path) -> str:
-    """Return a command that crashes the coordinator of the first group that has members.
+    """Return a command that crashes the coordinator of the first group with members.
 
-    The coordinator is the broker that manages the group's membership. If no group has members, the
-    command crashes broker 0.
+    If no group has members, it crashes broker 0.
     """
     groups = [
         group_id
@@ -34,14 +35,14 @@ def break_command(experiment: Experiment, name: str, runs: Path) -> str:
         if definition.members
     ]
     target = f"coordinator-of({groups[0]})" if groups else "broker(0)"
-    words = ["inject", "crash", target, "--duration", _DURATION]
-    return _line([*words, *_options_for(name, runs)])
+    words = ["inject", "crash", target, "--duration", _CRASH_DURATION]
+    return _command_line([*words, *_option_words(name, runs)])
 
 
 def down_command_line(name: str, runs: Path) -> str:
     """Return the command that ends the cluster."""
     words = ["down"] if name == DEFAULT_NAME else ["down", name]
-    return _line([*words, *_runs(runs)])
+    return _command_line([*words, *_runs_option_words(runs)])
 
 
 def up_command_line(
@@ -54,12 +55,14 @@ def up_command_line(
 ) -> str:
     """Return the command that starts the same cluster again.
 
-    - `repeated`: options that can be given several times, each with the sequence of its values.
-    - `single`: options with one value; those whose value is None are left out.
-    - `switches`: options without a value, and whether they are on.
+    - `repeated`: options that can be given several times, such as `("--topic", ("orders", "pay"))`,
+      which becomes `--topic orders --topic pay`.
+    - `single`: options with one value, such as `("--brokers", 5)`; without those that are None.
+    - `switches`: options without a value, and whether they are on, such as `("--play", True)`.
     """
-    words = ["up", *([] if file is None else [file])]
-    # An option with two values gives four words: `--topic a --topic b`.
+    words = ["up"]
+    if file is not None:
+        words.append(file)
     for option, values in repeated:
         for value in values:
             words += [option, value]
@@ -68,21 +71,23 @@ def up_command_line(
             words += [option, str(value_or_none)]
     words += [option for option, is_on in switches if is_on]
     if duration_us is not None:
-        # `duration_of` writes the number as a text with a unit, such as `20s`.
         words += ["--duration", duration_of(duration_us)]
-    return _line(words)
+    return _command_line(words)
 
 
-def _options_for(name: str, runs: Path) -> list[str]:
-    """Return the options that name a cluster, without options that have their default values."""
-    return [*([] if name == DEFAULT_NAME else ["--name", name]), *_runs(runs)]
+def _option_words(name: str, runs: Path) -> list[str]:
+    """Return the options with which a command finds the cluster, as words.
+
+    For the default name in the default folder these are none.
+    """
+    name_words = [] if name == DEFAULT_NAME else ["--name", name]
+    return [*name_words, *_runs_option_words(runs)]
 
 
-def _runs(runs: Path) -> list[str]:
-    """Return the option `--runs` and the folder of runs as words; [] for the default folder."""
+def _runs_option_words(runs: Path) -> list[str]:
     return [] if str(runs) == DEFAULT_RUNS else ["--runs", str(runs)]
 
 
-def _line(words: Sequence[str]) -> str:
-    """Return a command line; words with blanks or special characters are quoted for the shell."""
+def _command_line(words: Sequence[str]) -> str:
+    """Return the command line `coordlab WORDS`, quoted for a shell."""
     return f"{PROGRAM} {shlex.join(words)}"
