@@ -20,7 +20,7 @@ from pipeline.engine.java import JavaInfo, JavaProblem, find_java, parse_version
 def test_parse_version_of_each_spelling_is_the_major_version(
     printed: str, version: int | None
 ) -> None:
-    """Java up to 8 calls its version 1.x; an early access version ("ea") has no dots."""
+    """Java up to 8 calls its version 1.x; an early access version, such as 18-ea, has no dots."""
     assert parse_version(printed) == version
 
 
@@ -38,11 +38,11 @@ def _java(folder: Path, script: str) -> Path:
 
 def test_find_java_prefers_java_home_as_spark_does(tmp_path: Path) -> None:
     """Spark's launcher ignores the PATH when JAVA_HOME is set."""
-    home = _java(tmp_path / "home", "echo 'openjdk version \"21.0.1\"' >&2")
-    other = _java(tmp_path / "other", "echo 'openjdk version \"17.0.1\"' >&2")
-    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}
-    assert find_java(environ) == JavaInfo(path=home, version=21)
-    assert find_java({"PATH": str(other.parent)}) == JavaInfo(path=other, version=17)
+    java_21 = _java(tmp_path / "home", "echo 'openjdk version \"21.0.1\"' >&2")
+    java_17 = _java(tmp_path / "other", "echo 'openjdk version \"17.0.1\"' >&2")
+    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(java_17.parent)}
+    assert find_java(environ) == JavaInfo(path=java_21, version=21)
+    assert find_java({"PATH": str(java_17.parent)}) == JavaInfo(path=java_17, version=17)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_find_java_prefers_java_home_as_spark_does(tmp_path: Path) -> None:
 def test_find_java_without_a_suitable_one_names_the_package(
     tmp_path: Path, script: str | None, problem_text: str
 ) -> None:
-    """The advice must name the version and a way to install it."""
+    """The advice must name the version that Spark needs, and how to choose another Java."""
     if script is not None:
         _java(tmp_path, script)
     problem = find_java({"JAVA_HOME": str(tmp_path)})

@@ -7,8 +7,8 @@ from tests.support.harness.abandoned_folders import check_only_abandoned_folders
 
 
 def test_only_the_folder_of_a_dead_process_is_removed(tmp_path: Path) -> None:
-    """The live Spark of another user must keep its files."""
-    # The check makes folders of live and of dead processes, whose names have this prefix.
+    """The files of another Spark that still runs must stay."""
+    # The check makes folders with this prefix, some of live and some of dead processes.
     check_only_abandoned_folders_are_removed(
         tmp_path,
         "coordlab-spark-",

@@ -1,8 +1,8 @@
-"""Spark's session as a user meets it: no output, no files left, no process left.
+"""Spark's session as a user meets it: it prints nothing, and leaves no files and no process.
 
-The fixture `spark` is a session in this process; it skips the test if there is no Java. SCRIPT
-opens a session of its own in another process. In SCRIPT, `folder` is the folder of Spark's working
-files, and `process` is the JVM (the Java process in which Spark runs).
+The fixture `spark` opens a session in the process of the tests; it skips a test if there is no
+Java. SCRIPT is a program that opens a session of its own, for a test that looks at what the session
+prints and leaves.
 """
 
 import os
@@ -27,20 +27,20 @@ import tempfile
 from pathlib import Path
 from pipeline.engine.session import spark_session
 with spark_session(short_work=True) as spark:
-    folder = Path(spark.conf.get("spark.local.dir"))
-    process = spark.sparkContext._gateway.proc
+    working_folder = Path(spark.conf.get("spark.local.dir"))
+    jvm = spark.sparkContext._gateway.proc
     print(spark.conf.get("spark.driver.host"), spark.range(10).repartition(2).count())
-print(folder.exists(), process.poll() is not None)
+print(working_folder.exists(), jvm.poll() is not None)
 """
-"""A program that opens a session and prints its host and a count; then, after the end of the
-session, whether its folder exists and whether its JVM has ended."""
+"""Prints the host of the session and a count of rows. After the session has ended, it prints
+whether the folder of its working files still exists, and whether its Java process has ended."""
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
-    """JVM warnings would hide a summary on the terminal; files of a metastore must not be left."""
-    assert spark.version  # a Java exists here, so a failure below is a fault of the project
+    """Warnings of Java would hide what coordlab prints, and Spark's files would surprise a user."""
+    assert spark.version  # the fixture found a Java, so that is not why the program below fails
     temp, work = tmp_path / "temp", tmp_path / "work"
     temp.mkdir()
     work.mkdir()
@@ -53,7 +53,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
         timeout=90,
         check=False,
     )
-    # The last line says: the folder no longer exists, and the JVM has ended.
+    # The folder no longer exists ("False"), and the Java process has ended ("True").
     assert (done.stdout, done.stderr) == ("127.0.0.1 10\nFalse True\n", "")
     assert list(work.iterdir()) == []
     assert list(temp.iterdir()) == []
@@ -62,7 +62,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
 def test_session_without_java_names_the_version_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The session is refused before the JVM's launcher prints its message, which explains less."""
+    """The program looks for a Java itself, because Spark's own message explains less."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="Install Java 17"), spark_session():
         pytest.fail("a session without Java")
@@ -99,14 +99,13 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
         "消费组",
         "😀grp",
     ]
-    # `count` is the number of offsets partitions; Kafka's default is 50.
-    columns = [
-        offsets_partition_of(F.lit(name), F.lit(count)) for name in names for count in (50, 5, 3)
-    ]
-    [row] = spark.range(1).select(*columns).collect()
-    # The other computation of the same rule, in Python.
-    assert list(row) == [
-        partition_for_in_python(name, count) for name in names for count in (50, 5, 3)
+    # Kafka has 50 offsets partitions by default.
+    names_and_counts = [(name, count) for name in names for count in (50, 5, 3)]
+    columns = [offsets_partition_of(F.lit(name), F.lit(count)) for name, count in names_and_counts]
+    (partitions_by_spark,) = spark.range(1).select(*columns).collect()
+    # coordlab's brokers compute the same rule in Python.
+    assert list(partitions_by_spark) == [
+        partition_for_in_python(name, count) for name, count in names_and_counts
     ]
 
 

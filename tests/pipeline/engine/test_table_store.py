@@ -1,7 +1,7 @@
-"""The tables of a run do not depend on how the analysis stores them.
+"""The tables of a run do not depend on where the analysis keeps them while it works.
 
 The analysis keeps the tables of small runs in memory (MemoryStore), and those of large runs in
-files (FileStore).
+files (FileStore). All other tests have small runs, so this one lets small runs count as large.
 """
 
 import shutil
@@ -24,8 +24,8 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTITIONS = 3
-"""Partitions of Spark's data for the large runs. There are fewer than runs, so that runs share
-them."""
+"""Into how many parts Spark divides the rows of all runs. There are more runs than parts, so a part
+has rows of several runs."""
 
 
 def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
@@ -70,15 +70,16 @@ def test_tables_of_large_runs_equal_those_of_small_ones(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Small runs are computed in one partition, large runs in several.
+    """Spark divides the rows of large runs into several parts, which makes mistakes visible.
 
-    If rows are in several partitions, a step that relied on their order would have another result.
-    Several runs share a partition, so the computation must keep them apart. The run `pause` is the
-    first, so its folder holds the tables of all runs until they are split. The name of this folder
-    looks like a pattern of paths: it contains `[x]`.
+    - A step that relied on the order of rows would have another result.
+    - Rows of several runs are in one part, so the computation must keep the runs apart.
+    - The tables of all runs are first written into the folder of the first run, and then split.
+      Here this is the run `pause`, whose folder has a name that looks like a pattern of paths: it
+      contains `[x]`.
     """
-    # With SHORT_WORK_ROWS 0, every run counts as large, so a FileStore stores the tables. With
-    # `whole_run_rows` 0, no task reads a whole run.
+    # With SHORT_WORK_ROWS 0, every run counts as large, so a FileStore keeps the tables. With
+    # `whole_run_rows` 0, no run is left to a single task.
     monkeypatch.setattr(analysis, "SHORT_WORK_ROWS", 0)
     copies = _copied(analysed, ("pause", *analysed.directories), tmp_path)
 

@@ -1,7 +1,8 @@
 """Processing gaps of traces short enough to be measured by hand.
 
-A processing gap is a time in which no member worked on a record of the partition. A member writes a
-row about a batch when its work on the batch ends; the work began `work_us` earlier.
+A processing gap is a time in which no member worked on records of a partition. The trace has a row
+about each batch of records, at the time at which the work on the batch ended. The work began
+`work_us` earlier, so a gap ends before the row about the batch that ended it.
 
 A line of a trace has the time in seconds, the node, the kind of the row, and other columns. A value
 that ends with a comma, such as `groups=g,`, is a list with one element.
@@ -22,12 +23,12 @@ CRASH = """
 """
 
 
-def gap(text: str) -> tuple[int, int | None, int | None]:
-    """Return beginning, end and length of the only partition's gap around the fault.
+def gap(batches: str) -> tuple[int, int | None, int | None]:
+    """Return begin, end and length of the gap of partition t-0 around the fault.
 
-    `text` has the lines of the batches.
+    `batches` has the lines about batches, to which those of CRASH are added.
     """
-    rows = availability_of(Trace(parse_trace(CRASH + text)))
+    rows = availability_of(Trace(parse_trace(CRASH + batches)))
     (row,) = (row for row in rows if row["subject_kind"] == "partition")
     return row["before_us"], row["after_us"], row["gap_us"]
 
@@ -61,11 +62,13 @@ def test_partition_that_is_always_processed_has_no_gap() -> None:
 
 
 @pytest.mark.parametrize("first_work_us", [200_000, 2_000_000])
-def test_later_of_two_members_may_have_begun_earlier(first_work_us: int) -> None:
-    """The batch that ended at 10 s took 4.5 s: it began at 5.5 s, and the gap ends there.
+def test_gap_ends_with_the_batch_that_began_first_even_if_another_ended_first(
+    first_work_us: int,
+) -> None:
+    """Two members work on batches after the fault, and the one that ends last began first.
 
-    The batch that ended at 8 s began later: at 7.8 s if it took 0.2 s, and at 6 s if it took 2 s.
-    So the first row after the fault need not be about the batch that began first.
+    The batch that ended at 10 s took 4.5 s: it began at 5.5 s, and the gap ends there. The batch
+    that ended at 8 s began later: at 7.8 s if it took 0.2 s, and at 6 s if it took 2 s.
     """
     trace = (
         batch(4, offset=0, work_us=500_000)

@@ -1,7 +1,8 @@
-"""Outcomes of commits, in a trace that can be counted by hand.
+"""Whether a commit succeeded, in traces short enough to be counted by hand.
 
-With a commit a member stores its position in its partitions. A line of a trace is: seconds, node,
-kind, columns. A commit of several partitions has a row for each of them, all at the same time.
+A commit of several partitions has a row of the trace for each of them, all at the same time. The
+broker may refuse some of the partitions, so the rows may differ, but the commit has one outcome. A
+line of a trace has the time in seconds, the node, the kind of the row, and other columns.
 """
 
 import pytest
@@ -42,9 +43,10 @@ TOO_LARGE, UNKNOWN = "OFFSET_METADATA_TOO_LARGE", "UNKNOWN_TOPIC_OR_PARTITION"
 def test_commit_has_one_outcome_in_whatever_order_its_rows_come(
     rows: str, outcomes: dict[str, int]
 ) -> None:
-    """One failed partition makes the whole commit fail; of two errors the last by name counts.
+    """One failed partition makes the whole commit fail.
 
-    The table by Spark (`pipeline.tables.commits`) has the same rule.
+    Of two errors, the one whose name is last in the alphabet counts, so that the order of the rows
+    does not matter. Spark's table (`pipeline.tables.commits`) has the same rule.
     """
     table = commits_of(Trace(parse_trace(rows)))
     assert {row["error"]: row["commits"] for row in table} == outcomes

@@ -1,10 +1,9 @@
-"""RebalanceLog: the rebalances of a run so far, with what cut each of them short.
+"""RebalanceLog: the rebalances of a run so far, for a view that shows them while the run goes on.
 
-In a rebalance, the members of a group rejoin and get a new assignment, which the coordinator
-stores. A live view reads the log while the run goes on; after the run, the table `rebalances` has
-the same rebalances. A rebalance is cut short if it ends without a stored assignment: the next one
-begins, the group's last member leaves, or the coordinator dies. The length of a rebalance is the
-time from its beginning to the stored assignment.
+After the run, the table `rebalances` has the same rebalances. The log also says what cut a
+rebalance short: a rebalance normally ends when the coordinator stores the new assignment, but it
+may end without one, because the next rebalance begins, the last member leaves, or the coordinator
+dies.
 """
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of
@@ -25,22 +24,25 @@ def log_of(rows: list[TraceRow]) -> RebalanceLog:
 
 
 def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
-    """The rows come in the order of the clock, as a live view gets them."""
+    """The log reads the rows in the order of time, as it gets them during a run."""
+    columns = ("group", "reason", "cause", "client_reason", "store_error", "length_us")
     reasons = set()
     for seed in SEEDS:
         trace = Trace(random_run(seed))
         log = log_of(trace.rows)
         logged = [rebalance for group in log.groups() for rebalance in log.of_group(group)]
-        compared_columns = ("group", "reason", "cause", "client_reason", "store_error", "length_us")
-        assert [
-            [getattr(rebalance, name) for name in compared_columns] for rebalance in logged
-        ] == [[row[name] for name in compared_columns] for row in rebalances_of(trace)], seed
+        rows_of_log = [[getattr(rebalance, name) for name in columns] for rebalance in logged]
+        rows_of_table = [[row[name] for name in columns] for row in rebalances_of(trace)]
+        assert rows_of_log == rows_of_table, seed
         reasons |= {rebalance.reason for rebalance in logged}
     assert reasons == set(RebalanceCause)  # the seeds reach every cause
 
 
 class Story:
-    """Rows about one group on one broker. The first row is at 1 s, each next one a second later."""
+    """The trace of a group `g` on broker-1. Its first row is at 1 s, each next one a second later.
+
+    For example, `Story().begin().only_rebalance()` is a rebalance that begins at 1 s.
+    """
 
     def __init__(self) -> None:
         self.rows: list[TraceRow] = []
@@ -65,7 +67,10 @@ class Story:
     def begin(
         self, cause: RebalanceCause = RebalanceCause.JOIN, reason: str | None = None
     ) -> "Story":
-        """Begin a rebalance of group g for member m; `reason` is the client's own reason."""
+        """Add the row with which a rebalance begins, caused by member `m`.
+
+        `reason` is what the client of `m` gave as its reason.
+        """
         return self.add(
             TraceKind.REBALANCE_STARTED,
             group="g",
@@ -126,7 +131,11 @@ def test_completed_rebalance_is_not_cut_short_later() -> None:
 
 
 def test_next_rebalance_cuts_short_the_one_before() -> None:
-    """A leave during a rebalance begins a new one; its cause is what cut the first one short."""
+    """Member `m` leaves while the first rebalance is in progress, and so begins a second one.
+
+    The cause of the second is what cut the first short. Member `n` joined before `m` left, so it
+    was added in the first.
+    """
     story = Story().begin()
     story.add(
         TraceKind.MEMBER_ADDED, group="g", member="n", generation=0, detail={"client_id": "c"}

@@ -1,15 +1,16 @@
-"""The page that compares runs of two deploys: its first screen names the cheaper one.
+"""The page that compares runs of two deploys: its first screen says which deploy costs less.
 
-A deploy is a rollout: the members of a group are replaced one after the other. Dynamic members
-leave and join, so the group rebalances (its members get new partitions). Static members have a
-configured id, under which they return, so the group does not rebalance. `felt` holds what the users
-of the group notice of the deploy. S is a second in microseconds.
+In a deploy, or rollout, the members of a group are replaced one after the other. The two deploys
+here differ in the kind of members. Dynamic members leave and join, so the group rebalances. Static
+members have a configured id, under which their successors return, so the group does not rebalance,
+but the records of a replaced member wait longer.
+
+Times are microseconds, and S is a second.
 """
 
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pipeline.report.comparison_page import comparison_html
 from pipeline.report.facts import RunFacts, SettingFact
@@ -37,21 +38,25 @@ def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSum
         blast_radius=BlastRadius(groups=("readers",)),
         resolved={"outcome": "completed", "replaced": replaced},
     )
-    # Of the 8 partitions, the worst one waited for a quarter of the whole time.
-    spread = Spread(samples=8, missing=0, p50=0, p90=0, maximum=waited_us // 4, total=waited_us)
-    fields: dict[str, Any] = {"partitions": 8, "moved": 8, "came_back": 0, "sent_away": 0}
-    group = FeltGroup(
-        **fields, rebalances=rebalances, spreads={"no processing despite records": spread}
+    # The group has 8 partitions. The worst one of them waited for a quarter of the sum of all.
+    waits = Spread(samples=8, missing=0, p50=0, p90=0, maximum=waited_us // 4, total=waited_us)
+    felt_by_readers = FeltGroup(
+        partitions=8,
+        rebalances=rebalances,
+        moved=8,
+        came_back=0,
+        sent_away=0,
+        spreads={"no processing despite records": waits},
     )
     facts = run_facts(run=name, experiment=name, faults=(entry,))
-    felt = Felt(in_all=group, groups={"readers": group})
+    felt = Felt(in_all=felt_by_readers, groups={"readers": felt_by_readers})
     return facts, replace(summary_of(name, directory=Path(name)), felt=felt)
 
 
 def text_of(html: str) -> str:
     """Return the visible text: scripts, styles and tags are removed."""
-    bare = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", html, flags=re.S)
-    return " ".join(bare.replace("\N{NO-BREAK SPACE}", " ").split())
+    without_tags = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", html, flags=re.S)
+    return " ".join(without_tags.replace("\N{NO-BREAK SPACE}", " ").split())
 
 
 def test_first_screen_names_the_cheaper_deploy_and_the_difference(tmp_path: Path) -> None:
@@ -77,9 +82,9 @@ def test_first_screen_names_the_cheaper_deploy_and_the_difference(tmp_path: Path
 def test_first_screen_names_the_settings_in_which_the_deploys_differ(tmp_path: Path) -> None:
     """A reader who got the page by mail does not have the experiment's file."""
     runs = []
-    for name, value in (("dynamic", None), ("static", "member-{index}")):
+    for name, value in (("dynamic", "not set"), ("static", "member-{index}")):
         facts, summary = deploy(name, waited_us=40 * S, rebalances=0)
-        setting = SettingFact(section="groups.readers", name="id", value=value or "not set")
+        setting = SettingFact(section="groups.readers", name="id", value=value)
         runs.append((replace(facts, settings=(setting,)), summary))
     text = text_of(comparison_html(runs, tmp_path / "page.html"))
     assert "dynamic and static 2 RUNS" in text

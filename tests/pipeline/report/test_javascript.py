@@ -1,6 +1,8 @@
-"""Vega's script, which draws the charts: bundled once, kept in a cache, checked before each use.
+"""The script of Vega, which draws the charts of a page.
 
-Bundling makes one script of Vega and the code that it needs.
+Every page contains it. To make this one script of Vega and the code that it needs (to bundle it)
+takes seconds, so it is done once, and the script is kept in a cache folder of the user. It is
+checked before each use.
 """
 
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def bundled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Bundle a short text instead of Vega, and count the calls."""
+    """Bundle a short text instead of Vega; return the list of calls, which grows with each one."""
     calls: list[str] = []
 
     def bundle(snippet: str) -> str:
@@ -38,20 +40,21 @@ def bundled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_javascript_is_bundled_once_for_all_processes(cache: Path, bundled: list[str]) -> None:
     """Bundling takes seconds; the second report of a day must not wait for it again."""
     first = vega_javascript()
-    vega_javascript.cache_clear()  # another process would begin in this way
+    # Another process has nothing in memory, and finds the script only in the folder.
+    vega_javascript.cache_clear()
     assert vega_javascript() == first
     assert len(bundled) == 1
-    # The script stands in a page, where this text would end the script's element.
+    # A page has the script in an element, which this text would end.
     assert "</script>" not in first
 
 
 def test_damaged_javascript_is_bundled_anew(cache: Path, bundled: list[str]) -> None:
     """An incomplete file would break every later report."""
-    whole = vega_javascript()
+    complete = vega_javascript()
     (cached_file,) = cache.iterdir()
     cached_file.write_text(cached_file.read_text()[:-5])
     vega_javascript.cache_clear()
-    assert vega_javascript() == whole
+    assert vega_javascript() == complete
     assert len(bundled) == 2
 
 

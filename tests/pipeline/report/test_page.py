@@ -1,7 +1,6 @@
-"""The report as a file: complete, usable offline, with all texts of a run escaped.
+"""The report as one HTML file, which opens without a network, and shows any text as text.
 
-A section of the report is a function of the run's data. A chart has a specification and named data,
-which the page's script draws with Vega.
+A run has free texts, such as the names of groups. They must not be taken for markup.
 """
 
 import json
@@ -23,7 +22,10 @@ from tests.support.builders.report_inputs import (
 
 
 def _section(_run: ReportInput) -> Section:
-    """Return a section with markup, a table cell that looks like markup, and a chart."""
+    """Return a section with a paragraph, a table, and a chart.
+
+    A cell of the table and a text in the chart look like markup.
+    """
     table = TextTable(headings=("who", "records"), rows=(("<b>", 1_234),), numeric=("records",))
     return Section(
         id="a-section",
@@ -50,17 +52,21 @@ def test_page_of_a_run_has_nothing_to_fetch() -> None:
 
 
 def test_page_escapes_texts_of_a_run() -> None:
-    """A name is data, in cells and in the script's data: it must never end an element."""
+    """A name may look like markup, but must neither begin nor end an element of the page."""
     html = report_html(report_input(run_facts(experiment="<i>x</i>")), (_section,))
     assert "<i>x</i>" not in html
     assert escape("<b>") in html
     assert "Some <b>text</b>." in html, "a paragraph is trusted markup"
-    # The text "</script>" in a chart's data is escaped, so that each element ends once.
+    # The chart's data has the text "</script>". If it were not escaped, it would end the element of
+    # the data, and there would be more ends than beginnings.
     assert html.count("</script>") == html.count("<script")
 
 
 def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
-    """Vega-Lite is compiled in advance, so the page needs only Vega. Each column is named once."""
+    """The chart is compiled from Vega-Lite to Vega in advance, so the page needs only Vega.
+
+    In the chart's data, each column is named once and not in every row, which keeps the page small.
+    """
     embedded = _embedded(report_html(report_input(), (_section,)), "lane-small-data")
     assert embedded["data"] == {
         "bars": {"columns": ["who", "a", "b"], "rows": [["a", 1.0, 3.0], ["</script>", 2.0, 4]]}
@@ -73,7 +79,7 @@ def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
 
 
 def test_page_names_each_fault_that_hit_on_its_time_axis() -> None:
-    """A fault that missed has no place on the axis.
+    """crash-1 missed, so it is not on the axis.
 
     crash-0 is healed at 36.25 s. crash-2 is never healed: it lasts until the run ends, at 60 s.
     """

@@ -1,10 +1,12 @@
-"""Pages of whole runs: their facts are unchanged, and a person has reviewed their words.
+"""The pages of whole runs equal the recorded ones.
 
-The facts of a page are its figures and names; its words are the sentences. If a sentence is
-reworded, the words change, but the facts do not. `golden.check` compares a text with the recorded
-file of that name; with `pytest --rewrite` it writes the file, so that a person can review it.
-RECIPES and SCHEDULES name the runs. The fixture `reports` plays the runs; it has the page of each,
-and its RunFacts (the data from which the page is made).
+The runs are listed in RECIPES and SCHEDULES of tests/support/worlds/report_runs.py, and the fixture
+`reports` plays them and makes their pages. Of each page, its facts are recorded: the figures and
+names in it. Of some pages the words are recorded, too: the sentences, which a person has reviewed.
+If a sentence is reworded, the words change, but the facts must not.
+
+`golden.check` compares a text with the recorded file of that name. With `pytest --rewrite` it
+writes the file instead.
 """
 
 from pathlib import Path
@@ -24,9 +26,9 @@ pytestmark = [
     pytest.mark.timeout(300),  # the first test makes the runs and their reports
 ]
 RUNS = (*RECIPES, *SCHEDULES)
-READ = ("interrupted", "violated", "transactions")
+RUNS_WITH_WORDS = ("interrupted", "violated", "transactions")
 """Runs whose words are recorded. Together they have every section, and most kinds of sentences."""
-SEVERAL = ("overlap", "violated")
+COMPARED_RUNS = ("overlap", "violated")
 """Runs of the page that compares runs."""
 
 
@@ -37,16 +39,16 @@ def test_facts_of_a_run_equal_the_recorded_ones(reports: Reports, golden: Golden
     golden.check(f"facts/{run}.txt", facts_of_page(html))
 
 
-@pytest.mark.parametrize("run", READ)
+@pytest.mark.parametrize("run", RUNS_WITH_WORDS)
 def test_words_of_a_run_equal_the_reviewed_ones(reports: Reports, golden: Golden, run: str) -> None:
     """The words are the visible text, top to bottom; a long table is cut off."""
     golden.check(f"words/{run}.txt", words_of(reports.pages[run].read_text(encoding="utf-8")))
 
 
 def _comparison(reports: Reports) -> str:
-    """Return the page that compares the runs of SEVERAL."""
+    """Return the page that compares the runs of COMPARED_RUNS."""
     pairs = []
-    for run in SEVERAL:
+    for run in COMPARED_RUNS:
         summary = current_summary(reports.pages[run].parent)
         assert summary is not None
         pairs.append((reports.facts[run], summary))

@@ -1,8 +1,4 @@
-"""The sections about the run itself: its settings, and how to run it again.
-
-The page first lists settings that differ from Kafka's default, then settings of the experiment. It
-folds (hides until a click) the settings that equal the default.
-"""
+"""Two sections of a report about the run itself: its settings, and how to run it again."""
 
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
@@ -10,13 +6,16 @@ from pipeline.report.sections.configuration import configuration_section
 from pipeline.report.sections.replay import replay_section
 from tests.support.builders.report_inputs import report_input, run_facts
 
-SESSION = "session.timeout.ms"
+SESSION_TIMEOUT = "session.timeout.ms"
 
 
 def _setting(
     name: str, value: str, default: str | None, section: str = "cluster.config"
 ) -> SettingFact:
-    """Return a setting; a `default` of None means that Kafka has no such setting."""
+    """Return a setting, by default one of the brokers.
+
+    A `default` of None means that the setting has none, such as the number of members.
+    """
     return SettingFact(section=section, name=name, value=value, default=default)
 
 
@@ -34,30 +33,34 @@ def _configuration(*settings: SettingFact) -> list[TextTable]:
 def test_configuration_begins_with_the_differences_from_kafka() -> None:
     """Settings that differ from Kafka's defaults decide whether a result applies elsewhere.
 
-    Next come settings of the experiment, which Kafka does not have. The defaults come last.
+    So their table comes first. The second table has settings of the experiment, which Kafka does
+    not have. The third has the settings that equal Kafka's defaults, and is hidden until a click.
     """
-    differs, experiment, rest = _configuration(
+    differences, of_experiment, defaults = _configuration(
         _setting("default.replication.factor", "1", default="1"),
         _setting("min.insync.replicas", "2", default="1"),
         _setting("members", "12", default=None, section="groups.readers"),
         _setting("commit_interval_ms", "200", default="not set", section="groups.readers"),
     )
-    assert differs.rows == (("min.insync.replicas", "2", "1", "cluster"),)
-    assert [row[0] for row in experiment.rows] == ["members", "commit_interval_ms"]
-    assert rest.folded == "1 more setting: the defaults"
+    assert differences.rows == (("min.insync.replicas", "2", "1", "cluster"),)
+    assert [name for name, *_ in of_experiment.rows] == ["members", "commit_interval_ms"]
+    assert defaults.folded == "1 more setting: the defaults"
 
 
 def test_configuration_of_late_members_has_only_differences_from_their_group() -> None:
-    """Late members inherit their group's settings, so 6000 at both is listed once."""
+    """Members that join late inherit their group's settings.
+
+    The session timeout is 6000 for the group and for them, so it is listed only for the group.
+    """
     late = "groups.readers.late_members[0].config"
-    differs, _rest = _configuration(
-        _setting(SESSION, "6000", default="45000", section="groups.readers.config"),
-        _setting(SESSION, "6000", default="45000", section=late),
+    differences, _defaults = _configuration(
+        _setting(SESSION_TIMEOUT, "6000", default="45000", section="groups.readers.config"),
+        _setting(SESSION_TIMEOUT, "6000", default="45000", section=late),
         _setting("bootstrap.servers", "broker-0", default="none", section=late),
     )
-    # Column 0 is the setting's name, column 3 its section.
-    assert [(row[0], row[3]) for row in differs.rows] == [
-        (SESSION, "groups.readers"),
+    names_and_sections = [(name, section) for name, _, _, section in differences.rows]
+    assert names_and_sections == [
+        (SESSION_TIMEOUT, "groups.readers"),
         ("bootstrap.servers", "groups.readers.late_members[0]"),
     ]
 
@@ -65,21 +68,25 @@ def test_configuration_of_late_members_has_only_differences_from_their_group() -
 def test_configuration_without_a_difference_is_one_sentence() -> None:
     """An empty table of differences would look like a mistake."""
     section = configuration_section(
-        report_input(run_facts(settings=(_setting(SESSION, "45000", "45000"),)))
+        report_input(run_facts(settings=(_setting(SESSION_TIMEOUT, "45000", default="45000"),)))
     )
     assert section is not None
     assert section.parts[0] == Paragraph(html="<p>Every Kafka setting has its default.</p>")
 
 
 def test_replay_has_the_command_the_other_runtime_and_the_origin_of_the_run() -> None:
-    """A person who receives the page can run the same experiment, in virtual time and on Ray."""
+    """A person who receives the page can run the experiment again, on either runtime.
+
+    This run was played in virtual time (`--runtime virtual`). The page also has the command for
+    real processes (`--runtime ray`).
+    """
     facts = run_facts(digest="abc", versions={"python": "3.11.7"}, experiment_yaml="name: <x>\n")
     section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
-    # The manifest has the command that repeats the run; the page adds that of the other runtime.
     assert facts.manifest.replay in html
     assert facts.manifest.replay.replace("--runtime virtual", "--runtime ray") in html
     assert "name: &lt;x&gt;" in html
+    # In virtual time, a repeated run has the same trace, byte for byte.
     assert "byte for byte" in section.lead
     (table,) = _tables(section)
     assert {("seed", "7"), ("trace digest", "abc"), ("python", "3.11.7")} <= set(table.rows)

@@ -1,4 +1,8 @@
-"""Caveats: notes beside the verdict PASS about effects on a group that no promise forbids."""
+"""Caveats: what a run that passed says beside its PASS.
+
+A run passes if it broke no promise of Kafka's. Its group may still have suffered, for example if
+two members owned a partition at once for a minute, which no promise forbids. A caveat says so.
+"""
 
 from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.felt import Felt, FeltGroup, Spread
@@ -8,7 +12,7 @@ from tests.support.builders.report_rows import S, summary_of
 
 
 def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
-    """Return an entry: partitions had two owners at once, one of them for `longest_us`."""
+    """Return the entry about partitions with two owners at once, the longest for `longest_us`."""
     return Owners(
         group=group,
         partitions=partitions,
@@ -24,28 +28,25 @@ def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
     )
 
 
-def felt_group(**totals: int) -> FeltGroup:
-    """Return a group of one partition; totals: `unowned` microseconds, `repeated` records."""
-    names = {"unowned": "without an owner", "repeated": "records processed again"}
-    return FeltGroup(
-        partitions=1,
-        rebalances=0,
-        moved=0,
-        came_back=0,
-        sent_away=0,
-        spreads={
-            names[key]: Spread(
-                samples=1, missing=0, p50=value, p90=None, maximum=value, total=value
-            )
-            for key, value in totals.items()
-        },
-    )
+def felt_group(*, unowned_us: int | None = None, repeated: int | None = None) -> FeltGroup:
+    """Return what the users of a group with one partition felt.
+
+    Its partition had no owner for `unowned_us`, and `repeated` records were processed again. None
+    means that this was not measured.
+    """
+    totals = {"without an owner": unowned_us, "records processed again": repeated}
+    spreads = {
+        name: Spread(samples=1, missing=0, p50=total, p90=None, maximum=total, total=total)
+        for name, total in totals.items()
+        if total is not None
+    }
+    return FeltGroup(partitions=1, rebalances=0, moved=0, came_back=0, sent_away=0, spreads=spreads)
 
 
-def run(*both: Owners, clock_error_us: int = 0, **groups: FeltGroup) -> RunSummary:
-    """Return a run's summary; `groups` are, by name, the effects that their users felt."""
+def run(*two_owners: Owners, clock_error_us: int = 0, **groups: FeltGroup) -> RunSummary:
+    """Return the summary of a run; `g=felt_group(...)` says what the users of group g felt."""
     felt = Felt(in_all=felt_group(), groups=groups)
-    return summary_of("x/1", owners=both, felt=felt, clock_error_us=clock_error_us)
+    return summary_of("x/1", owners=two_owners, felt=felt, clock_error_us=clock_error_us)
 
 
 def test_two_owners_of_a_partition_are_a_caveat_of_the_pass() -> None:
@@ -59,15 +60,16 @@ def test_two_owners_of_a_partition_are_a_caveat_of_the_pass() -> None:
 
 def test_of_many_partitions_and_groups_the_worst_is_named() -> None:
     """The caveat names one group and counts the others, however many there are."""
-    both = (owners("g", 5 * S), owners("h", 9 * S, partitions=12), owners("h", 2 * S))
-    assert caveats_of(run(*both)) == (
+    entries = (owners("g", 5 * S), owners("h", 9 * S, partitions=12), owners("h", 2 * S))
+    assert caveats_of(run(*entries)) == (
         "two members owned 12 partitions of h at once, the longest for 9.00 s (and 1 more group)",
     )
 
 
 def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None:
     """Each caveat names its group, and its figure has a unit."""
-    assert caveats_of(run(g=felt_group(unowned=45 * S, repeated=1), h=felt_group(repeated=7))) == (
+    summary = run(g=felt_group(unowned_us=45 * S, repeated=1), h=felt_group(repeated=7))
+    assert caveats_of(summary) == (
         "a partition of g had no owner for 45.00 s",
         "h processed 7 records again (and 1 more group)",
     )
@@ -76,10 +78,12 @@ def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None
 def test_unnoticeable_effects_are_no_caveat() -> None:
     """Two owners, or no owner, for less than a second are no caveat.
 
-    Nor is a time below the error between the clocks of two machines.
+    Nor is a time that is shorter than the error between the clocks of two machines: it may be no
+    more than this error.
     """
-    short = run(owners("g", 999_999), g=felt_group(unowned=999_999, repeated=0))
+    short = run(owners("g", 999_999), g=felt_group(unowned_us=999_999, repeated=0))
     assert caveats_of(short) == ()
     assert caveats_of(run(owners("g", 2 * S), clock_error_us=3 * S)) == ()
-    assert caveats_of(None) == ()  # a run without a summary
+    # A run that was not analysed has no summary.
+    assert caveats_of(None) == ()
     assert pass_text("PASS", ()) == "PASS"

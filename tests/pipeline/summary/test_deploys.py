@@ -1,7 +1,9 @@
-"""The cost of a deploy: in total, for each replaced member, and compared with another one.
+"""What a deploy costs the users of a group, and which of two deploys costs less.
 
-A deploy is a rollout: successors replace the members of a group in their places. `felt` has the
-effects of the whole run that the users of the group notice.
+A deploy is a rollout: each member of a group is stopped, and a successor takes its place. It costs
+rebalances, time in which partitions have no owner, and time in which records wait. These costs are
+measured for the whole run (`felt`), so a run with one deploy tells what the deploy cost: in total,
+and divided by the number of replaced members.
 """
 
 from dataclasses import replace
@@ -28,7 +30,11 @@ def spread(total: int, longest: int) -> Spread:
 
 
 def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
-    """Return the felt effects: those on the group `readers`, with 20 rebalances."""
+    """Return what the users of the group `readers` felt in a run; `changes` replaces some figures.
+
+    By default: 20 rebalances, 600 s in which partitions had no owner, 800 s in which records
+    waited, each summed over 200 partitions.
+    """
     fields: dict[str, Any] = {
         "partitions": 200,
         "rebalances": 20,
@@ -46,9 +52,9 @@ def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
 
 
 def rollout(*, ready: int, fired_at_us: int = 10 * S) -> JournalEntry:
-    """Return a rollout of 40 members; only the first `ready` of them have a ready successor.
+    """Return a rollout that stops 40 members; only the first `ready` of them get a ready successor.
 
-    The successor of member 0 is ready at 50 s, each next one a second later: the 40th at 89 s.
+    The first successor is ready at 50 s, and each next one a second later: the 40th at 89 s.
     """
     replaced = [
         {
@@ -83,9 +89,12 @@ def crash() -> JournalEntry:
 
 
 def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> None:
-    """20 rebalances, 600 s without an owner and 800 s of waiting are divided by 40 members."""
+    """For each of 40 members: 20 / 40 rebalances, 600 / 40 s without owner, 800 / 40 s of waiting.
+
+    The rollout lasts from 10 s until the 40th successor is ready, at 89 s.
+    """
     (cost,) = deploys_of((rollout(ready=40),), felt())
-    assert (cost.replaced, cost.length_us) == (40, 79 * S)  # 10 s to 89 s
+    assert (cost.replaced, cost.length_us) == (40, 79 * S)
     assert deploy_text(cost) == (
         "the rollout of readers replaced 40 members in 79.00 s. For each of them 0.50 rebalances, "
         "15.00 s of partitions without an owner and 20.00 s in which records waited (in all 20, "
@@ -110,13 +119,16 @@ def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own wo
     return DeployCost(**(fields | changes))
 
 
-def test_cost_has_the_mark_if_a_machine_was_away() -> None:
-    """A deploy's cost has figures of the whole run, also of the time of an accident."""
-    # `*` is the mark of a disturbed figure.
+def test_cost_in_a_run_with_an_accident_has_a_mark() -> None:
+    """If a machine was disturbed during the run, its figures prove little: they get a `*`.
+
+    A deploy's cost has figures of the whole run, so all of them get it.
+    """
     (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
     assert deploy_text(cost).endswith("6.00 s) *")
-    (first, *_) = better_texts("a", cost, "b", deploy_cost(waited_us=0, longest_wait_us=0))
-    assert first == (
+    without_waiting = deploy_cost(waited_us=0, longest_wait_us=0)
+    text_about_waiting, *_ = better_texts("a", cost, "b", without_waiting)
+    assert text_about_waiting == (
         "records waited, all partitions: b is better, 0 against 800.00 s *; "
         "for each replaced member 0 against 20.00 s *"
     )
@@ -133,7 +145,7 @@ def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None
 
 
 def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
-    """A group's figures cover the whole run; two deploys cannot divide them between themselves."""
+    """A group's figures cover the whole run, and do not tell which part each deploy had in them."""
     assert deploys_of((rollout(ready=40), rollout(ready=40)), felt()) == ()
     # A run with a crash only has no deploy.
     assert deploys_of((crash(),), felt()) == ()
@@ -142,9 +154,10 @@ def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
 
 
 def test_cheaper_deploy_is_named_with_the_difference() -> None:
-    """Deploy a is better in waiting, deploy b (of static members) in rebalances: both are named.
+    """Deploy a is better in waiting, and b in rebalances: the text about each cost says so.
 
-    A static member keeps its place in the group through a restart, so no rebalance is needed.
+    The members of b are static. A static member keeps its place in the group through a restart, so
+    there is no rebalance, but its partitions wait for it.
     """
     static = deploy_cost(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
     assert better_texts("a", deploy_cost(), "b", static) == (
@@ -156,7 +169,10 @@ def test_cheaper_deploy_is_named_with_the_difference() -> None:
 
 
 def test_reason_names_what_partitions_waited_for() -> None:
-    """Figures alone do not say why records wait longer in the deploy without rebalances."""
+    """Records wait longer in a deploy without rebalances, and the figures do not say why.
+
+    So a sentence says it.
+    """
     moving = deploy_cost(moved=180, partitions=200)
     assert reason_text("a", moving) == (
         "In a 20 rebalances gave 180 of 200 partitions to other members: a partition waited only "
@@ -170,9 +186,9 @@ def test_reason_names_what_partitions_waited_for() -> None:
 
 
 def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
-    """810 s are about 1 % more than 800 s, which is no difference between two runs."""
-    other = deploy_cost(waited_us=810 * S)
-    assert better_texts("a", deploy_cost(), "b", other)[0] == (
+    """810 s are about 1 % more than 800 s. Two runs of the same deploy would differ as much."""
+    slightly_dearer = deploy_cost(waited_us=810 * S)
+    assert better_texts("a", deploy_cost(), "b", slightly_dearer)[0] == (
         "records waited, all partitions: no difference, 800.00 s"
     )
 
@@ -188,8 +204,14 @@ def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
 
 
 def test_typical_cost_of_several_runs_has_the_median_of_each_figure() -> None:
-    """Each figure has its own median: here the costs with more rebalances have less waiting."""
-    # The waits are negative, so that the cost with the most rebalances has the least waiting.
-    costs = [deploy_cost(rebalances=number, waited_us=-number * S) for number in (1, 5, 9)]
+    """Each figure has its own median, which need not come from the same run.
+
+    The medians are 5 of 1, 5, 9 rebalances, and 20 s of 10, 20, 30 s, and no run has both.
+    """
+    costs = [
+        deploy_cost(rebalances=1, waited_us=20 * S),
+        deploy_cost(rebalances=5, waited_us=30 * S),
+        deploy_cost(rebalances=9, waited_us=10 * S),
+    ]
     typical = typical_cost(costs)
-    assert (typical.rebalances, typical.waited_us) == (5, -5 * S)
+    assert (typical.rebalances, typical.waited_us) == (5, 20 * S)

@@ -1,11 +1,11 @@
-"""Printed figures: only percentiles of enough samples, and no length below the clocks' error.
+"""How figures are printed: lengths of time, and lines with the percentiles of many lengths.
 
-The clocks of two machines differ by an error of at most `bound_us`. A length of time from a moment
-on one machine to a moment on another is measured too long or too short by at most this error, so
-the measured length may be negative.
+A length of time between moments on two machines is as uncertain as their clocks, which differ by up
+to `bound_us`. A length below this error is printed as `< 500 us`. It may even be measured as
+negative.
 
-The cells of a distribution are the number of samples, the number of missing samples, the
-percentiles p50, p90 and p99, and the maximum.
+A line has the number of samples, the number of missing samples, the percentiles p50, p90 and p99,
+and the maximum: ("12", "1", "2 ms", "9 ms", "", "11 ms"). A percentile of too few samples is empty.
 """
 
 import pytest
@@ -30,16 +30,17 @@ from pipeline.summary.figures import (
         (999_700, 0, "1.00 s"),
         (7_710_000, 0, "7.71 s"),
         (400, 500, "< 500 us"),
-        # Within the error the sign is unknown, too.
+        # Within the error even the sign means nothing.
         (-400, 500, "< 500 us"),
         (500, 500, "500 us"),
+        # A length that is more negative than the error allows is shown as it was measured.
         (-2_000, 500, "-2 ms"),
     ],
 )
 def test_duration_text_shows_three_digits_or_the_clocks_error(
     microseconds: int, bound_us: int, text: str
 ) -> None:
-    """If the error is 500 us, a length below the error is printed as `< 500 us`."""
+    """A length has three digits; below an error of 500 us it is `< 500 us`."""
     assert duration_text(microseconds, bound_us=bound_us) == text
 
 
@@ -71,16 +72,17 @@ def test_distribution_omits_percentiles_of_too_few_samples(
 
     The median, p50, needs one sample.
     """
-    # The second cell, the number of missing samples, is empty because none is missing.
+    # No sample is missing, so the second cell is empty.
     assert _distribution(samples).cells(is_time=True) == (str(samples), "", *shown)
 
 
 def test_distribution_counts_subjects_that_never_recovered() -> None:
-    """A member that never recovered has no length, so the cell `missing` counts it.
+    """A member that never recovered has no length, so the second cell counts it as missing.
 
     Without that count the worst cases would be absent, and the distribution would look too good.
     """
-    assert _distribution(1, missing=2).cells(is_time=True)[:2] == ("1", "2")
+    samples, missing, *_ = _distribution(1, missing=2).cells(is_time=True)
+    assert (samples, missing) == ("1", "2")
 
 
 def test_distribution_of_counts_prints_no_unit() -> None:
@@ -91,7 +93,8 @@ def test_distribution_of_counts_prints_no_unit() -> None:
 def test_fault_rows_without_any_join_omit_the_line() -> None:
     """In many runs no member has to join after a fault. Then the line of `join` is left out.
 
-    `accept` has no samples either, but every member needs this phase, so its line stays.
+    `accept` has no samples here either, but every member needs this phase: that none completed it
+    is worth a line.
     """
     by_name = {measure.name: measure for measure in MEASURES}
     fault = FaultSummary(

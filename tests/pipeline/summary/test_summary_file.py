@@ -1,7 +1,8 @@
-"""The summary beside the tables: reading it back, and recognising outdated tables.
+"""The summary that an analysis writes beside its tables, and how it shows that they are outdated.
 
-Tables are current if this version of the code made the summary beside them, from the same files of
-events that the run has now.
+An analysis takes time, so a later command uses the tables that are there, if they are current: made
+by the same version of the code, from the same files of events that the run has now. The summary
+says from what the tables were made.
 """
 
 import json
@@ -29,8 +30,8 @@ from pipeline.summary.summary_file import (
 from tests.support.builders.report_rows import S, fault_summary, rebalances_of, summary_of
 
 
-def _everything() -> tuple[FaultSummary, dict[str, object]]:
-    """Return a fault's summary and fields of a run's summary; no field of either is empty."""
+def _summaries_without_empty_fields() -> tuple[FaultSummary, dict[str, object]]:
+    """Return the summary of a fault, and fields of the summary of a run; each has some value."""
     fault = fault_summary(
         values={"detect": [7 * S, None], "commit gap": [8 * S, 9 * S]},
         rebalances=(rebalances_of(),),
@@ -87,7 +88,7 @@ def _write(directory: Path, *, rows: int = 3) -> RunSummary:
     (directory / "events").mkdir(parents=True)
     _write_rows(directory, rows)
     (directory / "tables" / "runs").mkdir(parents=True)
-    fault, fields = _everything()
+    fault, fields = _summaries_without_empty_fields()
     summary = summary_of(directory.name, fault, directory=directory, **fields)
     write_summary(summary)
     return summary
@@ -98,9 +99,9 @@ def test_summary_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     summary = _write(tmp_path / "1")
 
     assert read_summary(tmp_path / "1") == summary
-    assert [path.name for path in (tmp_path / "1" / "tables").iterdir() if path.is_file()] == [
-        "summary.json"
-    ]
+    # The writer left no temporary file.
+    files = [path.name for path in (tmp_path / "1" / "tables").iterdir() if path.is_file()]
+    assert files == ["summary.json"]
 
 
 def test_summary_of_a_moved_run_names_its_new_place(tmp_path: Path) -> None:
@@ -130,21 +131,22 @@ def test_torn_or_missing_summary_reads_as_none(tmp_path: Path) -> None:
     """A summary is torn if the disk was full; it is missing if the run was never analysed."""
     assert read_summary(tmp_path) is None
     _write(tmp_path)
-    whole = summary_path(tmp_path).read_text()
+    complete = summary_path(tmp_path).read_text()
 
-    summary_path(tmp_path).write_text(whole[: len(whole) // 2])
+    summary_path(tmp_path).write_text(complete[: len(complete) // 2])
     assert read_summary(tmp_path) is None
 
-    summary_path(tmp_path).write_text(whole)
+    summary_path(tmp_path).write_text(complete)
     drop_summary(tmp_path)
     assert read_summary(tmp_path) is None
     assert not is_current(tmp_path)
 
 
 def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> None:
-    """After a kill, events are salvaged (recovered from an unfinished file) and added to the run.
+    """Tables are outdated if a file of events changed or was added, or if a table is missing.
 
-    Copying a run changes only the times of its files, and not their content.
+    Events are added, for example, when they are recovered after a kill. A file that was written
+    again with the same content is no change, because a copy of the run has such files.
     """
     _write(tmp_path, rows=3)
     assert is_current(tmp_path)
@@ -154,8 +156,8 @@ def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> Non
     _write_rows(tmp_path, 3)
     assert is_current(tmp_path)
 
-    # A Parquet file begins and ends with these bytes; the content between them is missing. An
-    # unreadable file counts as a change, too.
+    # A file that cannot be read counts as a change, too. This one has the first bytes of a Parquet
+    # file and no more.
     (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1")
     assert not is_current(tmp_path)
     (tmp_path / "events" / "torn.parquet").unlink()

@@ -1,6 +1,6 @@
-"""The summary of a run, computed in plain Python; other tests compare it with Spark's.
+"""The summary of a run, computed in plain Python.
 
-The other tests are in tests/pipeline/whole_runs.
+That it equals the summary that Spark computes is tested in tests/pipeline/whole_runs.
 """
 
 from pathlib import Path
@@ -14,7 +14,10 @@ from tests.support.random_worlds.random_trace import random_run
 
 
 def test_summary_of_rows_equals_that_of_their_files(tmp_path: Path) -> None:
-    """A summary needs no files: a command that plays many seeds has the rows in memory."""
+    """A command that plays many runs has their rows in memory, and computes summaries from these.
+
+    The result must be the same as if the rows were read from the files of the run.
+    """
     rows = random_run(2)
     # The files give the rows in another order, and the manifest has an error between clocks.
     directory = write_run(tmp_path / "talk" / "1", rows, files=3, clock_error_us=250)

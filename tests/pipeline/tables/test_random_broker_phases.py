@@ -1,12 +1,16 @@
 """Spark's table `broker_phases` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row has the phases in which an offsets partition got a new coordinator after a fault: detect,
-publish, load wait, load. An oracle is a second, simple computation of the same table.
+A row is about an offsets partition and a fault, and has the phases in which the partition got a new
+coordinator: detect, publish, load wait, load.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 import pytest
@@ -26,8 +30,8 @@ def test_broker_phases_of_random_runs_equal_the_oracle(
     """Cases: a missing phase, the old leader elected again, a partition with several groups."""
     rows = check_table(random_runs, "broker_phases", broker_phases_of, _KEY)
     assert len(rows) > 40
-    missing = [row for row in rows if row["active_us"] is None or row["applied_us"] is None]
-    assert len(missing) > 3
+    incomplete = [row for row in rows if row["active_us"] is None or row["applied_us"] is None]
+    assert len(incomplete) > 3
     assert any(row["old_leader"] == row["new_leader"] for row in rows)
     assert any(len(row["groups"]) > 1 for row in rows)
     assert any(row["load_us"] for row in rows)

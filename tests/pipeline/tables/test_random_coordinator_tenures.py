@@ -1,12 +1,15 @@
 """Spark's table `coordinator_tenures` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is a tenure: the time in which one broker is the active coordinator of an offsets partition.
-An oracle is a second, simple computation of the same table.
+A row is a tenure: the time in which one broker coordinates a partition of `__consumer_offsets`.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 from collections import Counter
@@ -25,7 +28,10 @@ _KEY = ("partition", "leader_epoch", "broker", "incarnation")
 def test_coordinator_tenures_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Every kind of end occurs, and brokers that are paused, cut off, or restarted."""
+    """Cases: every kind of end, and brokers that are paused, cut off, or restarted.
+
+    A tenure ends with `reloaded` if the same broker loads the partition again. That is rare.
+    """
     rows = check_table(random_runs, "coordinator_tenures", coordinator_tenures_of, _KEY)
     ends = Counter(row["end_reason"] for row in rows)
     assert all(ends[end] >= 2 for end in ("unloaded", "killed", "stopped", "run end")), ends

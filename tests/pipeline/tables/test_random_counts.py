@@ -1,9 +1,10 @@
 """Spark's tables of runs, groups, bad rows, commits, requests, records and metrics.
 
-Each table must equal its oracle: the same table computed in plain Python (`pipeline/in_memory`).
-The runs are random ones and a few real ones. `check_table(runs, table, oracle, key)` compares the
-two tables of each run, row by row, and returns the rows of the random runs. The columns of `key`
-identify a row. The later assertions make sure that the random runs have the cases in which the two
+Each table must equal its oracle: the same table, computed in plain Python with simple loops over
+the trace (`pipeline/in_memory`). `check_table(runs, table, oracle, key)` compares the two tables of
+each run, row by row, for random traces and for a few real runs. The columns of `key` tell which
+rows belong together. It returns the rows of the random traces. A comparison says nothing about a
+case that does not occur, so each test then checks that these rows have every case in which the two
 tables could differ.
 """
 
@@ -67,16 +68,18 @@ def test_processing_of_random_traces_equals_the_oracle(
 def test_metrics_of_random_and_real_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Cases: empty samples, nulls, two incarnations (lives of a process), the servers' metrics."""
+    """Cases: samples without a value, restarted processes, the metrics of real servers."""
     rows = check_table(
         random_runs, "metrics", metrics_of, ("node", "incarnation", "sampled_us", "metric")
     )
     assert sum(row["value"] is None for row in rows) > 50
     assert any(row["incarnation"] for row in rows)
-    real = [row for run in random_runs if not run.is_random for row in run.table("metrics")]
-    metric_names = {row["metric"] for row in real}
+    rows_of_real_runs = [
+        row for run in random_runs if not run.is_random for row in run.table("metrics")
+    ]
+    metric_names = {row["metric"] for row in rows_of_real_runs}
     assert metric_names > {"NumGroups", "IsrShrinksPerSec.Count", "FencedBrokerCount"}
-    assert any(row["value"] is None for row in real)
+    assert any(row["value"] is None for row in rows_of_real_runs)
 
 
 def test_bad_rows_of_a_damaged_trace_equal_the_oracle(analysed: AnalysedRuns) -> None:

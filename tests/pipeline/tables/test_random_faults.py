@@ -1,12 +1,15 @@
 """Spark's table `faults` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is a fault that hit, with its time in force and the nodes that it affected. An oracle is a
-second, simple computation of the same table.
+A row is a fault that hit something, with its time in force and the nodes that it affected.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 import pytest
@@ -21,11 +24,13 @@ _KEY = ("fault",)
 
 
 def test_faults_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Faults that missed are left out; simultaneous ones are ordered by id."""
+    """Cases: times that are known or not, cuts of several nodes, and faults at the same time."""
     rows = check_table(random_runs, "faults", faults_of, _KEY)
     assert len(rows) > 60
     for column in ("in_force_us", "in_force_until_us", "healed_us"):
+        # More than five rows have no value in this column, and more than five have one.
         unknown = sum(row[column] is None for row in rows)
         assert 5 < unknown < len(rows) - 5, column
     assert any(len(row["from_nodes"]) > 1 for row in rows)
+    # `until_us` is when the next fault hits: of two faults at the same time, the first has no time.
     assert any(row["until_us"] == row["injected_us"] for row in rows)

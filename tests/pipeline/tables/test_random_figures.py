@@ -1,12 +1,16 @@
 """Spark's table `figures` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is one measure of a fault, such as the length of a phase, as a distribution. An oracle is a
-second, simple computation of the same table.
+A row is one measure of one fault, such as the length of the phase `detect`, as a distribution over
+all members, partitions or groups.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 import pytest
@@ -22,7 +26,7 @@ _KEY = ("fault", "measure")
 
 
 def test_figures_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Every measure occurs, with samples and without; percentiles are nearest ranks."""
+    """Cases: every measure, with and without samples, and medians that are not the maximum."""
     rows = check_table(random_runs, "figures", figures_of, _KEY)
     assert len(rows) > 500
     assert {row["measure"] for row in rows} == {measure.name for measure in MEASURES}

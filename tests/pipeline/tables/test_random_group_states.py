@@ -1,12 +1,15 @@
 """Spark's table `group_states` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is the time in which a group has one state (such as Stable) on one coordinator. An oracle is a
-second, simple computation of the same table.
+A row is the time in which a group has one state, such as Stable, on one coordinator.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 import pytest
@@ -23,7 +26,7 @@ _KEY = ("group", "broker", "incarnation", "from_us", "state")
 def test_group_states_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Some groups have two coordinators at once, die with their broker, or return."""
+    """Cases: every state, states without an end, brokers that restart, several leader epochs."""
     rows = check_table(random_runs, "group_states", group_states_of, _KEY)
     assert len(rows) > 500
     states = {row["state"] for row in rows}

@@ -1,12 +1,15 @@
 """Spark's table `messages` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is an exchange around a fault: a request and its answer, if there is one. An oracle is a
-second, simple computation of the same table.
+A row is a request around a fault, with its answer if there is one.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 import pytest
@@ -23,10 +26,11 @@ _KEY = ("fault", "api", "from_node", "to_node", "group", "sent_us", "correlation
 
 
 def test_messages_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Answers are lost, correlation ids start again, clocks disagree, incarnations end."""
+    """Cases: requests without an answer, moments that were not traced, several equal requests."""
     rows = check_table(random_runs, "messages", messages_of, _KEY)
     assert len(rows) > 1_000
     for column in ("received_us", "answered_us", "ended_us", "named", "member"):
+        # More than 50 rows have no value in this column, and more than 50 have one.
         unknown = sum(row[column] is None for row in rows)
         assert 50 < unknown < len(rows) - 50, column
     assert sum(row["repeats"] > 1 for row in rows) > 100
@@ -35,7 +39,7 @@ def test_messages_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun
 
 
 def test_messages_of_many_clients_equal_the_oracle(analysed: AnalysedRuns) -> None:
-    """No random run has as many messages around a fault as the table keeps."""
+    """The table keeps at most 400 messages around a fault; no random run has as many."""
     run = AnalysedRun(
         run="crowd/1",
         rows=tuple(crowd()),

@@ -1,8 +1,9 @@
 """Spark's tables of owners, overlaps and repeated records equal a model in plain Python.
 
-An overlap is a time with two owners. The random traces have cases that no hand-written story has:
-members are assigned partitions that they own already, revoke partitions of others, die while they
-are paused, and process partitions that they never owned.
+The traces of these tests are random, and about members only. They have cases that a person would
+hardly write down: members are assigned partitions that they own already, revoke partitions of
+others, die while they are paused, and process partitions that they never owned. The model goes
+through the rows of a trace one by one, and keeps in mind who owns what at the time.
 """
 
 import pytest
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def runs(random_runs: tuple[AnalysedRun, ...]) -> list[tuple[Owned, AnalysedRun]]:
-    """Return the random runs named `owners/`: the model's result, and Spark's analysis."""
+    """Return pairs of the model's result and Spark's analysis, for the runs named `owners/...`."""
     return [(owned_by(run.rows), run) for run in random_runs if run.run.startswith("owners/")]
 
 
@@ -40,7 +41,7 @@ def test_ownership_of_random_members_equals_the_model(
         rows_by_spark = [tuple(row[name] for name in columns) for row in run.table("ownership")]
         # Sorted as texts, because a row may have None in place of a number.
         assert sorted(rows_by_spark, key=str) == sorted(expected, key=str)
-    # Enough intervals for a comparison that means something.
+    # With only a few intervals the comparison would prove little.
     assert sum(len(model.intervals) for model, _ in runs) > 100
 
 
@@ -61,7 +62,7 @@ def test_ownership_overlaps_of_random_members_equal_the_model(
 def test_processing_of_random_members_equals_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """A record is repeated for the member that processed it later, whether it is owner or not."""
+    """A record that two members process counts as repeated for the later one, owner or not."""
     for model, run in runs:
         counts_by_spark = {
             (row["partition"], row["consumer"]): {

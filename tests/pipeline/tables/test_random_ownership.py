@@ -1,12 +1,14 @@
 """Spark's table `ownership` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is the time in which one member owns a partition. An oracle is a second, simple computation of
-the same table.
+A row is the time in which one member owns a partition.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little.
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ.
 """
 
 from collections import Counter
@@ -23,11 +25,11 @@ _KEY = ("group", "partition", "consumer", "incarnation", "from_us")
 
 
 def test_ownership_of_random_runs_equals_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Every kind of end occurs; coordinators, epochs and positions are known and unknown."""
+    """Cases: every kind of end; coordinators and positions that the trace tells or does not."""
     rows = check_table(random_runs, "ownership", ownership_of, _KEY)
     ends = Counter(row["ended_by"] for row in rows)
-    wanted = ("revoked", "lost", "reassigned", "killed", "stopped", "run end")
-    assert all(ends[end] for end in wanted), ends
+    every_end = ("revoked", "lost", "reassigned", "killed", "stopped", "run end")
+    assert all(ends[end] for end in every_end), ends
     assert {row["position"] for row in rows} == {"committed", "earliest", "latest", None}
     assert {row["leader_epoch"] is None for row in rows} == {True, False}
     assert any(row["paused_us"] for row in rows)

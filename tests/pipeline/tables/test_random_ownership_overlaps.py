@@ -1,12 +1,15 @@
 """Spark's table `ownership_overlaps` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is a time in which two members of a group own a partition. An oracle is a second, simple
-computation of the same table.
+A row is a time in which two members of a group own the same partition.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 import pytest
@@ -23,7 +26,7 @@ _KEY = ("group", "partition", "first_consumer", "second_consumer", "from_us", "t
 def test_ownership_overlaps_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Some overlaps never end, some share no record, some began before any fault or healing."""
+    """Cases: overlaps that never end, without shared records, or before any fault or healing."""
     rows = check_table(random_runs, "ownership_overlaps", ownership_overlaps_of, _KEY)
     assert len(rows) > 60
     for column in ("to_us", "fault", "healed_us"):

@@ -1,12 +1,15 @@
 """Spark's table `rebalances` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is a rebalance: the members of a group join again and get new partitions. An oracle is a
-second, simple computation of the same table.
+A row is a rebalance of a group, with the reason for which it began.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 import pytest
@@ -22,7 +25,7 @@ _KEY = ("group", "broker", "started_us", "cause")
 
 
 def test_rebalances_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Every reason occurs, with joined and removed members, and rebalances that were cut short."""
+    """Cases: every reason, members that joined or were removed, rebalances that were cut short."""
     rows = check_table(random_runs, "rebalances", rebalances_of, _KEY)
     reasons = {row["reason"] for row in rows}
     assert reasons == set(RebalanceCause)
@@ -30,5 +33,7 @@ def test_rebalances_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedR
     assert sum(row["joined_us"] is not None and row["stable_us"] is None for row in rows) > 10
     assert sum(row["store_error"] is not None for row in rows) > 5
     assert {row["client_reason"] is None for row in rows} == {True, False}
+    # A member was removed, and joined again in the same rebalance.
     assert any(set(row["removed"]) & set(row["added"]) for row in rows)
+    # No member caused the rebalance.
     assert any(row["consumer"] is None for row in rows)

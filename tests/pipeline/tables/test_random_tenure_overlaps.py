@@ -1,12 +1,15 @@
 """Spark's table `tenure_overlaps` equals its oracle in plain Python (`pipeline.in_memory`).
 
-A row is a time in which two brokers are active coordinators of an offsets partition. An oracle is a
-second, simple computation of the same table.
+A row is a time in which two brokers coordinate the same offsets partition.
 
-The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
-by row, and returns the rows of the random runs. The columns `_KEY` identify a row. The later
-assertions make sure that these rows have the cases that the docstring names, because a comparison
-without them would prove little. A small number in them, such as 3, only means "more than a few".
+Spark's computation is fast for large runs, but hard to check by eye. The oracle computes the same
+rows with simple loops over the trace. `check_table` compares the two tables of each run, row by
+row, for random traces and for a few real runs. The columns of `_KEY` tell which rows belong
+together. It returns the rows of the random traces.
+
+A comparison says nothing about a case that does not occur. So the test then checks that the random
+traces have each case in which the two tables could differ. A small number, such as 3, only means
+"more than a few".
 """
 
 import pytest
@@ -31,7 +34,7 @@ _KEY = (
 def test_tenure_overlaps_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """In some overlaps both coordinators answer; for others no fault is known as the cause."""
+    """Cases: overlaps in which both coordinators answer, and overlaps without a fault as cause."""
     rows = check_table(random_runs, "tenure_overlaps", tenure_overlaps_of, _KEY)
     assert len(rows) > 20
     for column in ("older_heartbeats", "newer_heartbeats", "older_commits", "newer_commits"):

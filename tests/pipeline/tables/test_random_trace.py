@@ -1,7 +1,8 @@
-"""The random traces are plausible and repeatable, and have all cases that the oracles need.
+"""The random traces with which other tests compare Spark's tables and those of plain Python.
 
-An oracle computes a table in plain Python, to compare it with Spark's table of the same trace. A
-seed is the number from which a random trace is made. An incarnation is one life of a process.
+`random_run(seed)` makes one of them: the events of a run that no cluster played. A trace must be
+plausible, the same for each seed, and all traces together must have every case in which the two
+computations could differ.
 """
 
 from collections import Counter
@@ -52,15 +53,15 @@ def test_random_run_of_one_seed_is_reproducible() -> None:
 
 
 def test_random_runs_number_rows_and_order_times_in_each_incarnation() -> None:
-    """`seq` numbers the rows of an incarnation, in the order of their times."""
+    """`seq` numbers the rows of one life of a process, in the order of their times."""
     for seed in SEEDS:
-        last_row: dict[tuple[str, int], tuple[int, int]] = {}
+        last_seq_and_time: dict[tuple[str, int], tuple[int, int]] = {}
         for row in random_run(seed):
             life = (row.node, row.incarnation)
-            last_seq, last_time_us = last_row.get(life, (-1, 0))
+            last_seq, last_time_us = last_seq_and_time.get(life, (-1, 0))
             assert row.seq == last_seq + 1
             assert row.time_us >= last_time_us
-            last_row[life] = (row.seq, row.time_us)
+            last_seq_and_time[life] = (row.seq, row.time_us)
 
 
 def test_random_runs_have_every_kind_that_a_table_reads() -> None:
@@ -68,8 +69,8 @@ def test_random_runs_have_every_kind_that_a_table_reads() -> None:
     rows = [row for seed in SEEDS for row in random_run(seed)]
     rows += [row for seed in ZOOKEEPER_SEEDS for row in random_zookeeper_run(seed)]
     kinds = Counter(row.kind for row in rows)
-    wanted = [kind for kind in TraceKind if kind not in _NEVER_RANDOM]
-    too_rare = [kind.value for kind in wanted if kinds[kind] < 2]
+    kinds_of_tables = [kind for kind in TraceKind if kind not in _NEVER_RANDOM]
+    too_rare = [kind.value for kind in kinds_of_tables if kinds[kind] < 2]
     assert too_rare == []
 
 

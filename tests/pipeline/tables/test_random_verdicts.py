@@ -1,7 +1,7 @@
-"""Spark's table `verdicts` equals its oracle in plain Python.
+"""Spark's table `verdicts` equals its oracle, a second computation of the table in plain Python.
 
-The columns come from two documents of a run: manifest.json (what was run) and results.json (what
-the checks found). An oracle is a second, simple computation of the same table.
+The table has a row for each check of a run. Its columns come from two files of the run:
+manifest.json says what was run, and results.json what the checks found.
 """
 
 import pytest
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 def test_verdicts_of_random_documents_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Cases: documents that are missing, torn, or without checks."""
+    """Cases: files that are missing, cut off in the middle, or without checks."""
     rows = []
     for run in random_runs:
         expected = [row | {"run": run.run} for row in verdicts_of(run.directory)]
@@ -26,4 +26,5 @@ def test_verdicts_of_random_documents_equal_the_oracle(
     assert len(rows) > 40
     for column in ("check", "verdict", "experiment"):
         assert any(row[column] is None for row in rows), column
-    assert {run.run for run in random_runs} > {row["run"] for row in rows}  # some have no row
+    # Some runs have no row.
+    assert {run.run for run in random_runs} > {row["run"] for row in rows}

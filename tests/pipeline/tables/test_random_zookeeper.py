@@ -1,16 +1,14 @@
 """Spark's tables of ZooKeeper, and `offset_rewinds`, equal their oracles in plain Python.
 
-`check_table` compares a table with its oracle in `pipeline/in_memory` (a second, simple computation
-of the table), for random runs and a few real ones. It returns the rows of the random runs. Its last
-argument names the columns that identify a row. The later assertions make sure that each case occurs
-in these rows. docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+Spark's computation is fast for large runs, but hard to check by eye. The oracle in
+`pipeline/in_memory` computes the same rows with simple loops over the trace. `check_table` compares
+the two tables of each run, row by row, for random traces and for a few real runs. Its last argument
+has the columns that tell which rows belong together. It returns the rows of the random traces. A
+comparison says nothing about a case that does not occur, so each test then checks that these rows
+have every case.
 
-- Session: a client's registration at ZooKeeper. Its ephemeral nodes are deleted when it ends.
-- Watch: a client's request to be told of the next change of a node.
-- Attempt: a consumer tries once to own all partitions that its plan gives it. After too many failed
-  attempts the consumer gives up.
-- Rewind: a committed offset that is lower than the one before.
+docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import pytest
@@ -47,7 +45,7 @@ def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Cases: a watch fires late, or for a transaction that is not in the trace."""
+    """Cases: a watch that tells its client of a change late, or of one that is not in the trace."""
     key = ("server", "incarnation", "consumer", "fired_us")
     rows = check_table(random_runs, "zookeeper_watches", zookeeper_watches_of, key)
     # `changed_us`: when the transaction was applied; unknown if the trace lacks it.
@@ -61,7 +59,11 @@ def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Each outcome occurs; None means that the consumer died or the run ended."""
+    """In an attempt, a consumer tries once to own all partitions that its plan gives it.
+
+    Cases: each outcome, where None means that the consumer died or the run ended during the
+    attempt.
+    """
     key = ("consumer", "incarnation", "started_us")
     rows = check_table(random_runs, "zookeeper_attempts", zookeeper_attempts_of, key)
     outcomes = {row["outcome"] for row in rows}
@@ -83,13 +85,16 @@ def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     key = ("consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "zookeeper_operations", zookeeper_operations_of, key)
     assert {row["effect"] for row in rows} == {"read", "write", "session"}
-    apis = 10  # all that docs/TABLES.md lists for the column
-    assert len({row["api"] for row in rows}) == apis
+    apis_in_docs = 10  # those that docs/TABLES.md lists for the column
+    assert len({row["api"] for row in rows}) == apis_in_docs
     assert any(row["requests"] > 1 for row in rows)
 
 
 def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Cases: rewinds in both stores of offsets, by members and by clients without a member id."""
+    """A rewind is a committed offset that is lower than the one before.
+
+    Cases: rewinds in both stores of offsets, by members and by clients without a member id.
+    """
     key = ("group", "partition", "store", "at_us", "offset_after")
     rows = check_table(random_runs, "offset_rewinds", offset_rewinds_of, key)
     assert {row["store"] for row in rows} == {"kafka", "zookeeper"}

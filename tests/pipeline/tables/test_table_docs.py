@@ -1,7 +1,8 @@
-"""docs/TABLES.md and the docstrings of the transforms agree with the written tables.
+"""What people read about the tables agrees with the files that the analysis writes.
 
-A transform is the Spark function that computes one table. The grain of a table says what one row
-stands for.
+People read docs/TABLES.md, and the docstrings of the Spark functions that compute the tables (the
+transforms). Such a docstring must say what one row stands for ("Output grain:"), what nulls mean,
+and name every column.
 """
 
 import hashlib
@@ -22,7 +23,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "TABLES.md"
 
 
 def _documented() -> dict[str, list[tuple[str, str]]]:
-    """Return the columns of each section (a table) with their types, in the page's order."""
+    """Return the columns of each table with their types, as docs/TABLES.md lists them.
+
+    For example, {"runs": [("run", "string"), ...], ...}. The page has a section for each table.
+    """
     tables: dict[str, list[tuple[str, str]]] = {}
     for line in PAGE.read_text().splitlines():
         if heading := re.fullmatch(r"## (\w+)", line):
@@ -57,12 +61,12 @@ def test_version_of_the_tables_is_raised_with_their_columns() -> None:
 
     If this fails: raise TABLES_VERSION, and write the new version and digest of the columns here.
     """
-    columns = hashlib.sha256(repr(_documented()).encode()).hexdigest()[:12]
-    assert (TABLES_VERSION, columns) == (7, "521cdc1f438b")
+    digest_of_columns = hashlib.sha256(repr(_documented()).encode()).hexdigest()[:12]
+    assert (TABLES_VERSION, digest_of_columns) == (7, "521cdc1f438b")
 
 
 def test_transforms_name_their_grain_and_every_column(analysed: AnalysedRuns) -> None:
-    """A reader of the code finds the grain, the nulls and all columns in the docstring."""
+    """A docstring says what a row stands for, what nulls mean, and names every column."""
     missing = []
     for step in STEPS:
         if step.result != "table":

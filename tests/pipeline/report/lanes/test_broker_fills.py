@@ -1,12 +1,13 @@
-"""Each broker has one colour in all lanes; variants of that colour distinguish generations.
+"""Each broker has one colour in all lanes of a report; its variants distinguish generations.
 
-A generation is the number of a group's rebalance. `cells` returns columns of a chart's data, which
-have names of one letter: `r` is the row, `w` the colour of the coordinator, `m` the member, `g` the
-generation, `c` the fill of a bar. Builders make table rows, with times in seconds. A `tenure` is
-the time in which a broker is coordinator. A `state` is the time in which the group has a state at a
-coordinator. `owned` is the time in which a member owns a partition. In rows of `state` and `owned`,
-broker-2 is the coordinator unless another is named. A `to_s` of None means that the run ended
-first.
+A lane is a chart over the time of the run. One lane shows which broker was the coordinator, another
+the states of groups, and a third the owners of partitions. In all of them the colour of a bar tells
+which coordinator it belongs to.
+
+The builders make rows of tables, with times in seconds: `tenure` is the time in which a broker is
+coordinator, `state` the time in which a group has one state, `owned` the time in which a member
+owns a partition. A `to_s` of None means that the run ended first. In rows of `state` and `owned`
+the coordinator is broker-2, unless another is named.
 """
 
 from pipeline.report.charts.chart import SERIES, soft
@@ -46,28 +47,27 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
     assert states is not None
     assert owners is not None
 
-    # The coordinator lane: by the scale of its legend.
-    scales = {
-        scale["name"]: dict(zip(scale["domain"], scale["range"], strict=True))
-        for scale in compiled_without_warnings(coordinator)["scales"]
-        if scale["name"] == "fill"
-    }
-    assert scales["fill"] == {broker: soft(fill) for broker, fill in fills.items()}
+    # In the coordinator lane a scale gives each broker its fill.
+    scales = compiled_without_warnings(coordinator)["scales"]
+    (fill_scale,) = [scale for scale in scales if scale["name"] == "fill"]
+    fills_of_scale = dict(zip(fill_scale["domain"], fill_scale["range"], strict=True))
+    assert fills_of_scale == {broker: soft(fill) for broker, fill in fills.items()}
 
-    # The group lane: by the colour in each row.
+    # In the group lane each bar has the colour of its coordinator in the key `w` of its data.
     assert set(cells(states, "states", "r", "w")) == {
         (f"readers · {broker}", fill) for broker, fill in fills.items()
     }
 
-    # The ownership lane: by the fill of each bar.
-    bars = {
+    # In the ownership lane each bar has its fill in the key `c`. `m` is the member, `g` the
+    # generation.
+    fill_by_owner = {
         (member, generation): fill
         for member, generation, fill in cells(owners, "owners", "m", "g", "c")
     }
-    assert bars["consumer-0", 1] == soft(fills["broker-2"])
-    assert bars["consumer-1", 2] == soft(fills["broker-0"])
+    assert fill_by_owner["consumer-0", 1] == soft(fills["broker-2"])
+    assert fill_by_owner["consumer-1", 2] == soft(fills["broker-0"])
     # A later generation of the same coordinator has a variant of its colour.
-    assert bars["consumer-0", 2] not in {soft(fill) for fill in fills.values()}
+    assert fill_by_owner["consumer-0", 2] not in {soft(fill) for fill in fills.values()}
 
 
 def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
@@ -83,10 +83,10 @@ def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
 
 
 def test_brokers_have_none_of_the_colours_of_rebalances_and_faults() -> None:
-    """Orange (`SERIES[1]`, and the pattern `hatch-2` of it) is reserved for rebalances and faults.
+    """Orange is reserved for rebalances and faults: `SERIES[1]`, and its pattern `hatch-2`.
 
     The first 12 brokers have different fills: 5 colours in up to 3 variants.
     """
-    fills = [broker_fill(place) for place in range(12)]
+    fills = [broker_fill(index) for index in range(12)]
     assert not {SERIES[1], "url(#hatch-2)"} & set(fills)
     assert len(set(fills)) == 12

@@ -1,8 +1,8 @@
-"""The fault lane, and the bands behind all lanes: accidents do not look like faults of the plan.
+"""Accidents do not look like planned faults in the charts of a report.
 
-The plan of a run lists its intended faults. An accident is not one of them: a machine was lost or
-disturbed during the run. In the data of a bar, `x` is 1 for an accident, `l` is the long label and
-`s` the short one.
+The plan of a run lists the faults that are injected. An accident is not one of them: a machine was
+lost or disturbed during the run. Both have a bar in the fault lane, and a coloured band behind all
+other lanes, the charts over the time of the run.
 """
 
 from pipeline.report.lanes.faults import faults_lane
@@ -33,6 +33,7 @@ def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
     """Without its own label, the bar of an accident would look like a fault of the plan."""
     lane = faults_lane(run_with(journal_entry(), ACCIDENT))
     assert lane is not None
+    # `l` is the long label of a bar, `s` the short one. `x` is 1 for an accident.
     planned, accident = lane.data["parts"]
     assert planned["l"] == "crash broker-2"
     assert "x" not in planned
@@ -40,26 +41,25 @@ def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
     assert accident["l"] == f"by accident: {NOTE}"
     assert accident["s"] == "accident"
     assert lane.table is not None
-    # Column 1 of the table is the kind of the fault.
-    assert [row[1] for row in lane.table.rows] == ["crash", "machine_disturbed"]
+    kinds = [kind for _, kind, *_ in lane.table.rows]
+    assert kinds == ["crash", "machine_disturbed"]
 
 
-def _is_band(layer: dict[str, dict[str, str]]) -> bool:
-    return layer["mark"]["type"] == "rect"
+def _fills_of_bands(*faults: JournalEntry) -> list[str]:
+    """Return the colour of each layer of the fault lane that draws bands."""
+    lane = faults_lane(run_with(*faults))
+    assert lane is not None
+    layers = lane.spec.to_dict()["layer"]
+    return [layer["mark"]["fill"] for layer in layers if layer["mark"]["type"] == "rect"]
 
 
 def test_band_of_an_accident_is_grey() -> None:
     """One layer draws the bands of accidents in grey, another draws those of the plan in orange.
 
-    A run without accidents has only the orange layer. The page's names of the colours are `muted`
-    (grey) and `warn` (orange).
+    A run without accidents has only the orange layer.
     """
-    lanes = [faults_lane(run_with(*faults)) for faults in ((journal_entry(),), (ACCIDENT,))]
-    fills = [
-        [layer["mark"]["fill"] for layer in lane.spec.to_dict()["layer"] if _is_band(layer)]
-        for lane in lanes
-        if lane is not None
-    ]
-    assert fills == [["var(--warn)"], ["var(--muted)", "var(--warn)"]]
+    orange, grey = "var(--warn)", "var(--muted)"
+    assert _fills_of_bands(journal_entry()) == [orange]
+    assert _fills_of_bands(ACCIDENT) == [grey, orange]
     (band,) = fault_bands(run_with(ACCIDENT))
     assert (band["a"], band["b"]) == (24.1, 36.3)

@@ -1,4 +1,9 @@
-"""Labels of members: the page leaves out the prefix that all names have in common."""
+"""Labels of members in a report's charts.
+
+Names of members are long, so the labels leave out the words that all names begin with: of
+`consumer-orders-readers-0` and `consumer-orders-readers-11`, the labels are `readers-0` and
+`readers-11`.
+"""
 
 import pytest
 
@@ -35,6 +40,6 @@ def test_note_of_a_prefix_explains_it() -> None:
 
 
 def test_group_prefix_leaves_out_the_only_group() -> None:
-    """With one group its name says nothing; with two, each row needs the name of its group."""
+    """If there is only one group, its name says nothing, and the labels of its rows omit it."""
     assert group_prefix(["orders-readers", "orders-readers"]) == "orders-readers · "
     assert group_prefix(["a", "b"]) == ""

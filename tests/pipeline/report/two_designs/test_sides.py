@@ -1,9 +1,11 @@
-"""Sides: the compared groups of runs, one per design, and the changes in each of them.
+"""Sides: the groups that a report compares, and the changes of their members.
 
-The two designs are a group on ZooKeeper (`old`) and a group with a coordinator (`new`). A side is
-one group of one run. A change is a join, a death or another fault. By default both groups have two
-members, and a third joins both at JOIN_US. `crash_of` kills a member, by default at DEATH_US. The
-run ends at END_US.
+A report compares two designs of a consumer group: in each run, the group `old` works on ZooKeeper,
+and the group `new` has a coordinator. Each group of each run is a side of the comparison. What is
+compared are the changes, such as "1 member joins": what they cost, and how long they last.
+
+By default each group has two members, and a third joins both at JOIN_US. `crash_of` kills a member,
+by default at DEATH_US. The run ends at END_US.
 """
 
 import pytest
@@ -30,24 +32,23 @@ def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
 
 def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
     """A title has the group's name, and the size or the run only if the name is not enough."""
-    run = (two_design_facts(), two_design_tables())
-    larger = two_design_facts()
-    # With the late member each of these groups has ten.
-    larger.manifest.config["groups"]["old"]["members"] = 9
-    larger.manifest.config["groups"]["new"]["members"] = 9
+    run = (two_design_facts(old=3, new=3), two_design_tables())
+    larger_run = (two_design_facts(old=10, new=10), two_design_tables())
 
-    assert [side.title for side in sides_of([run], ["a"])] == ["old", "new"]
-    sized = sides_of([run, (larger, two_design_tables())], ["a", "b"])
-    assert [side.title for side in sized] == ["old of 3", "new of 3", "old of 10", "new of 10"]
-    alike = sides_of([run, run], ["a", "b"])
-    assert [side.title for side in alike] == ["old (a)", "new (a)", "old (b)", "new (b)"]
-    assert [side.design for side in alike[:2]] == ["zookeeper", "coordinator"]
+    one_run = sides_of([run], ["a"])
+    assert [side.title for side in one_run] == ["old", "new"]
+    two_sizes = sides_of([run, larger_run], ["a", "b"])
+    assert [side.title for side in two_sizes] == ["old of 3", "new of 3", "old of 10", "new of 10"]
+    same_size = sides_of([run, run], ["a", "b"])
+    assert [side.title for side in same_size] == ["old (a)", "new (a)", "old (b)", "new (b)"]
+    assert [side.design for side in same_size[:2]] == ["zookeeper", "coordinator"]
 
 
 def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() -> None:
-    """A change lasts until the next one begins; a member that dies still counts in its death.
+    """A change lasts until the next one of its group begins.
 
     The crash of broker-0 is a change of both groups, the crash of a member only of its own group.
+    The number of members of a death includes the member that dies.
     """
     faults = [
         crash_of("consumer-old-1", healed_us=DEATH_US + 10 * S),
@@ -76,15 +77,16 @@ def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() 
     ]
 
 
-@pytest.mark.parametrize(("duration", "expected_us"), [("500ms", 500_000), ("2m", 120 * S)])
-def test_late_members_join_at_their_time_after_the_steady_state(
-    duration: str, expected_us: int
-) -> None:
-    """The steady state begins at 10 s; a join of two members is a change of the kind `other`."""
-    facts = two_design_facts()
-    facts.manifest.config["groups"]["old"]["late_members"] = [{"at": duration, "members": 2}]
-    side, _ = sides_of([(facts, two_design_tables())], ["a"])
+@pytest.mark.parametrize(("at", "at_us"), [("500ms", 500_000), ("2m", 120 * S)])
+def test_late_members_join_at_their_time_after_the_steady_state(at: str, at_us: int) -> None:
+    """The time of late members counts from the steady state, which begins at 10 s.
 
-    (change,) = side.changes
-    assert change.at_us == 10 * S + expected_us
+    Only the join of a single member is a change of the kind `join`; that of two is an `other`.
+    """
+    facts = two_design_facts()
+    facts.manifest.config["groups"]["old"]["late_members"] = [{"at": at, "members": 2}]
+    side_of_old, _ = sides_of([(facts, two_design_tables())], ["a"])
+
+    (change,) = side_of_old.changes
+    assert change.at_us == 10 * S + at_us
     assert (change.kind, change.label, change.members) == ("other", "2 members join", 4)
