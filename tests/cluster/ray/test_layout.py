@@ -1,7 +1,8 @@
 """The layout of a cluster on Ray: which nodes share a process, and on which machine it runs.
 
-`plan_processes(cluster)` returns a plan for each process. `place(plans, machines)` returns the
-machine of each process, out of Ray's machines.
+`plan_processes(cluster)` returns a plan for each process: its name and its nodes.
+`place(plans, ["a", "b"])` distributes the processes over the machines of Ray, for example
+`{"controller-100": "a", "broker-0": "a", "broker-1": "b", ...}`.
 """
 
 import pytest
@@ -53,14 +54,14 @@ def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
     assert list(plans) == ["controller-100", "broker-0", "broker-1", "broker-2", "clients-0"]
     assert node_names(plans["broker-1"]) == ("broker-1",)
     assert node_names(plans["clients-0"]) == ("consumer-0", "consumer-1", "producer-0")
-    # The controller and the brokers are servers.
-    assert [name for name, plan in plans.items() if plan.is_server] == list(plans)[:4]
+    servers = [name for name, plan in plans.items() if plan.is_server]
+    assert servers == ["controller-100", "broker-0", "broker-1", "broker-2"]
 
 
 def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None:
     """With `isolate` a consumer has a process of its own, which can be killed or stopped alone."""
     count = CONSUMERS_PER_PROCESS + 2
-    consumers = [consumer(i, isolate=i == 1) for i in range(count)]
+    consumers = [consumer(index, isolate=index == 1) for index in range(count)]
     plans = {plan.name: plan for plan in plan_processes(spec(*consumers))}
     assert node_names(plans["consumer-1"]) == ("consumer-1",)
     # One consumer is isolated. Of the others, one does not fit into the first shared process.
@@ -69,21 +70,21 @@ def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None
 
 
 def test_plan_starts_the_process_of_a_late_isolated_consumer_late() -> None:
-    """A late consumer starts during the run. If it is isolated, its process also starts then.
+    """A consumer with `starts_later` starts during the run, and an isolated one with its process.
 
-    A late consumer without `isolate` is in a shared process, which runs from the start.
+    If it is not isolated, it is in a shared process, which runs from the beginning.
     """
     consumers = (
         consumer(0, starts_later=True),
         consumer(1, isolate=True),
         consumer(2, isolate=True, starts_later=True),
     )
-    later = [
+    late_processes = [
         plan.name
         for plan in plan_processes(spec(*consumers, producers=0))
         if not starts_with_the_cluster(plan)
     ]
-    assert later == ["consumer-2"]
+    assert late_processes == ["consumer-2"]
 
 
 def test_plan_without_clients_has_a_process_for_the_administrator() -> None:
@@ -94,33 +95,34 @@ def test_plan_without_clients_has_a_process_for_the_administrator() -> None:
     assert not plans[-1].is_server
 
 
-@pytest.mark.parametrize("machines", [1, 2, 3, 5])
-def test_place_spreads_brokers_before_anything_else(machines: int) -> None:
-    """The loss of a machine must not hit two brokers while another machine has no broker."""
-    names = [f"m{i}" for i in range(machines)]
-    placed = place(plan_processes(spec(consumer(0))), names)
-    brokers = [placed[f"broker-{i}"] for i in range(3)]
-    assert len(dict.fromkeys(brokers)) == min(machines, 3)
+@pytest.mark.parametrize("machine_count", [1, 2, 3, 5])
+def test_place_spreads_brokers_before_anything_else(machine_count: int) -> None:
+    """No machine may have two brokers while another has none, because a machine can be lost."""
+    machines = [f"m{number}" for number in range(machine_count)]
+    placed = place(plan_processes(spec(consumer(0))), machines)
+    machines_of_brokers = {placed[f"broker-{broker_id}"] for broker_id in range(3)}
+    assert len(machines_of_brokers) == min(machine_count, 3)
     assert len(placed) == 5  # the controller, three brokers, and the process of the clients
 
 
 def test_place_without_a_machine_is_refused() -> None:
-    """The error says that Ray has no machine left."""
+    """Ray may have lost its last machine."""
     with pytest.raises(ValueError, match="no machine"):
         place(plan_processes(spec()), [])
 
 
 def test_machines_of_the_experiment_keep_their_nodes_together() -> None:
-    """The experiment has three machines, and Ray has two: a and b. The third machine is also on a.
+    """An experiment can say which nodes are on the same machine.
 
-    Clients of two machines of the experiment never share a process.
+    Here it has three machines, and Ray has only two, a and b. So the nodes of the first and of the
+    third machine are on a. Clients of different machines of the experiment never share a process.
     """
-    names_by_machine = (
+    nodes_by_machine = (
         ("broker-0", "controller-100", "consumer-1"),
         ("broker-1", "consumer-0", "consumer-2"),
         ("broker-2", "producer-0"),
     )
-    machines = tuple(tuple(map(NodeName, names)) for names in names_by_machine)
+    machines = tuple(tuple(map(NodeName, nodes)) for nodes in nodes_by_machine)
     cluster = structs.replace(spec(consumer(0), consumer(1), consumer(2)), machines=machines)
 
     plans = plan_processes(cluster)

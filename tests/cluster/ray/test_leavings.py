@@ -1,7 +1,7 @@
-"""Session folders that Ray leaves when the process that started it is killed: their removal.
+"""The removal of folders that Ray leaves behind when the process that started it is killed.
 
-A session is one run of Ray on a machine. OWNER_FILE in its folder names the process that started
-this Ray.
+Each start of Ray makes a folder for its session, such as `session_1`. We write the file OWNER_FILE
+into it, which says which process has started this Ray.
 """
 
 from pathlib import Path
@@ -26,9 +26,9 @@ def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> Non
 
 def test_removed_session_removes_the_link_to_it(tmp_path: Path) -> None:
     """Ray has a link to its latest session. The link is removed only with that session."""
-    first, second = (make_folder(tmp_path, f"session_{n}") for n in (1, 2))
-    (tmp_path / "session_latest").symlink_to(first)
-    remove_session(second)
+    latest, other = make_folder(tmp_path, "session_2"), make_folder(tmp_path, "session_1")
+    (tmp_path / "session_latest").symlink_to(latest)
+    remove_session(other)
     assert (tmp_path / "session_latest").is_symlink()
-    remove_session(first)
+    remove_session(latest)
     assert list(tmp_path.iterdir()) == []

@@ -1,9 +1,9 @@
 """RayLives on fake processes: the states of nodes after an act that was cancelled or has failed.
 
-- `lab.lives` starts, kills, pauses and resumes nodes. An act is one of these calls.
-- `lab.fleet` has three fake processes: of the controller, of a broker (NODE), and of the clients.
-- `lab.fleet.trouble` says which calls of the processes go wrong: an entry has the name of a call
-  and the error that the call raises. If the error is None, the call hangs.
+An act is a call of `lab.lives`, which starts, kills, pauses or resumes a node. For this it calls
+the node's process. Here the three processes are fakes: of the controller, of a broker (NODE), and
+of the clients. `fail(lab, "pause_node", error)` makes the call `pause_node` of each process raise
+an error, and `hang(lab, "pause_node")` makes it never return.
 
 The other modules of tests/cluster/ray test real processes, real signals and Ray itself.
 """
@@ -34,33 +34,47 @@ def in_lab(tmp_path: Path, body: Callable[[LivesLab], Coroutine[Any, Any, None]]
     asyncio.run(main())
 
 
-async def cut_short(act: Coroutine[Any, Any, Any]) -> None:
-    """Begin an act, let it run until it hangs, and cancel it, as Ctrl-C does."""
-    task = asyncio.ensure_future(act)
-    # 20 turns of the event loop are more than any act needs until it hangs.
+def fail(lab: LivesLab, call: str, error: Exception) -> None:
+    """Make a call of the processes raise an error."""
+    lab.fleet.trouble[call] = error
+
+
+def hang(lab: LivesLab, call: str) -> None:
+    """Make a call of the processes never return."""
+    lab.fleet.trouble[call] = None
+
+
+async def let_tasks_run() -> None:
+    """Let all other tasks run until they wait: 20 turns of the event loop are more than enough."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def begin_and_cancel(act: Coroutine[Any, Any, Any]) -> None:
+    """Begin an act, let it run until it hangs, and cancel it, as Ctrl-C does."""
+    task = asyncio.ensure_future(act)
+    await let_tasks_run()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-@pytest.mark.parametrize("end", ["cut short", "failed"])
-def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> None:
-    """The process may still get the order to start the node. Then two nodes would use one disk.
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "failed"])
+def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, is_cancelled: bool) -> None:
+    """If the process lived on, it could start the node late, and two nodes would use one disk.
 
-    So the process is ended before the next incarnation (life) of the node is started.
+    So it has ended when the next restart begins another process for the node.
     """
 
     async def body(lab: LivesLab) -> None:
         await lab.lives.crash(NODE)
-        if end == "failed":
-            lab.fleet.trouble["start_node"] = TimeoutError()
+        if is_cancelled:
+            hang(lab, "start_node")
+            await begin_and_cancel(lab.lives.restart(NODE, empty_disk=False))
+        else:
+            fail(lab, "start_node", TimeoutError())
             with pytest.raises(ClusterStartError):
                 await lab.lives.restart(NODE, empty_disk=False)
-        else:
-            lab.fleet.trouble["start_node"] = None  # the call hangs
-            await cut_short(lab.lives.restart(NODE, empty_disk=False))
 
         assert lab.state() is NodeState.DOWN
         assert lab.processes_of(NODE) == []
@@ -76,13 +90,13 @@ def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> 
 
 
 def test_outside_clients_find_the_nodes_until_the_run_stops(tmp_path: Path) -> None:
-    """The listeners file has the nodes that are up, and is removed when the run begins to stop."""
+    """A file has the addresses of the nodes that are up. It is removed when the run stops."""
 
     async def body(lab: LivesLab) -> None:
-        names = {*lab.lives.states(), ADMIN_NODE}
-        assert set(read_listeners(tmp_path).directory) == names
+        all_nodes = {*lab.lives.states(), ADMIN_NODE}
+        assert set(read_listeners(tmp_path).directory) == all_nodes
         await lab.lives.crash(NODE)
-        assert set(read_listeners(tmp_path).directory) == names - {NODE}
+        assert set(read_listeners(tmp_path).directory) == all_nodes - {NODE}
         await lab.lives.restart(NODE, empty_disk=False)
         (process,) = lab.processes_of(NODE)
         assert read_listeners(tmp_path).directory[NODE] == process.listening.address
@@ -95,14 +109,14 @@ def test_outside_clients_find_the_nodes_until_the_run_stops(tmp_path: Path) -> N
 
 
 def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
-    """A pause that was cancelled may have stopped the node's process.
+    """A pause that was cancelled may have stopped the node's process already.
 
     So the node counts as paused, and a resume brings it up again.
     """
 
     async def body(lab: LivesLab) -> None:
-        lab.fleet.trouble["pause_node"] = None
-        await cut_short(lab.lives.pause(NODE))
+        hang(lab, "pause_node")
+        await begin_and_cancel(lab.lives.pause(NODE))
         assert lab.state() is NodeState.PAUSED
         lab.fleet.trouble.clear()
         await lab.lives.resume(NODE)
@@ -112,13 +126,13 @@ def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
 
 
 def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> None:
-    """Until the watcher of the process reports its death, the node counts as up.
+    """The pause learns of the death by ActorGone, Ray's error for a dead process.
 
-    ActorGone is the error of Ray for a dead process.
+    The node still counts as up. RayRuntime watches its processes and will report the death.
     """
 
     async def body(lab: LivesLab) -> None:
-        lab.fleet.trouble["pause_node"] = ActorGone("gone")
+        fail(lab, "pause_node", ActorGone("gone"))
         with pytest.raises(UnknownNode):
             await lab.lives.pause(NODE)
         assert lab.state() is NodeState.UP
@@ -130,18 +144,16 @@ def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> No
 def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, call: str) -> None:
     """A shutdown goes on in the background, where no caller waits for it.
 
-    So an error of the shutdown must be reported as a failure of the run. Otherwise the run would
-    wait for a node that never becomes down. `call` is the call of the process that fails.
+    So its error must be reported as a failure of the run. Otherwise the run would wait for a node
+    that never becomes down. `call` is the call of the process that raises the error.
     """
 
     async def body(lab: LivesLab) -> None:
-        lab.fleet.trouble[call] = OSError("planted")
+        fail(lab, call, OSError("planted"))
         await lab.lives.shut_down(NODE)
-        # Let the background task run.
-        for _ in range(20):
-            await asyncio.sleep(0)
-        # There is one failure, and it contains the error.
-        assert ["planted" in failure for failure in lab.failures] == [True]
+        await let_tasks_run()
+        (failure,) = lab.failures
+        assert "planted" in failure
         lab.fleet.trouble.clear()
 
     in_lab(tmp_path, body)
@@ -153,13 +165,12 @@ def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
     """A node may fail to stop, for example on a full disk. Its process is ended nevertheless."""
 
     async def body(lab: LivesLab) -> None:
-        lab.fleet.trouble["stop"] = OSError("planted")
+        fail(lab, "stop", OSError("planted"))
         await lab.lives.shut_down(NODE)
-        # Let the background task run.
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await let_tasks_run()
         assert lab.state() is NodeState.DOWN
-        assert ["planted" in failure for failure in lab.failures] == [True]
+        (failure,) = lab.failures
+        assert "planted" in failure
         await lab.fleet.stop_processes()
         assert [handle.is_ended for handle in lab.fleet.handles] == [True] * 3
 
@@ -173,9 +184,9 @@ def test_kill_of_a_process_that_just_shut_down_succeeds(tmp_path: Path) -> None:
     """
 
     async def body(lab: LivesLab) -> None:
-        lab.fleet.trouble["shut_down_node"] = None  # the shutdown hangs
+        hang(lab, "shut_down_node")
         await lab.lives.shut_down(NODE)
-        lab.processes_of(NODE)[0].is_up = False  # now its process has ended
+        lab.processes_of(NODE)[0].is_up = False  # now the node's process has ended
         await lab.lives.crash(NODE)
         assert lab.state() is NodeState.DOWN
 

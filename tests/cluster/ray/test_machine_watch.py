@@ -1,14 +1,15 @@
-"""The watch over machines: each one answers (HEARD), is SILENT, or is LOST.
+"""The watch over the machines of a run, which regularly answer the driver, the run's main process.
 
-Times are arguments, in seconds. A machine is SILENT after 3 s and LOST after 20 s without an
-answer.
+A machine that answers is HEARD. After 3 s without an answer it is SILENT, and after 20 s it is
+LOST. The tests give the time as an argument, in seconds: `record_answer("a", 2.9)` is an answer of
+machine a at 2.9 s.
 """
 
 from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, SilenceLimits
 
 
 def watch() -> MachineWatch:
-    """Return a watch over the machines a and b, which have answered at 0 s."""
+    """Return a watch over the machines a and b, both of which have answered at 0 s."""
     machines = MachineWatch(SilenceLimits(silent_after_s=3.0, lost_after_s=20.0))
     machines.record_answer("a", 0.0)
     machines.record_answer("b", 0.0)
@@ -16,7 +17,7 @@ def watch() -> MachineWatch:
 
 
 def test_machine_that_answers_is_never_reported() -> None:
-    """A machine that answers within 3 s is never SILENT. An answer after 2.9 s is in time."""
+    """An answer after 2.9 s is in time, because a machine is SILENT only after 3 s."""
     machines = watch()
 
     assert machines.find_changes(2.9) == []
@@ -25,7 +26,7 @@ def test_machine_that_answers_is_never_reported() -> None:
 
 
 def test_beginning_and_end_of_a_silence_are_reported_once() -> None:
-    """Machine a is silent for 12 s, and then answers again; it is not lost.
+    """Machine a is silent for 12 s, and then answers again, before it is lost.
 
     `since_s` in a report is the time of the machine's last answer before the silence.
     """
@@ -35,18 +36,22 @@ def test_beginning_and_end_of_a_silence_are_reported_once() -> None:
     assert machines.find_changes(10.0) == [
         MachineChange(machine="a", state=Contact.SILENT, since_s=0.0)
     ]
-    assert machines.find_changes(11.0) == []
-    back = machines.record_answer("a", 12.0)
-    assert back == MachineChange(machine="a", state=Contact.HEARD, since_s=0.0)
+    assert machines.find_changes(11.0) == []  # the silence of a was reported already
+    end_of_silence = machines.record_answer("a", 12.0)
+    assert end_of_silence == MachineChange(machine="a", state=Contact.HEARD, since_s=0.0)
+    # Machine b has not answered since 10 s. The new answer of a is no reason for a report.
     assert machines.find_changes(13.0) == [
         MachineChange(machine="b", state=Contact.SILENT, since_s=10.0)
     ]
 
 
 def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
-    """The nodes of a lost machine are started on another one, so the machine must not return."""
+    """The run gives a lost machine up, so a late answer must not bring it back.
+
+    Its nodes are started on another machine.
+    """
     machines = watch()
-    machines.find_changes(5.0)
+    machines.find_changes(5.0)  # both machines are SILENT
     machines.record_answer("b", 19.0)
 
     assert machines.find_changes(20.0) == [
@@ -60,14 +65,14 @@ def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
 
 
 def test_driver_that_was_stopped_reports_no_machine() -> None:
-    """The driver (the process of the run) got no answers while it was stopped.
+    """A driver that is stopped, for instance by SIGSTOP, gets no answers meanwhile.
 
-    So it must not count this time as silence of the machines.
+    It must not count this time as silence of the machines.
     """
     machines = watch()
 
-    machines.excuse_driver(60.0)
+    machines.excuse_driver(60.0)  # the driver was stopped until 60 s
 
     assert machines.find_changes(60.0) == []
-    # The silence counts from 60 s on, when the driver runs again.
+    # The silence counts from 60 s on.
     assert [change.machine for change in machines.find_changes(63.0)] == ["a", "b"]

@@ -1,8 +1,8 @@
-"""Drivers (processes that conduct a run) on a Ray that they join.
+"""Drivers, that is, the main processes of runs, on a Ray that they join instead of starting one.
 
-Drivers that start a Ray of their own are in tests/acceptance/test_ray_run.py. `ray_head` starts a
-Ray. `program(*driver_arguments(...))` starts a driver, which prints events as lines of JSON: "up"
-when its nodes run, and "stopped" at its end. `event` waits for such a line.
+`ray_head` starts a Ray. `program(*driver_arguments(...))` starts a driver that joins it. The driver
+prints a line of JSON when its nodes run ("up"), and another one at its end ("stopped"). `event`
+waits for such a line. For drivers that start their own Ray see tests/acceptance/test_ray_run.py.
 """
 
 from pathlib import Path
@@ -28,9 +28,9 @@ PAUSED = "broker-0"
 
 
 def test_run_on_a_joined_ray_presents_its_token(tmp_path: Path) -> None:
-    """A local Ray leaves a token file. A later `ray start --head` then demands this token.
+    """A Ray that a run started earlier leaves a token file, and `ray start --head` then demands it.
 
-    RAY_AUTH_MODE is not set here, and the driver must send the token nevertheless.
+    So a driver must send the token, even if RAY_AUTH_MODE is not set, as here.
     """
     if not TOKEN_FILE.exists():
         pytest.skip("no local Ray has left a token file in the home folder")
@@ -43,17 +43,17 @@ def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
 ) -> None:
     """A driver that is killed by SIGKILL cannot clean up, so Ray must end the run's processes.
 
-    The raylet, Ray's daemon, lives on. The raylet must also end a stopped broker, which notices no
-    closed connection. In a cluster without authentication RAY_AUTH_MODE must say so.
+    This includes the process of a paused broker, which cannot notice by itself that the driver is
+    gone. Ray has no authentication here, so RAY_AUTH_MODE must be "disabled".
     """
     with ray_head(tmp_path, auth_mode="disabled") as address:
         check_run(tmp_path, address, auth_mode="disabled")
-        # This run would take 100 s. The broker PAUSED is stopped in it.
+        # This run would take 100 s. The broker PAUSED is paused in it.
         arguments = driver_arguments(tmp_path / "killed", address, 100_000, PAUSED)
         with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": "disabled"}) as driver:
             nodes = processes(event(driver, "up")["pids"])
-            # The first of these processes is that of PAUSED. Only this one is stopped.
-            assert [is_stopped(ref) for ref in nodes] == [True, False, False]
+            # The pause has stopped the first of these processes, that of PAUSED.
+            assert [is_stopped(process) for process in nodes] == [True, False, False]
             driver.kill()
             assert left_after(nodes) == []  # after some time, no process is left
 

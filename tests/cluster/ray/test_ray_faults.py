@@ -1,10 +1,9 @@
 """Every fault that an experiment can contain, in one run on Ray, ten times as fast as real time.
 
-- A fixture plays the run once, in chapters. A chapter is a function, such as `paused_broker`. It
-  carries out some acts (faults and their ends), and stores states and facts in the `Story`.
-- The tests, at the end of this file, read the story and the trace (the recorded events).
-- The driver is the process that starts the nodes and carries out the acts.
-- A fenced broker is one that the controller counts as dead.
+Such a run takes long, so the fixture `story` plays it once for all tests, in chapters. Each chapter
+is a function, such as `paused_broker`. It carries out some acts (faults and their ends), and stores
+in the `Story` what it has observed. The tests, at the end of this file, read the story and the
+trace, that is, all recorded events of the run.
 """
 
 import time
@@ -42,6 +41,7 @@ GROUP, TOPIC = "readers", "orders"
 CONTROLLER = NodeName("controller-100")
 BROKERS = tuple(broker_name(i) for i in range(3))
 SHARED, LATE, ISOLATED = NodeName("consumer-0"), NodeName("consumer-2"), NodeName("consumer-3")
+"""ISOLATED has its own process; the other consumers share one. LATE and ISOLATED start later."""
 CONSUMERS = (SHARED, NodeName("consumer-1"), LATE, ISOLATED)
 PATIENCE_US = 600 * SECOND_US
 """The longest wait for a state of the cluster: a minute of real time, for a busy machine."""
@@ -51,10 +51,7 @@ PAUSE_TAKES_US = 10 * SECOND_US
 
 
 def story_spec() -> ClusterSpec:
-    """Return three brokers and four consumers, of which LATE and ISOLATED start later.
-
-    ISOLATED has a process of its own. The other consumers share one.
-    """
+    """Return a cluster of three brokers, four consumers and a producer."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
         brokers=tuple(BrokerSpec(broker_id=i) for i in range(3)),
@@ -89,32 +86,39 @@ def story_spec() -> ClusterSpec:
 
 
 class PlantedError(Exception):
-    """The error that ends the experiment in the middle."""
+    """The error with which the last chapter ends the run in the middle."""
 
 
 def process_of(hit: HitNode) -> ProcessRef:
     """Return the process of a node that an act has hit."""
     assert hit.pid is not None
+    return process_with(hit.pid)
+
+
+def process_with(pid: int) -> ProcessRef:
+    """Return the process that has this pid now."""
     # If the process is dead already, `start_ticks` returns None. No process has the start time 0.
-    return ProcessRef(pid=hit.pid, start_ticks=start_ticks(hit.pid) or 0)
+    return ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
 
 
 @dataclass
 class Story:
-    """What the chapters of the run have stored for the tests.
-
-    `states` has states of nodes, and `facts` other observations, each by a description.
-    `running_at_the_end` has the processes that run when the experiment breaks off.
-    """
+    """What the chapters of the run have stored for the tests."""
 
     runtime: RayRuntime
     rows: list[TraceRow]
     states: dict[str, NodeState] = field(default_factory=dict)
+    """States of nodes, for example `{"broker paused": NodeState.PAUSED}`."""
     facts: dict[str, object] = field(default_factory=dict)
+    """Other observations, for example `{"broker stopped": True, "resets": 12}`."""
     running_at_the_end: list[ProcessRef] = field(default_factory=list)
+    """The processes that run when the last chapter ends the run by an exception."""
 
     async def until(self, condition: Callable[[ClusterStatus], bool], what: str) -> ClusterStatus:
-        """Query the status once a second until a condition holds, and return it."""
+        """Query the status once a second until `condition` holds, and return the status.
+
+        `what` describes the condition in the error message, as in "not fenced: ...".
+        """
         deadline_us = self.runtime.now_us() + PATIENCE_US
         while True:
             status = await self.runtime.status()
@@ -124,26 +128,28 @@ class Story:
             await self.runtime.sleep(SECOND_US)
 
     async def until_stable(self, members: int) -> None:
-        """Wait until some broker has the group in Stable, with this number of members."""
+        """Wait until the group's coordinator has it in Stable, with this number of members."""
 
         def is_stable(status: ClusterStatus) -> bool:
-            coordinated = status.groups.get(GROUP, [])
-            return any(g.state == "Stable" and len(g.members) == members for g in coordinated)
+            groups = status.groups.get(GROUP, [])  # one entry for each broker that has the group
+            return any(
+                group.state == "Stable" and len(group.members) == members for group in groups
+            )
 
         await self.until(is_stable, f"stable with {members} members")
 
     async def until_in_sync(self) -> None:
         """Wait until all replicas are in sync and no broker is fenced."""
 
-        def is_whole(status: ClusterStatus) -> bool:
-            return not any(status.brokers_fenced.values()) and all(
-                len(partition.isr) == 3 for partition in status.partitions.values()
-            )
+        def is_in_sync(status: ClusterStatus) -> bool:
+            if any(status.brokers_fenced.values()):
+                return False
+            return all(len(partition.isr) == 3 for partition in status.partitions.values())
 
-        await self.until(is_whole, "in sync")
+        await self.until(is_in_sync, "in sync")
 
     async def state_of(self, node: NodeName) -> NodeState:
-        """Return the state that the runtime has for a node."""
+        """Return the present state of a node, as the runtime has it."""
         return (await self.runtime.status()).nodes[node]
 
 
@@ -173,16 +179,17 @@ async def late_and_paused_consumers(story: Story) -> None:
 
 
 async def paused_broker(story: Story) -> None:
-    """The group's coordinator is paused, fenced, and resumed.
+    """The group's coordinator is paused, fenced (counted as dead), and resumed.
 
-    The runtime must not wait for its stopped process. It updates the process after the resume.
+    While its process is stopped, other acts on the cluster must not wait for it.
     """
     runtime = story.runtime
-    status = await story.until(lambda s: bool(s.groups.get(GROUP)), "coordinated")
+    status = await story.until(lambda status: bool(status.groups.get(GROUP)), "coordinated")
     coordinator = status.groups[GROUP][0].coordinator
     hit = await runtime.pause(broker_name(coordinator))
-    # None of these calls may wait for the stopped process.
-    started = time.monotonic()
+
+    # The time of these calls shows whether one of them has waited for the stopped process.
+    calls_began = time.monotonic()
     status = await runtime.status()
     rule = LinkRule(
         rule_id="unused",
@@ -192,13 +199,13 @@ async def paused_broker(story: Story) -> None:
     await runtime.set_link_rules([rule])
     await runtime.set_link_rules([])
     story.facts["resets while stopped"] = await runtime.reset_links(CONSUMERS, [hit.node])
-    story.facts["seconds waited for a stopped process"] = time.monotonic() - started
+    story.facts["seconds waited for a stopped process"] = time.monotonic() - calls_began
 
     story.states["broker paused"] = status.nodes[hit.node]
     story.facts["alive while paused"] = status.brokers_alive[coordinator]
     story.facts["broker stopped"] = is_stopped(process_of(hit))
 
-    await story.until(lambda s: s.brokers_fenced.get(coordinator, False), "fenced")
+    await story.until(lambda status: status.brokers_fenced.get(coordinator, False), "fenced")
     await runtime.resume(hit.node)
     story.states["broker resumed"] = await story.state_of(hit.node)
     await story.until_in_sync()
@@ -216,7 +223,7 @@ async def cut_broker(story: Story) -> None:
             LinkRule(rule_id="1/incoming", selector=incoming, effect=Cut()),
         ]
     )
-    await story.until(lambda s: s.brokers_fenced.get(BrokerId(1), False), "fenced by the cut")
+    await story.until(lambda status: status.brokers_fenced.get(BrokerId(1), False), "fenced")
     story.states["broker behind the cut"] = await story.state_of(BROKERS[1])
 
     await runtime.set_link_rules([])
@@ -230,11 +237,10 @@ async def cut_broker(story: Story) -> None:
 async def stopped_and_killed_brokers(story: Story) -> None:
     """One broker is shut down, another loses power, and a third is killed while it is paused."""
     runtime = story.runtime
-    hit = await runtime.shut_down(BROKERS[2])
-    stopping = process_of(hit)
+    process = process_of(await runtime.shut_down(BROKERS[2]))
     story.states["shutting down"] = await story.state_of(BROKERS[2])
-    await story.until(lambda s: s.nodes[BROKERS[2]] is NodeState.DOWN, "down")
-    story.facts["process of a stopped broker"] = is_alive(stopping)
+    await story.until(lambda status: status.nodes[BROKERS[2]] is NodeState.DOWN, "down")
+    story.facts["broker that was shut down is alive"] = is_alive(process)
     await runtime.restart(BROKERS[2])
     await story.until_in_sync()
 
@@ -243,21 +249,21 @@ async def stopped_and_killed_brokers(story: Story) -> None:
     await runtime.restart(BROKERS[0])
     await story.until_in_sync()
 
-    paused = process_of(await runtime.pause(BROKERS[1]))
+    process = process_of(await runtime.pause(BROKERS[1]))
     await runtime.crash(BROKERS[1])
-    story.facts["paused broker killed"] = is_alive(paused)
+    story.facts["broker that was killed in a pause is alive"] = is_alive(process)
     await runtime.restart(BROKERS[1], empty_disk=True)
     await story.until_in_sync()
 
     partition = TopicPartition(TOPIC, 0)
     await runtime.ask_as_admin(move_leader, partition, BrokerId(1))
-    await story.until(lambda s: s.partitions[partition].leader == 1, "moved")
+    await story.until(lambda status: status.partitions[partition].leader == 1, "moved")
     await runtime.ask_as_admin(elect_preferred_leaders, None)
     await story.until_stable(4)
     story.facts["committed"] = await runtime.ask_as_admin(fetch_committed_offsets, GROUP)
 
 
-async def broken_off(story: Story) -> None:
+async def exception_in_the_middle(story: Story) -> None:
     """An exception ends the run while nodes are paused, a rule is in force, and a broker stops."""
     runtime = story.runtime
     await runtime.set_link_rules(
@@ -269,9 +275,7 @@ async def broken_off(story: Story) -> None:
             )
         ]
     )
-    story.running_at_the_end = [
-        ProcessRef(pid=p, start_ticks=start_ticks(p) or 0) for p in runtime.pids()
-    ]
+    story.running_at_the_end = [process_with(pid) for pid in runtime.pids()]
     await runtime.pause(BROKERS[0])
     await runtime.pause(ISOLATED)
     await runtime.pause(SHARED)
@@ -279,15 +283,15 @@ async def broken_off(story: Story) -> None:
     raise PlantedError
 
 
-async def whole_story(story: Story) -> None:
-    """Start the cluster and play all chapters; the last one raises."""
+async def play_all_chapters(story: Story) -> None:
+    """Start the cluster and play all chapters. The last one raises PlantedError."""
     await story.runtime.start()
     chapters: tuple[Callable[[Story], Awaitable[None]], ...] = (
         late_and_paused_consumers,
         paused_broker,
         cut_broker,
         stopped_and_killed_brokers,
-        broken_off,
+        exception_in_the_middle,
     )
     for chapter in chapters:
         await chapter(story)
@@ -308,17 +312,14 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
     played = Story(runtime, rows)
     try:
         with pytest.raises(PlantedError):
-            runtime.run(whole_story(played))
+            runtime.run(play_all_chapters(played))
     finally:
         runtime.run(runtime.stop())
     return played
 
 
-def test_status_has_the_runtimes_state_of_each_node(story: Story) -> None:
-    """The states follow from the runtime's own acts.
-
-    So a broker that is cut off is UP, although the controller counts it as dead.
-    """
+def test_state_of_a_node_follows_from_the_acts_of_the_runtime(story: Story) -> None:
+    """So a broker that is cut off is UP, although the controller counts it as dead."""
     assert story.states == {
         "late before": NodeState.NOT_STARTED,
         "shared paused": NodeState.PAUSED,
@@ -333,8 +334,8 @@ def test_status_has_the_runtimes_state_of_each_node(story: Story) -> None:
 def test_pause_stops_the_process_of_an_isolated_node(story: Story) -> None:
     """Only a node with a process of its own can be stopped by SIGSTOP.
 
-    A consumer in a shared process is paused by its host, so that the other nodes of the process
-    run on. The fault then has no pid.
+    A consumer in a shared process is paused within the process, so that the other nodes there run
+    on. The paused node then has no pid.
     """
     assert story.facts["pid of a shared consumer"] is None
     assert story.facts["isolated consumer stopped"] is True
@@ -343,31 +344,34 @@ def test_pause_stops_the_process_of_an_isolated_node(story: Story) -> None:
     assert story.facts["alive while paused"] is True
 
 
-def test_control_plane_does_not_wait_for_a_stopped_process(story: Story) -> None:
-    """A run that queries the status each second must not hang on a paused node."""
-    waited = story.facts["seconds waited for a stopped process"]
-    assert isinstance(waited, float)
+def test_runtime_does_not_wait_for_a_stopped_process(story: Story) -> None:
+    """A run queries the status each second, and must not hang on a paused node."""
+    waited_s = story.facts["seconds waited for a stopped process"]
+    assert isinstance(waited_s, float)
     # With a wait for the stopped process, the status alone would take 2 s, and the rules 10 s.
-    assert waited < 1.5
+    assert waited_s < 1.5
 
 
 def test_resets_count_connections_once(story: Story) -> None:
-    """A connection counts once, although it has two ends. Each consumer has at least one."""
-    resets, while_stopped = story.facts["resets"], story.facts["resets while stopped"]
+    """A connection counts once, although it has two ends. Each consumer has a connection at least.
+
+    The connections to a stopped process are reset, too.
+    """
+    resets, resets_while_stopped = story.facts["resets"], story.facts["resets while stopped"]
     assert isinstance(resets, int)
-    assert isinstance(while_stopped, int)
+    assert isinstance(resets_while_stopped, int)
     assert resets >= len(CONSUMERS)
-    assert while_stopped >= len(CONSUMERS)
+    assert resets_while_stopped >= len(CONSUMERS)
     assert story.facts["resets of an unused purpose"] == 0
 
 
-def test_stopped_or_killed_process_has_ended(story: Story) -> None:
+def test_process_has_ended_after_a_shutdown_and_after_a_kill(story: Story) -> None:
     """The process of a broker has ended when its shutdown is over, and when `crash` returns.
 
-    A broker that is killed during its pause is not resumed before the kill.
+    A kill also ends a process that is stopped by a pause.
     """
-    assert story.facts["process of a stopped broker"] is False
-    assert story.facts["paused broker killed"] is False
+    assert story.facts["broker that was shut down is alive"] is False
+    assert story.facts["broker that was killed in a pause is alive"] is False
     killed = [row for row in story.rows if row.kind == TraceKind.NODE_KILLED]
     assert [(row.peer, row.cause) for row in killed] == [
         (BROKERS[0], "power loss"),
@@ -376,16 +380,17 @@ def test_stopped_or_killed_process_has_ended(story: Story) -> None:
 
 
 def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
-    """The driver writes a row before each act, so that the effects of the act follow in the trace.
+    """The driver, the process that carries out the acts, writes a row before each act.
 
-    There are three resumes: of the shared consumer, the isolated consumer, and the coordinator.
+    So the effects of the act follow in the trace.
     """
     kinds = (TraceKind.NODE_PAUSED, TraceKind.NODE_RESUMED, TraceKind.NODE_STOPPING)
     acts = [row for row in story.rows if row.kind in kinds]
     assert {row.node for row in acts} == {"driver"}
+    # Three nodes were resumed: the shared consumer, the isolated consumer, and the coordinator.
     assert [row.kind for row in acts].count(TraceKind.NODE_RESUMED) == 3
-    assert [row.peer for row in acts if row.kind == TraceKind.NODE_STOPPING] == [BROKERS[2]] * 2
     # BROKERS[2] was shut down twice. Only the first shutdown ended before the end of the run.
+    assert [row.peer for row in acts if row.kind == TraceKind.NODE_STOPPING] == [BROKERS[2]] * 2
     stopped = [
         row
         for row in story.rows
@@ -395,39 +400,38 @@ def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
 
 
 def test_paused_process_traces_nothing_before_it_is_resumed(story: Story) -> None:
-    """From a pause to its end (a resume, kill or stop) a node writes no row.
-
-    There are seven pauses: three in the first chapters, one of the broker that is then killed, and
-    three at the end.
-    """
-    ends = (TraceKind.NODE_RESUMED, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED)
+    """From a pause to its end, that is, a resume, kill or stop, a node writes no row."""
+    ends_of_pauses = (TraceKind.NODE_RESUMED, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED)
     pauses = [row for row in story.rows if row.kind == TraceKind.NODE_PAUSED]
-    for paused in pauses:
-        later = [row for row in story.rows if row.time_us > paused.time_us]
+    for pause in pauses:
+        node = pause.peer
+        later = [row for row in story.rows if row.time_us > pause.time_us]
         # The row of the end is one of the driver about the node, or one of the node itself.
         end_us = next(
-            row.time_us for row in later if row.kind in ends and paused.peer in (row.node, row.peer)
+            row.time_us
+            for row in later
+            if row.kind in ends_of_pauses and node in (row.node, row.peer)
         )
-        in_force_us = paused.time_us + PAUSE_TAKES_US
-        acts = [r for r in later if r.node == paused.peer and in_force_us < r.time_us < end_us]
-        assert acts == []
+        stopped_us = pause.time_us + PAUSE_TAKES_US
+        rows_in_pause = [
+            row for row in later if row.node == node and stopped_us < row.time_us < end_us
+        ]
+        assert rows_in_pause == []
+    # Three pauses in the first chapters, one of the broker that is then killed, three at the end.
     assert len(pauses) == 7
 
 
 def test_committed_offsets_are_readable_after_all_faults(story: Story) -> None:
-    """After all faults the cluster works: every partition is read and committed."""
+    """The cluster works again: all four partitions have committed offsets."""
     committed = story.facts["committed"]
     assert isinstance(committed, dict)
     assert sorted(committed) == [TopicPartition(TOPIC, i) for i in range(4)]
 
 
 def test_exception_in_the_middle_leaves_no_process(story: Story) -> None:
-    """The experiment breaks off with a paused broker, two paused consumers and a shutdown.
-
-    There are six processes: of the controller, three brokers, the shared clients, and the isolated
-    consumer.
-    """
+    """All processes are ended, also those of paused nodes and of a broker that shuts down."""
+    # The processes are of the controller, three brokers, the shared clients, and ISOLATED.
     assert len(story.running_at_the_end) == 6
-    assert [ref for ref in story.running_at_the_end if is_alive(ref)] == []
+    assert [process for process in story.running_at_the_end if is_alive(process)] == []
     assert story.runtime.failures() == ()
     assert story.runtime.losses == ()

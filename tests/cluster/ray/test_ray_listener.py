@@ -1,8 +1,8 @@
-"""Kafka clients of a run on Ray: a broker listens for them in its own process.
+"""Real Kafka clients can connect to a broker of a run on Ray.
 
-The listener of a broker is a part of the broker's process. So a kill or a stop of the process hits
-both. The client `raw` of the test sends the request ApiVersions (API 18) in version 0.
-`ask(18, 0)` returns its answer. `answer()` returns the correlation id and the rest of an answer.
+The listener for them is a part of the broker's process, so a kill or a pause of the process hits
+both. Here the client is a plain socket that calls itself `raw`. It sends the request ApiVersions,
+which is API 18, in version 0.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ async def connect(runtime: RayRuntime) -> KafkaConnection:
 
 
 def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Path) -> None:
-    """A listener is stopped and killed with its broker, and a restart has the same port.
+    """During a pause of the broker the listener is silent, and answers afterwards.
 
-    A stopped process answers after its resume. A kill ends the connections.
+    A kill of the broker ends the connections. After a restart the listener has the same port.
     """
     runtime = RayRuntime(
         ClusterSpec(
@@ -63,7 +63,8 @@ def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Pa
         connection.send_request(18, 0, correlation_id=2)
         assert await connection.is_silent()
         await runtime.resume(BROKER)
-        assert (await connection.answer())[0] == 2
+        answer = await connection.answer()
+        assert answer[0] == 2  # the correlation id
 
         servers_before = runtime.bootstrap_servers()
         await runtime.crash(BROKER)
@@ -72,8 +73,8 @@ def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Pa
 
         await runtime.restart(BROKER)
         assert runtime.bootstrap_servers() == servers_before
-        again = await connect(runtime)
-        assert await again.ask(18, 0)
+        second_connection = await connect(runtime)
+        assert await second_connection.ask(18, 0)
         assert (await runtime.status()).kafka_clients == {"client:raw": 1}
 
     try:

@@ -1,14 +1,10 @@
 """RayRuntime with fake nodes: real kills, restarts on the same disk, and failures.
 
-RayRuntime runs the controller and each broker in a process of its own. All clients share one
-process. The processes are real. The nodes in them are fakes, which do less than Kafka's nodes:
+RayRuntime runs the controller and each broker in a process of its own, and all clients in one
+process. Here the processes are real, but the nodes in them are fakes: a fake consumer sends
+heartbeats to the brokers, and a fake broker appends a batch to its disk for each heartbeat.
 
-- A fake consumer sends heartbeats to the brokers.
-- A fake broker appends a batch to its disk for each heartbeat. It has no groups. It reports the
-  number of its batches in the field of the generation of a group `g`.
-
-An incarnation is one life of a node. A node that is killed and started again has a new incarnation.
-In the trace (the recorded events) the rows of the node "driver" are those of the run itself.
+A node that is killed and started again has the next incarnation number: 0, 1, and so on.
 """
 
 import asyncio
@@ -48,14 +44,14 @@ CONSUMER, VICTIM = NodeName("consumer-0"), broker_name(1)
 
 
 class BrokenBroker(FakeBroker):
-    """A broker with a timer that soon raises."""
+    """A broker with a bug: its timer raises an exception after 0.1 s."""
 
-    def report_and_fail(self) -> None:
+    def fail(self) -> None:
         raise ZeroDivisionError("planted bug")
 
     def start(self) -> None:
         super().start()
-        self.host.after(100_000, self.report_and_fail)
+        self.host.after(100_000, self.fail)
 
 
 class DyingBroker(FakeBroker):
@@ -67,16 +63,16 @@ class DyingBroker(FakeBroker):
 
 
 class UnstartableBroker(FakeBroker):
-    """A broker whose start raises."""
+    """A broker with a bug: its start raises an exception."""
 
     def start(self) -> None:
         raise ZeroDivisionError("planted bug")
 
 
 class PatientConsumer(FakeConsumer):
-    """A consumer whose requests end by an answer or by a closed connection.
+    """A consumer whose requests do not time out, so that they fail only by a closed connection.
 
-    On a busy machine, an answer can take longer than the 50 ms of a FakeConsumer.
+    A FakeConsumer waits for 50 ms. On a busy machine an answer can take longer.
     """
 
     request_timeout_us = 60 * SECOND_US
@@ -110,22 +106,22 @@ def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
 
 @dataclass(frozen=True)
 class Story:
-    """The facts of one run, in which a broker and a client are killed and restarted.
-
-    `appended_before` and `appended_after` count the batches of the killed broker, before the kill
-    and after the restart.
-    """
+    """What was seen in one run, in which a broker and a client are killed and restarted."""
 
     runtime: RayRuntime
     run_dir: Path
     rows: list[TraceRow]
-    appended_before: int
-    appended_after: int
-    killed: HitNode
-    pid_was_gone: bool
+    """The trace, that is, all recorded events."""
+    batches_before_kill: int
+    """The number of batches on the disk of the broker that is then killed."""
+    batches_after_restart: int
+    killed_broker: HitNode
+    process_had_ended: bool
+    """True if the broker's process had ended when `crash` returned."""
     status_after_kill: ClusterStatus
-    client_killed: HitNode
+    killed_client: HitNode
     pids: tuple[int, ...]
+    """All processes at the end."""
 
 
 @pytest.fixture(scope="module")
@@ -142,19 +138,20 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         observers=[rows.append],
     )
 
-    async def appended() -> int:
-        # The number of batches of VICTIM, which is broker 1.
+    async def batches_of_victim() -> int:
+        # A fake broker has no groups, but it reports a group `g`, whose generation is the number of
+        # its batches.
         status = await runtime.status()
-        return sum(g.generation for g in status.groups["g"] if g.coordinator == 1)
+        return sum(group.generation for group in status.groups["g"] if group.coordinator == 1)
 
     async def experiment() -> Story:
         await runtime.start()
-        while (before := await appended()) < 10:
+        while (batches_before_kill := await batches_of_victim()) < 10:
             await runtime.sleep(20_000)
 
-        killed = await runtime.crash(VICTIM)
+        killed_broker = await runtime.crash(VICTIM)
         # `start_ticks` returns the start time of a process, or None if no process has this pid.
-        was_gone = start_ticks(killed.pid or 0) is None
+        process_had_ended = start_ticks(killed_broker.pid or 0) is None
         with pytest.raises(UnknownNode, match="broker-1 is down"):
             await runtime.crash(VICTIM)
         status_after_kill = await runtime.status()
@@ -163,20 +160,20 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         with pytest.raises(UnknownNode, match="broker-0 is up and cannot"):
             await runtime.restart(broker_name(0))
         await runtime.restart(VICTIM)
-        after = await appended()
+        batches_after_restart = await batches_of_victim()
 
-        client_killed = await runtime.crash(CONSUMER)
+        killed_client = await runtime.crash(CONSUMER)
         await runtime.restart(CONSUMER)
         return Story(
             runtime=runtime,
             run_dir=run_dir,
             rows=rows,
-            appended_before=before,
-            appended_after=after,
-            killed=killed,
-            pid_was_gone=was_gone,
+            batches_before_kill=batches_before_kill,
+            batches_after_restart=batches_after_restart,
+            killed_broker=killed_broker,
+            process_had_ended=process_had_ended,
             status_after_kill=status_after_kill,
-            client_killed=client_killed,
+            killed_client=killed_client,
             pids=runtime.pids(),
         )
 
@@ -188,16 +185,22 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         runtime.run(runtime.stop())
 
 
-def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
-    """The process must have ended when `crash` returns. The run records its pid.
+def started_nodes(story: Story) -> list[tuple[str, int]]:
+    """Return each start of a node: its name and its incarnation number."""
+    started = [row for row in story.rows if row.kind == TraceKind.NODE_STARTED]
+    return [(row.node, row.incarnation) for row in started]
 
-    The status after the kill has no report of the killed broker.
+
+def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
+    """The process must have ended when `crash` returns.
+
+    The status after the kill has no report of the killed broker, so only broker 0 reports group g.
     """
-    assert story.killed.pid is not None
-    assert story.pid_was_gone
-    assert story.killed.incarnation == 0
+    assert story.killed_broker.pid is not None
+    assert story.process_had_ended
+    assert story.killed_broker.incarnation == 0
     assert story.status_after_kill.brokers_alive == {BrokerId(0): True, BrokerId(1): False}
-    assert [g.coordinator for g in story.status_after_kill.groups["g"]] == [0]
+    assert [group.coordinator for group in story.status_after_kill.groups["g"]] == [0]
 
 
 def test_restart_on_ray_finds_batches_appended_before_the_kill(story: Story) -> None:
@@ -205,36 +208,36 @@ def test_restart_on_ray_finds_batches_appended_before_the_kill(story: Story) -> 
 
     The same holds for Kafka, whose brokers write into the kernel's page cache.
     """
-    assert story.appended_before >= 10
-    assert story.appended_after >= story.appended_before
-    started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
-    assert started.count((VICTIM, 0)) == 1
-    assert started.count((VICTIM, 1)) == 1
+    assert story.batches_before_kill >= 10
+    assert story.batches_after_restart >= story.batches_before_kill
+    assert started_nodes(story).count((VICTIM, 0)) == 1
+    assert started_nodes(story).count((VICTIM, 1)) == 1
 
 
 def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> None:
     """A client learns of a kill from its closed connection, long before any timeout."""
-    # The broker was killed first, and the consumer second.
-    (killed_row, _) = rows_of(story.rows, TraceKind.NODE_KILLED, "driver")
-    lost = [
+    # The run itself writes its rows as the node "driver". It killed the broker first, and then the
+    # consumer.
+    (broker_killed, _consumer_killed) = rows_of(story.rows, TraceKind.NODE_KILLED, "driver")
+    failed_requests = [
         row
         for row in story.rows
         if row.kind == TraceKind.REQUEST_FAILED
         and row.peer == VICTIM
-        and row.time_us >= killed_row.time_us
+        and row.time_us >= broker_killed.time_us
     ]
-    assert lost[0].error == "DISCONNECTED"
-    assert lost[0].time_us - killed_row.time_us < SECOND_US
+    assert failed_requests[0].error == "DISCONNECTED"
+    assert failed_requests[0].time_us - broker_killed.time_us < SECOND_US
 
 
 def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story) -> None:
-    """consumer-0 shares a process with consumer-1, which must stay in its first incarnation.
+    """consumer-0 shares a process with consumer-1, which must not be restarted.
 
-    No process is killed, so the fault has no pid.
+    So the process is not killed, and the killed node has no pid.
     """
-    assert story.client_killed == HitNode(node=CONSUMER, incarnation=0, pid=None)
-    started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
-    assert [s for s in started if s[0].startswith("consumer")] == [
+    assert story.killed_client == HitNode(node=CONSUMER, incarnation=0, pid=None)
+    started = started_nodes(story)
+    assert [(node, number) for node, number in started if node.startswith("consumer")] == [
         ("consumer-0", 0),
         ("consumer-1", 0),
         ("consumer-0", 1),
@@ -249,10 +252,11 @@ def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story)
     report = story.runtime.trace_report
     assert report is not None
     assert (report.rows, report.lost) == (len(story.rows), {})
-    assert story.rows == sorted(story.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
-    stopped = [r.node for r in story.rows if r.kind == TraceKind.NODE_STOPPED]
+    in_order = sorted(story.rows, key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
+    assert story.rows == in_order
+    stopped = [row.node for row in story.rows if row.kind == TraceKind.NODE_STOPPED]
     assert sorted(stopped) == ["broker-0", "broker-1", "consumer-0", "consumer-1", "controller-100"]
-    # All processes have the clock of one machine, so the clocks have no error.
+    # All processes have the clock of one machine, so their clocks cannot differ.
     assert set(story.runtime.clock_bounds_us.values()) == {0}
     assert not (story.run_dir / "disks").exists()
 
@@ -260,12 +264,12 @@ def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story)
 @pytest.mark.parametrize(
     ("build", "message"),
     [(build_broken, "planted bug"), (build_dying, "died by itself")],
-    ids=["task", "process"],
+    ids=["exception", "death of the process"],
 )
-def test_failure_of_the_tool_ends_the_run_and_is_reported(
+def test_failure_of_a_node_ends_the_run_and_is_reported(
     tmp_path: Path, build: NodeBuilder, message: str
 ) -> None:
-    """A bug of ours in a node must end the run, or it would look like a behaviour of Kafka."""
+    """Such a failure is a bug of ours. If the run went on, it could look like Kafka's behaviour."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),
@@ -282,7 +286,7 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(
             await runtime.start()
             await runtime.sleep(100 * SECOND_US)
         finally:
-            await asyncio.sleep(0)  # shows that the cleanup of an ended run can still await
+            await asyncio.sleep(0)  # the cleanup of an ended run can still await
             cleaned_up.append("main")
 
     try:
@@ -292,12 +296,12 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(
         runtime.run(runtime.stop())
     assert cleaned_up == ["main"]
     assert message in runtime.failures()[0]
-    # A process that was killed has written no row.
+    # A process that kills itself writes no row about its failure.
     if build is build_broken:
         assert len(rows_of(rows, TraceKind.TASK_FAILED, "broker-0")) == 1
 
 
-def test_node_that_cannot_start_is_named_and_all_others_are_stopped(tmp_path: Path) -> None:
+def test_node_that_cannot_start_is_reported_and_all_others_are_stopped(tmp_path: Path) -> None:
     """A run must not continue with only a part of its cluster, and must leave no processes."""
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),

@@ -1,12 +1,11 @@
 """RayWorkers, which distributes the work of a search over processes of Ray.
 
-A search plays a run for each seed. The seed draws the run's experiment from a space (a file of
-experiments). The workers are the processes that play the runs.
+A search plays many runs at random, one for each seed. `workers.give(name, items)` gives a worker
+process its next items; in a search these are seeds. `workers.wait` returns events: Finished with
+the answer of a worker, or Died.
 
-- `workers.give(name, items)` gives a worker its next items.
-- `workers.wait` returns events: Finished with the answer of a worker, or Died.
-- The function `work` of these tests answers with the pid of its worker. At the item DEADLY it kills
-  the worker, and at the item FAILING it raises.
+Most tests give their workers the function `work` instead of a search. It answers with the pid of
+its worker. At the item DEADLY it kills the worker, and at the item FAILING it raises an exception.
 """
 
 import os
@@ -45,7 +44,7 @@ def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
 
 @pytest.mark.parametrize("number", [DEADLY, FAILING])
 def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) -> None:
-    """A worker ends if its work raises, or if the system kills its process.
+    """A worker ends if its work raises an exception, or if the system kills its process.
 
     The caller learns which items are lost, and another worker takes its place.
     """
@@ -56,10 +55,8 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
         (death,) = events_of(workers, bool)
         assert isinstance(death, Died)
         assert (death.worker, death.items) == (first, (1, number))
-        if number == FAILING:
-            assert "no 14" in death.why  # the error that `work` raises at FAILING, which is 14
-        else:
-            assert "no 14" not in death.why
+        # "no 14" is the exception that `work` raises at FAILING, which is 14.
+        assert ("no 14" in death.why) is (number == FAILING)
 
         wait_idle(workers, 1)
         (second,) = workers.idle()
@@ -70,7 +67,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
 
 
 def test_search_whose_workers_all_die_is_given_up() -> None:
-    """After several deaths in a row no worker is replaced, because perhaps no worker can work."""
+    """After several deaths in a row the next worker would probably die, too."""
     with RayWorkers(LOCAL, work, size=1) as workers:
 
         def give_deadly_work() -> None:
@@ -84,7 +81,7 @@ def test_search_whose_workers_all_die_is_given_up() -> None:
 
 def test_process_with_other_code_is_refused_as_a_worker() -> None:
     """A worker with other code would play other runs for the same seeds."""
-    # The digest stands for the code of the search. No code has this digest.
+    # The search began with code of this digest. The worker's code has another one.
     check = partial(check_code, "0123456789abcdef")
     with (
         RayWorkers(LOCAL, work, size=1, check=check) as workers,
@@ -94,57 +91,57 @@ def test_process_with_other_code_is_refused_as_a_worker() -> None:
 
 
 def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that never ends must not stop the search. A worker is given up after 600 s.
-
-    The test sets the clock by a variable. It replaces `ray.wait` by a function that never finds an
-    answer.
-    """
-    clock = [0.0]
+    """A run that never ends must not stop the search, so a worker is given up after 600 s."""
+    clock = [0.0]  # the time in seconds, which the test sets
     with RayWorkers(LOCAL, work, size=1, clock=lambda: clock[0]) as workers:
         wait_idle(workers, 1)
         (first,) = workers.idle()
         workers.give(first, (1,))
         clock[0] = 10_000.0  # far more than 600 s later
+        # `ray.wait` returns the calls with an answer, here none, and the others.
         monkeypatch.setattr("cluster.ray.tasks.ray.wait", lambda calls, **_: ([], calls))
         (death,) = workers.wait(0.0)
     assert isinstance(death, Died)
     assert "no answer for 600 s" in death.why
 
 
-def test_worker_without_a_place_is_not_awaited_for_long() -> None:
-    """A worker needs a free core, its place. Without one the search waits for it only 100 s.
+def test_worker_that_finds_no_free_core_is_not_awaited_for_long() -> None:
+    """`coming()` is the number of workers that may still start. Each of them needs a free core.
 
-    `coming()` is the number of workers that may still start.
+    A search waits for them only 100 s, and then goes on with the workers that it has.
     """
-    clock = [0.0]
+    clock = [0.0]  # the time in seconds, which the test sets
     with RayWorkers(LOCAL, work, size=2, clock=lambda: clock[0]) as workers:
         assert workers.coming() == 2
         clock[0] = 100.0
         assert workers.coming() == 0
+        # When both workers have started, none is still to come, even before the 100 s are over.
         wait_idle(workers, 2)
-        # Both workers have started, so none is still to come, even before the 100 s are over.
         clock[0] = 0.0
         assert workers.coming() == 0
 
 
 def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
-    """The runs of two workers, and their repetitions, equal the runs of this process byte for byte.
+    """A seed must give the same run everywhere.
 
-    Two of the four seeds are played a second time, each by the other process.
+    Four seeds are played by this process, and by two workers. In both searches two of the seeds are
+    played a second time, with two workers each by the other worker. All results must be equal.
     """
-    by_this, _ = searched(ThisProcess(partial(play_seeds, load_space("reference"))))
-    by_two, tally = searched(
+    by_this_process, _ = search_four_seeds(
+        ThisProcess(partial(play_seeds, load_space("reference")))
+    )
+    by_two_workers, tally = search_four_seeds(
         RayWorkers(LOCAL, partial(play_seeds, load_space("reference")), size=2)
     )
-    assert by_this == by_two
-    assert len(by_two) == 4
-    assert len({run.digest for run in by_two.values()}) == 4
+    assert by_this_process == by_two_workers
+    assert len(by_two_workers) == 4
+    assert len({run.digest for run in by_two_workers.values()}) == 4
     assert (tally.rechecked, tally.rechecked_elsewhere, tally.differences) == (2, 2, [])
 
 
-def searched(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
-    """Search four seeds, two of them twice, and return the runs by seed, and the tally."""
-    tally = Tally(50)  # the percentage of the seeds that are played twice
+def search_four_seeds(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
+    """Play four seeds, two of them twice. Return the run of each seed, and the search's counts."""
+    tally = Tally(50)  # 50 % of the seeds are played twice
     written: list[ExplorationRecord] = []
     with workers:
         search = Search(

@@ -1,6 +1,6 @@
 """How RayRuntime merges the trace files at the end of a run. No Ray is started here.
 
-Each node writes its rows of the trace (the recorded events) into a file of its own.
+The trace is the list of all recorded events. During a run each node writes its own file of it.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ TRACEBACK = (
 
 
 def write_failure(run_dir: Path, node: str) -> None:
-    """Write a trace that says that a task of the node has failed."""
+    """Write the trace file of a node in which the task `fetcher` has failed."""
     writer = FrameTraceWriter(frames_path(run_dir / "trace", NodeName(node), 0))
     event = TraceEvent(kind=TraceKind.TASK_FAILED, cause="fetcher", detail={"exception": TRACEBACK})
     row = stamp(event, run="run", time_us=5, node_time_us=5, seq=0, node=node, incarnation=0)
@@ -26,9 +26,10 @@ def write_failure(run_dir: Path, node: str) -> None:
 
 
 def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) -> None:
-    """A process may trace a failure, and end before it reports the failure to the run.
+    """A process may write a failure into its trace, and end before it reports it to the run.
 
-    A failure that was also reported must not appear twice.
+    Here the trace has failures of broker-0 and broker-1, and only broker-1 has reported its own.
+    That one must not appear twice.
     """
     rows: list[TraceRow] = []
     runtime = RayRuntime(

@@ -1,10 +1,11 @@
 """SessionGuard ends the processes of Ray that outlive a killed driver, and no others.
 
-- The driver is the process that has started Ray.
-- The raylet is Ray's daemon on a machine, and starts other processes of Ray, such as agents.
-- A session is the time from a start of Ray to its end. Each session has a folder.
-- The guard is a separate process, which reads from a pipe. The driver holds the other end. A driver
-  that ends in order writes a byte first. If the driver is killed, the pipe ends without this byte.
+The driver is the process that has started Ray. Ray then starts other processes, such as agents,
+with a folder for this session. If the driver is killed, some agents live on.
+
+The guard is a separate process, which reads from a pipe whose other end is in the driver. A driver
+that ends in order writes a byte into the pipe. If the pipe ends without this byte, the driver was
+killed. Then the guard kills the agents and removes the folder.
 """
 
 import os
@@ -26,7 +27,7 @@ HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.std
 def start_holder(
     file: Path, *, title: str = "holder", **environment: str
 ) -> "subprocess.Popen[str]":
-    """Start a process that holds `file` open."""
+    """Start a process with this title and environment that holds `file` open."""
     process = subprocess.Popen(
         # A list of processes shows argv[0], the title. With -I and -S, Python reads no settings and
         # no packages of the user.
@@ -56,14 +57,14 @@ def session(tmp_path: Path) -> Path:
     return folder
 
 
-# The parameter is the age of the agent: Ray gives an agent its title some time after its start.
+# Ray gives an agent its title only some time after its start.
 @pytest.fixture(params=["just started", "titled"])
 def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
-    """Yield an agent, which is a process that holds a file of the session open.
+    """Yield an agent, that is, a process of Ray that holds a file of the session open.
 
-    A new agent has the variable RAY_RAYLET_PID, with any value. Later it has a title, and the
-    variable may be gone, because Ray writes the title over the environment. A process of a user has
-    neither.
+    It differs from a user's process that reads the same file. A new agent has the environment
+    variable RAY_RAYLET_PID. Later it has a title, which Ray writes over the environment, so that
+    the variable may be gone.
     """
     if request.param == "titled":
         process = start_holder(session / "agent.log", title="ray::DashboardAgent")
@@ -90,33 +91,34 @@ def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
 def test_processes_of_a_session_are_its_agents(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
-    """`processes_of` finds the agents of a session, and no processes of users or other sessions."""
+    """Processes of users and of other sessions must not be ended."""
     assert processes_of(session) == [agent.pid]
 
 
 def test_killed_driver_leaves_no_agent_and_no_folder(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
-    """The driver starts a guard and kills itself.
-
-    The guard then kills the agent and nothing else.
-    """
-    code = (
+    """The guard kills the agent and nothing else."""
+    # A driver that starts a guard, prints the guard's pid, and kills itself.
+    driver_code = (
         "import os, sys; from pathlib import Path;"
         "from cluster.ray.session_guard import SessionGuard;"
         "guard = SessionGuard(Path(sys.argv[1])); print(guard._process.pid, flush=True);"
         "os.kill(os.getpid(), 9)"
     )
-    killed = subprocess.run(
-        [sys.executable, "-c", code, str(session)], check=False, capture_output=True, text=True
+    driver = subprocess.run(
+        [sys.executable, "-c", driver_code, str(session)],
+        check=False,
+        capture_output=True,
+        text=True,
     )
-    assert killed.returncode == -9, killed.stderr  # a process ended by SIGKILL has -9
+    assert driver.returncode == -9, driver.stderr  # ended by SIGKILL
     assert agent.wait(30) == -9
     assert [process.poll() for process in others] == [None, None]
 
-    # Wait for the end of the guard, which comes after it has removed the folder. The system may
-    # list a process for a while after its end, in the state Z (zombie).
-    guard = Path("/proc") / killed.stdout.strip()
+    # Wait for the end of the guard, whose last act is to remove the folder. A process that has
+    # ended may still be listed for a while, in the state Z (zombie).
+    guard = Path("/proc") / driver.stdout.strip()
     while guard.exists() and "State:\tZ" not in (guard / "status").read_text():
         os.sched_yield()
     assert not session.exists()

@@ -1,12 +1,11 @@
 """The tree and the sessions of a ZooKeeper server: the effects of writes, and refused writes.
 
-- A znode is an entry in the tree. An ephemeral znode belongs to the session that created it, and is
-  removed at the end of this session.
-- A zxid is the number of a write. The leader first prepares a write: it decides whether the write
-  is refused. Then every server applies the write.
-- A watch is a client's request for an event when a znode changes.
-- Here the id of a session is the zxid of the write that opened the session; 0 is no session.
-- Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
+Each write has a number, its zxid. The leader first prepares the write, that is, decides whether it
+is refused, and then every server applies it to its tree of znodes. To open or to end a session is
+also a write. In these tests the id of a session is the zxid of the write that opened it. The end of
+a session removes its ephemeral znodes.
+
+Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 """
 
 import pytest
@@ -38,7 +37,7 @@ INITIAL = (("/owners", ""),)
 
 
 class Writer:
-    """Prepares and applies writes one after the other, as a leader without followers does."""
+    """A server that prepares and applies writes one after the other, like a single leader."""
 
     def __init__(self) -> None:
         self.database = ZooKeeperDatabase(INITIAL)
@@ -47,14 +46,15 @@ class Writer:
     def write(
         self, request: ZooKeeperWrite, session: int = NO_SESSION
     ) -> tuple[KeeperError, tuple[Change, ...]]:
-        """Carry out a write. Return its error, and the changes on which watches fire."""
+        """Carry out a write. Return its error, and the changes on which watches would fire."""
         self.zxid += 1
         body = self.database.prepare(SessionId(session), request)
-        opens = isinstance(request, ConnectRequest)
+        if isinstance(request, ConnectRequest):  # opens a session
+            session = self.zxid
         changes = self.database.apply(
             Txn(
                 zxid=Zxid(self.zxid),
-                session_id=SessionId(self.zxid if opens else session),
+                session_id=SessionId(session),
                 server_id=ServerId(1),
                 request_number=self.zxid,
                 body=body,
@@ -62,7 +62,8 @@ class Writer:
         )
         check_tree(self.database.tree)
         check_owners(self.database)
-        return (body.error if isinstance(body, ErrorTxn) else KeeperError.NONE, changes)
+        error = body.error if isinstance(body, ErrorTxn) else KeeperError.NONE
+        return error, changes
 
     def session(self) -> int:
         """Open a session, and return its id."""
@@ -78,9 +79,8 @@ def test_znode_keeps_versions_owner_and_the_zxids_of_its_changes() -> None:
     writer.write(SetDataRequest(path="/owners/t", data="b"), session)
     writer.write(CreateRequest(path="/owners/t/0", data="me", ephemeral=True), session)
 
-    # czxid, mzxid and pzxid are the zxids of the creation, of the last change of the data, and of
-    # the last change of the children. `version` counts changes of the data, `cversion` those of the
-    # children.
+    # The znode was created by write 2, its data changed by write 3, and its children by write 4.
+    # `version` counts the changes of the data, `cversion` those of the children.
     assert writer.database.tree.stat("/owners/t") == Stat(
         czxid=Zxid(2), mzxid=Zxid(3), pzxid=Zxid(4), version=1, cversion=1
     )
@@ -113,11 +113,12 @@ def test_refused_write_has_a_zxid_and_changes_nothing(
     session = writer.session()
     writer.write(CreateRequest(path="/owners/mine", ephemeral=True), session)
     tree = writer.database.tree
-    before = {path: (tree.data(path), tree.stat(path)) for path in tree.paths()}
+    znodes_before = {path: (tree.data(path), tree.stat(path)) for path in tree.paths()}
 
     assert writer.write(request_, session) == (error, ())
 
-    assert {path: (tree.data(path), tree.stat(path)) for path in tree.paths()} == before
+    znodes_after = {path: (tree.data(path), tree.stat(path)) for path in tree.paths()}
+    assert znodes_after == znodes_before
     assert writer.database.last_zxid == writer.zxid
 
 
@@ -137,8 +138,9 @@ def test_end_of_a_session_removes_all_its_ephemerals_in_one_step() -> None:
     """Each removal fires the watches of its path and the child watches of its parent (ZK-12)."""
     writer = Writer()
     session, other = writer.session(), writer.session()
-    for path, owner in (("/owners/0", session), ("/owners/1", other), ("/owners/2", session)):
-        writer.write(CreateRequest(path=path, ephemeral=True), owner)
+    writer.write(CreateRequest(path="/owners/0", ephemeral=True), session)
+    writer.write(CreateRequest(path="/owners/1", ephemeral=True), other)
+    writer.write(CreateRequest(path="/owners/2", ephemeral=True), session)
 
     _error, changes = writer.write(CloseSessionRequest(), session)
 
@@ -166,7 +168,7 @@ def test_transaction_is_applied_once_and_in_order() -> None:
     """All writes have one total order, the zxid: a zxid is never applied twice (ZK-01)."""
     writer = Writer()
     writer.session()
-    writer.zxid -= 1  # the next write gets the zxid of the last write again
+    writer.zxid -= 1  # the next write has the same zxid as the last one
 
     with pytest.raises(SimulationError):
         writer.write(ConnectRequest(timeout_ms=6_000))
@@ -189,33 +191,41 @@ def test_tree_equals_a_plain_model_of_paths_and_owners(
 ) -> None:
     """Random writes have the same effects on the tree as on a simple model.
 
-    The model is a dict from path to (data, owner), without zxids and lists of children.
+    The model is a dict from each path to its data and owner, for example
+    `{"/": ("", 0), "/owners": ("", 0), "/owners/a": ("u", 3)}`. Session 3 owns /owners/a, and 0
+    means no owner.
     """
     writer = Writer()
     model: dict[str, tuple[str, int]] = {"/": ("", 0), "/owners": ("", 0)}
-    sessions: list[int] = []
+    open_sessions: list[int] = []
+    never_opened = 99
     for request, number in writes:
-        # The drawn number chooses an open session. Session 99 was never opened.
-        session = sessions[number % len(sessions)] if sessions else 99
+        # The drawn number chooses one of the open sessions.
+        session = open_sessions[number % len(open_sessions)] if open_sessions else never_opened
         error, _changes = writer.write(request, session)
         if isinstance(request, ConnectRequest):
-            sessions.append(writer.zxid)
+            open_sessions.append(writer.zxid)
         else:
-            is_permitted = _model_write(model, sessions, session, request)
+            is_permitted = _write_into_model(model, open_sessions, session, request)
             assert (error is KeeperError.NONE) is is_permitted
 
         tree = writer.database.tree
-        owner_of = {
-            path: stat.ephemeral_owner for path in tree.paths() if (stat := tree.stat(path))
+        data_and_owners = {
+            path: (tree.data(path), stat.ephemeral_owner)
+            for path in tree.paths()
+            if (stat := tree.stat(path))
         }
-        assert {path: (tree.data(path), owner_of[path]) for path in tree.paths()} == model
+        assert data_and_owners == model
 
 
-def _model_write(
-    model: dict[str, tuple[str, int]], sessions: list[int], session: int, request: ZooKeeperWrite
+def _write_into_model(
+    model: dict[str, tuple[str, int]],
+    open_sessions: list[int],
+    session: int,
+    request: ZooKeeperWrite,
 ) -> bool:
-    """Write into the model, and return True if the write is permitted."""
-    if session not in sessions:
+    """Write into the model if the write is permitted, and return whether it is."""
+    if session not in open_sessions:
         return False
     match request:
         case CreateRequest(path=path, data=data, ephemeral=ephemeral):
@@ -233,9 +243,9 @@ def _model_write(
                 return False
             model[path] = (data, model[path][1])
         case CloseSessionRequest():
-            sessions.remove(session)
+            open_sessions.remove(session)
             for path in [path for path, (_data, owner) in model.items() if owner == session]:
                 del model[path]
         case ConnectRequest():
-            raise AssertionError("opened by the test itself")
+            raise AssertionError("the test itself opens sessions")
     return True

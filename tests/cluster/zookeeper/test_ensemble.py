@@ -1,15 +1,16 @@
 """An ensemble of ZooKeeper servers on their hosts: order, lag, sessions, connections, and faults.
 
-- Ids such as ZK-03 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
-- A znode is an entry in ZooKeeper. An ephemeral znode is deleted when the session that created it
-  ends. A watch is a request for one event when a znode changes.
-- The session timeout is 6 s. Sessions end only at ticks, which come every 2 s.
-- `run_ensemble(scenario, 3)` has three servers, `run_ensemble(scenario)` has one.
-- `lab.client(0, [server])` opens a session on the host `client-0`, which knows only these servers;
-  without a list it knows all. `client.call(request)` waits for the answer.
-- `lab.rule(Slow(...), sources, destinations)` delays messages, `lab.cut` holds them back.
-  `lab.heal()` removes every rule and every cut.
-- A witness is a second client, which reads to see what happens to the first client's session.
+`run_ensemble(scenario, 3)` plays a scenario with three servers in virtual time, and
+`run_ensemble(scenario)` with one. `lab.client(0, [server])` opens a session on the host `client-0`,
+which knows only this server; without a list it knows all servers. `client.call(request)` waits for
+the answer. `lab.cut` holds messages back, and `lab.rule(Slow(...), sources, destinations)` delays
+them, until `lab.heal()`.
+
+Many tests have a second client, the witness. It reads from ZooKeeper whether the ephemeral znode of
+the first client still exists, and so whether its session has ended. The session timeout is 6 s;
+sessions end only at ticks, which come every 2 s.
+
+Ids such as ZK-03 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 """
 
 import pytest
@@ -37,7 +38,7 @@ from tests.support.harness.ensemble import SECOND, Client, EnsembleRun, run_ense
 LAG_US = 400_000
 """The delay of the leader's messages to a follower."""
 RECONNECT_US = 2 * SECOND
-"""Time to reconnect: the client's wait, and a try at a server that may have no leader yet."""
+"""Long enough for a client to reconnect, even if it first tries a server without a leader."""
 
 
 async def connected(lab: EnsembleRun, client: Client) -> None:
@@ -59,7 +60,8 @@ async def children(client: Client, path: str, *, watch: bool = False) -> tuple[s
 def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
     """Answers come in that order, and a read after an own write sees that write (ZK-04).
 
-    The follower gets the leader's messages late, so it answers the read only after the writes.
+    The follower answers a read by itself, but it must wait for the leader before it can answer a
+    write. Here the leader's messages are late. The read must still see the write before it.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -107,7 +109,7 @@ def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
         await lab.rule(Slow(delay_us=LAG_US), [leader], [follower])
         began_us = lab.runtime.now_us()
         await writer.call(CreateRequest(path="/consumers/g"))
-        assert lab.runtime.now_us() - began_us < LAG_US // 4
+        assert lab.runtime.now_us() - began_us < LAG_US // 4  # the answer does not wait for the lag
         assert await children(writer, "/consumers") == ("g",)
         assert await children(reader, "/consumers") == ()
         assert reader.events == []
@@ -126,9 +128,9 @@ def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
         if "/consumers/g" in (row.detail or "")
     ]
     # Each of the three servers has applied the write, the last one after the lag.
-    times = sorted(row.time_us for row in applied)
-    assert len(times) == 3
-    assert LAG_US <= times[-1] - times[0] <= LAG_US * 5 // 4
+    times_us = sorted(row.time_us for row in applied)
+    assert len(times_us) == 3
+    assert LAG_US <= times_us[-1] - times_us[0] <= LAG_US * 5 // 4
 
 
 def test_event_is_delivered_before_any_answer_that_shows_the_change() -> None:
@@ -141,7 +143,9 @@ def test_event_is_delivered_before_any_answer_that_shows_the_change() -> None:
         watcher, writer = lab.client(0), lab.client(1)
         await connected(lab, watcher)
         await connected(lab, writer)
-        received: list[object] = []  # events, and the children in each answer
+        # The events and the answers, in the order of their arrival. An answer is the tuple of the
+        # children, `()` before the change and `("g",)` after it.
+        received: list[object] = []
         watcher.handle._on_event = received.append
         await children(watcher, "/consumers", watch=True)
         writer.handle.send(CreateRequest(path="/consumers/g"), lambda _answer: None)
@@ -154,8 +158,8 @@ def test_event_is_delivered_before_any_answer_that_shows_the_change() -> None:
 
         watcher.handle.send(GetChildrenRequest(path="/consumers"), read_again)
         await lab.runtime.sleep(SECOND // 10)
-        before_the_change = received[: received.index(("g",))]
-        assert any(isinstance(message, WatcherEvent) for message in before_the_change)
+        before_changed_answer = received[: received.index(("g",))]
+        assert any(isinstance(message, WatcherEvent) for message in before_changed_answer)
 
     for seed in range(5):
         run_ensemble(scenario, seed=seed)
@@ -164,11 +168,12 @@ def test_event_is_delivered_before_any_answer_that_shows_the_change() -> None:
 def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
     """A server that has applied fewer transactions than the client has seen refuses it (ZK-05).
 
-    The client is moved between the leader and a follower that lags by 1.5 s. The number of children
-    that the client reads must never decrease. In some runs the follower refuses the client.
+    The client changes between the leader and a follower that lags by 1.5 s, while another client
+    creates znodes. The number of znodes that it reads must never decrease. So the follower must
+    refuse the client now and then.
     """
     lag_us = SECOND * 3 // 2
-    refused = 0
+    refusals = 0
     for seed in range(4):
 
         async def scenario(lab: EnsembleRun) -> None:
@@ -202,9 +207,8 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
             for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
             if row.node == "client-0" and "SyncConnected" in (row.detail or "")
         ]
-        # A try that is refused has no SyncConnected.
-        refused += len(tries) - len(successes)
-    assert refused > 4  # on average more than one for each seed
+        refusals += len(tries) - len(successes)
+    assert refusals > 4  # on average more than one for each of the four seeds
 
 
 def test_session_outlives_its_connection_and_its_server() -> None:
@@ -221,8 +225,7 @@ def test_session_outlives_its_connection_and_its_server() -> None:
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
         await lab.runtime.crash(server)
         await lab.runtime.sleep(RECONNECT_US)
-        # Wait for much longer than the session timeout.
-        await lab.runtime.sleep(15 * SECOND)
+        await lab.runtime.sleep(15 * SECOND)  # much longer than the session timeout
 
         assert client.handle.is_connected
         assert client.handle.session_id == session_id
@@ -235,8 +238,9 @@ def test_session_outlives_its_connection_and_its_server() -> None:
 def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
     """A closed socket (kill -9) shortens nothing: the session lives on until its deadline (ZK-11).
 
-    The deadline of 6 s counts from the last ping, at most 2 s before the death, and is rounded up
-    to a tick of 2 s: 4 to 8 s after the death (ZK-10).
+    The session ends 4 to 8 s after the death (ZK-10). The timeout of 6 s counts from the last ping,
+    which was up to 2 s before the death: 6 s - 2 s = 4 s. The deadline is then rounded up to the
+    next tick of 2 s: 6 s + 2 s = 8 s.
     """
     for seed, wait_us in enumerate(range(0, 2 * SECOND, SECOND // 4)):
 
@@ -282,7 +286,7 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
     """A client that is cut off for an hour stays Disconnected (ZK-13).
 
     Three moments differ: the last packet heard, the end of the session, and the moment at which
-    the old owner hears it, after the healing (ZK-14).
+    the old owner hears it, here after the cut has ended (ZK-14).
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -292,7 +296,7 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
 
         await lab.cut(["client-0"], lab.servers)
-        await lab.runtime.sleep(9 * SECOND)  # the session ends within 8 s
+        await lab.runtime.sleep(9 * SECOND)  # the session has ended after at most 8 s
         assert await children(witness, "/consumers") == ()
         await lab.runtime.sleep(3_600 * SECOND)
         assert client.states == [KeeperState.SYNC_CONNECTED, KeeperState.DISCONNECTED]
@@ -307,7 +311,10 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
 
 
 def test_lost_connection_fails_requests_in_flight_that_may_have_been_applied() -> None:
-    """The client cannot know whether a write was applied (ZK-15)."""
+    """The client cannot know whether a write was applied (ZK-15).
+
+    Here two writes are applied, but the client loses its connection before it gets the answers.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
@@ -346,17 +353,18 @@ def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
 
     lab = run_ensemble(scenario, 3)
     changes = [row for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE) if row.node == "client-0"]
-    first, lost, again = changes[:3]
-    assert 4 * SECOND <= lost.time_us - first.time_us <= 6 * SECOND + SECOND // 10
-    assert again.time_us - lost.time_us <= SECOND + SECOND // 10
-    assert again.peer != first.peer
+    connected_first, disconnected, connected_again = changes[:3]
+    connected_us = disconnected.time_us - connected_first.time_us
+    assert 4 * SECOND <= connected_us <= 6 * SECOND + SECOND // 10
+    assert connected_again.time_us - disconnected.time_us <= SECOND + SECOND // 10
+    assert connected_again.peer != connected_first.peer
 
 
 def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_at_once() -> None:
     """After a reconnect the client re-registers its watches with the last zxid seen (ZK-20).
 
-    A zxid is the number of a write. The child watch fires at once, because a child was created
-    during the cut. The data watch fires at a later change.
+    The zxid is the number of a write. The child watch fires at once, because a child was created
+    during the cut. The data watch fires only when the data change later.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -388,7 +396,8 @@ def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_
 def test_new_leader_gives_every_session_a_full_timeout() -> None:
     """A new leader knows no deadlines, so every session gets a full timeout (section 14).
 
-    The client dies 3 s before the leader. Its node is deleted 6 s after the next leader's begin.
+    The client dies 3 s before the leader. Its znode is deleted 6 s after the next leader has begun,
+    and not 6 s after the client's last ping.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -403,11 +412,12 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         await lab.runtime.crash(leader)
         await lab.serving(2)  # wait until the survivors have elected a leader
 
-        leads_us = lab.runtime.now_us()
+        new_leader_us = lab.runtime.now_us()
         witness = lab.client(1, survivors)
         await connected(lab, witness)
         # Sleep until 0.2 s before the end of a full timeout under the new leader.
-        await lab.runtime.sleep(leads_us + 6 * SECOND - SECOND // 5 - lab.runtime.now_us())
+        end_us = new_leader_us + 6 * SECOND - SECOND // 5
+        await lab.runtime.sleep(end_us - lab.runtime.now_us())
         assert await children(witness, "/consumers") == ("mine",)
         await lab.runtime.sleep(3 * SECOND)
         assert await children(witness, "/consumers") == ()
@@ -422,31 +432,31 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
     """A write is committed when a majority has logged it (ZK-02).
 
     The leader loses power in the middle of twenty writes. After its restart, every server must have
-    at least the writes that were answered.
+    all writes that were answered.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
         leader = await lab.leader()
         client = lab.client(0)
         await connected(lab, client)
-        written = 0
+        answered = 0
         for index in range(20):
             try:
                 await client.call(CreateRequest(path=f"/consumers/{index:02}"))
             except KeeperException:
                 break
-            written += 1
-            if index == 7 + seed:
+            answered += 1
+            if answered == 8 + seed:  # each seed loses the power after another write
                 await lab.runtime.power_loss(leader)
 
-        assert written >= 8  # the power is lost after write 7 + seed, and writes count from 0
+        assert answered >= 8
         await lab.serving(2)
         await lab.runtime.restart(leader)
         await lab.serving(3)
         for name in lab.servers:
             reader = lab.client(1, [name])
             await connected(lab, reader)
-            assert len(await children(reader, "/consumers")) >= written
+            assert len(await children(reader, "/consumers")) >= answered
 
     run_ensemble(scenario, 3, seed=seed)
 
@@ -454,7 +464,8 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
 def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
     """A write is committed when a majority has logged it (ZK-02).
 
-    The leader that is cut off has no majority for its write, which is undone after the healing.
+    The leader that is cut off has no majority for its write. When it can reach the others again, it
+    removes the write from its log.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -467,7 +478,7 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
         await lab.cut([leader], others)
         outcomes: list[ZooKeeperResponse | KeeperError] = []
         client.handle.send(CreateRequest(path="/consumers/lost"), outcomes.append)
-        await lab.runtime.sleep(3 * SECOND)  # shorter than the client waits for an answer
+        await lab.runtime.sleep(3 * SECOND)  # less than the 4 s after which the client gives up
         assert outcomes == []
         await lab.runtime.sleep(17 * SECOND)  # enough for the leader to step down
         assert outcomes == [KeeperError.ConnectionLoss]
@@ -477,9 +488,9 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
 
         await lab.heal()
         await lab.serving(3)
-        late = lab.client(2, [leader])
-        await connected(lab, late)
-        assert await children(late, "/consumers") == ("kept",)
+        reader = lab.client(2, [leader])
+        await connected(lab, reader)
+        assert await children(reader, "/consumers") == ("kept",)
 
     run_ensemble(scenario, 3)
 

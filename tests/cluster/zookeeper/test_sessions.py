@@ -1,8 +1,9 @@
 """The deadlines of sessions at ZooKeeper's leader.
 
-A session belongs to a client. Each packet of the client moves the deadline at which its session
-ends; a deadline is always at a tick, a whole multiple of 2 s. Ids such as ZK-10 name rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
+A client's session ends when the leader has heard nothing from the client for the session timeout,
+here 6 s. The leader looks only at its ticks, every 2 s. So each packet of the client moves the
+deadline of its session to a later tick. Ids such as ZK-10 name rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 """
 
 import pytest
@@ -36,9 +37,9 @@ def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
 
 @given(st.lists(st.integers(0, 20_000_000), min_size=1))
 def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
-    """A follower may report a packet late. The late report must not shorten the session.
+    """A follower may report an old packet late, which must not shorten the session.
 
-    `heard_us` has the times of the packets in the order of their reports.
+    So `heard_us`, the times of the packets in the order of the reports, is in any order.
     """
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
@@ -49,7 +50,7 @@ def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]
         assert deadline_us >= last_deadline_us
         assert deadline_us % TICK_US == 0
         last_deadline_us = deadline_us
-    # The session ends as if only the packet with the latest time had come.
+    # The packet with the latest time decides when the session ends.
     latest_us = max(0, *heard_us)
     assert last_deadline_us == ((latest_us + TIMEOUT_US) // TICK_US + 1) * TICK_US
 

@@ -1,7 +1,7 @@
 """The check of a ZooKeeper tree finds each way in which the tree can contradict itself.
 
-A znode is an entry of the tree. An ephemeral znode belongs to a session, its owner, and cannot have
-children.
+Each znode is listed as a child of its parent. An ephemeral znode belongs to a session, its owner,
+and cannot have children. The tree also has a list of the ephemeral znodes of each session.
 """
 
 from collections.abc import Callable
@@ -26,31 +26,31 @@ def tree_of_three() -> ZnodeTree:
 # Each of these functions damages the tree in one way, which its name says.
 
 
-def forget_the_child(tree: ZnodeTree) -> None:
+def parent_does_not_list_its_child(tree: ZnodeTree) -> None:
     del tree._znodes["/owners"].children["t"]
 
 
-def name_a_child_that_does_not_exist(tree: ZnodeTree) -> None:
+def listed_child_does_not_exist(tree: ZnodeTree) -> None:
     tree._znodes[ROOT].children["nothing"] = None
 
 
-def lose_the_parent(tree: ZnodeTree) -> None:
+def parent_does_not_exist(tree: ZnodeTree) -> None:
     del tree._znodes["/owners/t"]
 
 
-def own_the_parent(tree: ZnodeTree) -> None:
+def parent_has_an_owner(tree: ZnodeTree) -> None:
     tree._znodes["/owners/t"].ephemeral_owner = OWNER
 
 
-def own_nothing(tree: ZnodeTree) -> None:
+def ephemeral_znode_has_lost_its_owner(tree: ZnodeTree) -> None:
     tree._znodes["/owners/t/0"].ephemeral_owner = NO_SESSION
 
 
-def forget_the_owner(tree: ZnodeTree) -> None:
+def list_of_the_owner_is_lost(tree: ZnodeTree) -> None:
     tree._ephemerals.clear()
 
 
-def test_whole_tree_passes() -> None:
+def test_undamaged_tree_passes() -> None:
     """The check must not report damage where there is none."""
     check_tree(tree_of_three())
 
@@ -58,15 +58,15 @@ def test_whole_tree_passes() -> None:
 @pytest.mark.parametrize(
     ("damage", "invariant"),
     [
-        (forget_the_child, "parent_names_its_child"),
-        (name_a_child_that_does_not_exist, "parent_names_its_child"),
-        (lose_the_parent, "parent_names_its_child"),
-        (own_the_parent, "ephemerals_have_no_children"),
-        (own_nothing, "owners_list_their_znodes"),
-        (forget_the_owner, "owners_list_their_znodes"),
+        (parent_does_not_list_its_child, "parent_names_its_child"),
+        (listed_child_does_not_exist, "parent_names_its_child"),
+        (parent_does_not_exist, "parent_names_its_child"),
+        (parent_has_an_owner, "ephemerals_have_no_children"),
+        (ephemeral_znode_has_lost_its_owner, "owners_list_their_znodes"),
+        (list_of_the_owner_is_lost, "owners_list_their_znodes"),
     ],
 )
-def test_damage_is_named(damage: Callable[[ZnodeTree], None], invariant: str) -> None:
+def test_damage_violates_an_invariant(damage: Callable[[ZnodeTree], None], invariant: str) -> None:
     """The check raises an error with the name of the broken invariant."""
     tree = tree_of_three()
     damage(tree)

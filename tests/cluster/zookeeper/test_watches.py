@@ -1,11 +1,10 @@
 """The watches of one ZooKeeper server: which ones fire, and for which connection.
 
-- A watch is a request of a client for one event when a znode (an entry in ZooKeeper) changes.
-- A zxid is the number of a write. A `Change` is what a write has done to one znode.
-- A and B are the connections of two sessions.
-- A WatchTable has the watches of a server; its length is their number. `fire` takes changes, and
-  returns the events that connections get.
-- Ids such as ZK-16 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
+A client sets a watch on a znode, and gets one event at the znode's next change. A WatchTable has
+all watches of a server. `watches.fire(changes)` takes the changes that a write has made, and
+returns the events to send, each with its connection. A and B are the connections of two clients.
+
+Ids such as ZK-16 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 """
 
 from cluster.host.incoming_request import AcceptedConnection
@@ -38,7 +37,9 @@ def test_watch_is_one_shot_and_registered_twice_counts_once() -> None:
 
 
 def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list() -> None:
-    """A watch of `exists` fires when its path is created, one of `getChildren` for a new child.
+    """A watch that `exists` has set fires when its path is created.
+
+    A watch that `getChildren` has set fires when the path gets a new child.
 
     Source: ZK-16.
     """
@@ -56,7 +57,7 @@ def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list(
 
 
 def test_deletion_fires_both_kinds_of_watches_as_one_event_a_connection() -> None:
-    """A connection with both kinds of watches on a znode gets one event of its deletion (ZK-16)."""
+    """A connection with a data watch and a child watch on a znode gets one event (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/ids")
     watches.add_child_watch(A, "/ids")
@@ -84,25 +85,26 @@ def test_watch_registered_again_fires_at_once_if_its_path_has_changed_since() ->
 
     The server fires at once the watches whose path has changed since, and keeps the others.
     """
-    tree = ZnodeTree([("/ids", ""), ("/t", ""), ("/quiet", "")])
+    tree = ZnodeTree([("/ids", ""), ("/t", ""), ("/unchanged", "")])
     tree.set_data("/t", "new", Zxid(5))
     tree.create("/ids/c", "", NO_SESSION, Zxid(6))
     watches = WatchTable()
-    # The three kinds: watches of `getData`, of `exists` on a missing path, and of `getChildren`.
+    # `getData` has set the data watches, `exists` on missing paths the exist watches, and
+    # `getChildren` the child watches.
     request = SetWatchesRequest(
         relative_zxid=Zxid(4),
-        data_watches=("/t", "/quiet", "/gone"),
+        data_watches=("/t", "/unchanged", "/deleted"),
         exist_watches=("/ids/c", "/not-yet"),
-        child_watches=("/ids", "/quiet"),
+        child_watches=("/ids", "/unchanged"),
     )
 
     fired = [event for _connection, event in watches.restore_watches(A, request, tree)]
 
     assert fired == [
         WatcherEvent(event_type=WatchType.NODE_DATA_CHANGED, path="/t"),
-        WatcherEvent(event_type=WatchType.NODE_DELETED, path="/gone"),
+        WatcherEvent(event_type=WatchType.NODE_DELETED, path="/deleted"),
         WatcherEvent(event_type=WatchType.NODE_CREATED, path="/ids/c"),
         WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/ids"),
     ]
-    # Paths that have not changed are watched again: the data of two, and the children of one.
+    # The other three watches are kept: two on /unchanged, and one on /not-yet.
     assert len(watches) == 3

@@ -1,17 +1,13 @@
 """ZkClient, the layer above ZooKeeper's sessions: it retries, listens, and renews the session.
 
-ZkClient imitates zkclient, the library of Kafka's old consumer. Ids such as ZK-22 name rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
+ZkClient imitates zkclient, the library of Kafka's old consumer. A program subscribes to a path with
+a listener, and ZkClient calls the listener after each change of the path's children, or of its
+data. For this it sets a watch at the server, which sends one event at the next change. Ids such as
+ZK-22 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which the docstrings quote.
 
-- A znode is an entry in ZooKeeper. A watch is a request for one event when a znode changes.
-- A server ends a session without messages after the session timeout, 6 s (the session expires).
-- The ensemble (all servers of ZooKeeper) has one server, `zookeeper-1`.
-- `lab.zk_client(0)` is a client on the host `client-0`.
-- A client that subscribes to a path calls its listener after each change of the children, or of the
-  data. The call is a notification.
-- `lab.rule(Slow(...), sources, destinations)` delays messages in this direction only.
-- `lab.cut` holds messages back in both directions, so that nothing arrives. `lab.heal()` removes
-  every rule and every cut.
+The tests run one server in virtual time, with a session timeout of 6 s. `lab.zk_client(0)` is a
+client on the host `client-0`. `lab.cut` holds back all messages between a client and the server,
+and `lab.rule(Slow(...), sources, destinations)` delays those in one direction, until `lab.heal()`.
 """
 
 import pytest
@@ -29,33 +25,32 @@ ONLY_SERVER = zookeeper_name(1)  # servers are numbered from 1
 
 
 def operations_sent(lab: EnsembleRun, node: str) -> list[str]:
-    """Return the operations that a node has sent so far.
+    """Return the operations that a node has sent so far, such as `["Exists", "GetChildren"]`.
 
-    Ping and Connect, which only keep a session alive, are left out.
+    Ping and Connect are left out, because they only keep a session alive.
     """
-    no_operations = (Api.PING.label, Api.CONNECT.label)
+    session_requests = (Api.PING.label, Api.CONNECT.label)
     return [
         str(row.api)
         for row in lab.of(TraceKind.REQUEST_SENT)
-        if row.node == node and row.api not in no_operations
+        if row.node == node and row.api not in session_requests
     ]
 
 
 def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
     """A notification costs 2 reads before the program even hears of it (ZK-22).
 
-    A watch fires only once. So after an event on a path's children, zkclient first sets two watches
-    again: the one on the path with `exists`, and the one on the children with `getChildren`. These
-    are the two reads. After them it calls the listener.
+    A watch fires only once. So after an event zkclient first sets its two watches again, with the
+    reads `exists` and `getChildren`, and only then calls the listener.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
         two_reads = ["Exists", "GetChildren"]
-        sent_at_calls: list[list[str]] = []
+        sent_before_each_call: list[list[str]] = []
 
         async def listener(_path: str) -> None:
-            sent_at_calls.append(operations_sent(lab, "client-0"))
+            sent_before_each_call.append(operations_sent(lab, "client-0"))
 
         await watcher.subscribe_child_changes("/consumers", listener)
         # The subscription itself costs two reads, too.
@@ -63,8 +58,8 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
         for name in ("g", "h"):
             await writer.create(f"/consumers/{name}", "")
             await lab.runtime.sleep(SECOND // 10)
-        # Each call finds two more reads than the call or the subscription before it.
-        assert sent_at_calls == [two_reads * 2, two_reads * 3]
+        # Two reads for the subscription, and two more before each of the two calls.
+        assert sent_before_each_call == [two_reads * 2, two_reads * 3]
         assert watcher.notifications == 2
 
     run_ensemble(scenario)
@@ -96,19 +91,18 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
     """One ZkEventThread runs all listeners one after the other (ZK-21).
 
-    The client listens to two paths with the same listener, which takes 1 s and then fails. The call
-    for the second path begins only after the call for the first path has ended. The failure of the
-    first call does not prevent the second one.
+    The listener takes 1 s and then fails. It is called for two paths, the second time only when the
+    first call has ended, and in spite of its failure.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
-        story: list[str] = []
+        calls: list[str] = []
 
         async def fail_slowly(path: str) -> None:
-            story.append(f"{path} begins")
+            calls.append(f"{path} begins")
             await lab.runtime.sleep(SECOND)
-            story.append(f"{path} ends")
+            calls.append(f"{path} ends")
             raise ListenerFailed("too bad")
 
         for path in ("/consumers", "/brokers/topics"):
@@ -116,7 +110,7 @@ def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None
         for path in ("/consumers/g", "/brokers/topics/t"):
             await writer.create(path, "")
         await lab.runtime.sleep(3 * SECOND)  # enough for both calls, of 1 s each
-        assert story == [
+        assert calls == [
             "/consumers begins",
             "/consumers ends",
             "/brokers/topics begins",
@@ -139,8 +133,7 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
             await client.write("/consumers/g", "1")
             written_at_us.append(lab.runtime.now_us())
 
-        # The write does not return while the server is down. So it runs beside the scenario, as a
-        # task of the client's host.
+        # The write does not return while the server is down. So it runs as a task of its own.
         lab.hosts[NodeName("client-0")].spawn(write(), name="write")
         await lab.runtime.sleep(20 * SECOND)  # much longer than the session timeout
         assert written_at_us == []
@@ -156,14 +149,14 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
 def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
     """The retry may run in the next session, and delete the claim of another (ZK-23, ZK-74).
 
-    A client of the old consumer claims a partition by a znode that its session owns: the znode is
-    ephemeral.
+    A member of an old consumer group claims a partition by an ephemeral znode, which ZooKeeper
+    removes when the member's session ends.
 
     1. `late` creates its claim, and is cut off from the server.
-    2. `late` begins a delete of the znode. The delete waits for a connection.
+    2. `late` wants to release the partition. The delete of the znode waits for a connection.
     3. The session of `late` expires, which removes the znode.
-    4. `other` creates the same path.
-    5. The cut ends. `late` gets a new session and sends its delete: it removes the claim of
+    4. `other` claims the partition with the same path.
+    5. The cut ends. `late` gets a new session and sends its delete, which removes the claim of
        `other`.
     """
 
@@ -176,7 +169,7 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
         async def release() -> None:
             await late.delete("/consumers/owner")
 
-        # Step 2, beside the scenario.
+        # Step 2. The delete does not return during the cut, so it runs as a task of its own.
         lab.hosts[NodeName("client-0")].spawn(release(), name="release")
         await lab.runtime.sleep(10 * SECOND)  # step 3: the session timeout is 6 s
         await other.create("/consumers/owner", "other", ephemeral=True)  # step 4
@@ -191,7 +184,7 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
 def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
     """After an expiry zkclient calls handleNewSession, then all child and data listeners (ZK-24).
 
-    No znode has changed. The listeners are called because changes may have been missed.
+    No znode has changed here, but the client may have missed changes while it had no session.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -217,10 +210,7 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
 
 
 def test_write_creates_the_znode_and_its_parents() -> None:
-    """A write sets the data of a znode. If necessary it creates the znode and its parents.
-
-    Kafka's old consumer commits an offset so (docs/kafka/ZOOKEEPER_CONSUMER.md 7, step R3).
-    """
+    """Kafka's old consumer commits offsets by such writes (ZOOKEEPER_CONSUMER.md 7, step R3)."""
 
     async def scenario(lab: EnsembleRun) -> None:
         client = lab.zk_client(0)
@@ -237,10 +227,10 @@ def test_write_creates_the_znode_and_its_parents() -> None:
 def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
     """The event has a type and a path, but not the new data, so the listener reads it (ZK-18).
 
-    A watch fires only once. ZkClient sets it again (re-arms it) by a read, before it calls the
-    listener. Changes between the event and the re-arming read fall together: they cause no further
-    event. So the listener below, which then reads the data, misses "1" and "2", but it never misses
-    the last state.
+    1. The writer writes "1". The watch fires once, and the client gets the event.
+    2. ZkClient sets the watch again by a read, the re-arming read, which takes a second here.
+    3. Meanwhile the writer writes "2" and "3". There is no watch, so there is no event.
+    4. The listener reads the data, "3". It has missed "1" and "2", but not the last state.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -251,11 +241,11 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
             read_data.append((await watcher.read(path)).data)
 
         await watcher.subscribe_data_changes("/brokers", listener)
-        # Delays the watcher's reads; events, which go the other way, arrive without a delay.
+        # The watcher's reads take a second from now on. Events to it arrive without a delay.
         await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)
         for data in ("1", "2", "3"):
             await writer.write("/brokers", data)
-        # Two reads of ZkClient and one of the listener follow. Each of them takes a second.
+        # Long enough for two reads of ZkClient and one of the listener, a second each.
         await lab.runtime.sleep(10 * SECOND)
         assert read_data == ["3"]
         await lab.heal()  # the reads are fast again
@@ -264,5 +254,5 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
         assert read_data == ["3", "4"]
 
     run_ensemble(scenario)
-    # An event has no field for the data.
+    # The event itself has no field for the data.
     assert WatcherEvent.__struct_fields__ == ("event_type", "path")
