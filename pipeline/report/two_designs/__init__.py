@@ -1,12 +1,9 @@
-"""Groups on ZooKeeper compared with groups that have a coordinator, on the comparison page.
+"""Sections of the report that compare groups on ZooKeeper with groups that have a coordinator.
 
-In the older design, each member computes its partitions from data in ZooKeeper. In the newer
-design, a coordinator on a broker distributes an assignment. A view is the set of the group's
-members that one member read from ZooKeeper; a plan is the assignment that it computes from its
-view.
-
-The section shows the waits and gaps of each group, the cost of each change of its members, and the
-plans. All of this comes from the tables of the runs.
+In the older design of consumer groups, each member reads from ZooKeeper who belongs to the group,
+and computes the assignment itself. In the newer design, the group has one assignment, which a
+coordinator on a broker distributes. The sections show, from the tables of the runs, what the users
+of such groups noticed, what each join and each death cost, and who computed which assignment.
 
 Reading order: `sides` (one group of one run, and its changes), `costs` (cost of one change),
 `measured` (this cost on a real Kafka 1.1.1, and the formula for the reads), `felt_strips`,

@@ -1,20 +1,20 @@
-"""Compares the figures of groups of both designs: which figures did the coordinator change?
+"""Compares the figures of groups on ZooKeeper with those of groups that have a coordinator.
 
-The two designs are a group on ZooKeeper and a group with a coordinator. A side is one group of one
-run. A change is a moment at which members join or a fault hits. A `Cost` holds what one change cost
-one side. A plan is an assignment that a member or a coordinator computes.
+For example, a join caused 72 requests in the group on ZooKeeper, and 9 requests in the group with a
+coordinator. The values differ by a factor of 8, so the report lists this figure under "What the
+coordinator changed". If the factor is smaller than FACTOR, the figure is listed under "What it did
+not change". The lists have all figures, whichever design they favour, except those that are 0 in
+both designs.
 
-A figure counts as changed if its two values differ by a factor of FACTOR or more. The list is
-complete, whichever design a figure favours; only figures that are 0 in both designs are left out.
-Figures depend on the size of the group, so only groups of one size are compared: the largest size
-that both designs have.
+Most figures depend on the size of the group. So if both designs have groups of the same size, only
+those of the largest such size are compared.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from pipeline.report.two_designs.costs import Cost
+from pipeline.report.two_designs.costs import FAILED, Cost
 from pipeline.report.two_designs.felt_strips import two_owners_us
 from pipeline.report.two_designs.sides import ChangeKind, Design, GroupSide, of_design
 from pipeline.summary.figures import length_text
@@ -22,6 +22,7 @@ from pipeline.summary.figures import length_text
 FACTOR = 2
 """A figure counts as changed if its two values differ by this factor or more."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
+_TIME_WITH_TWO_OWNERS = "partition-seconds with two owners, each by its own knowledge"
 _REFUSALS = (
     "UNKNOWN_MEMBER_ID",
     "ILLEGAL_GENERATION",
@@ -34,37 +35,43 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """One figure with its values on ZooKeeper and with a coordinator; times in microseconds."""
+    """One figure of both designs; times are in microseconds."""
 
     name: str
-    values: tuple[float, float]
+    zookeeper: float
+    coordinator: float
     is_time: bool = False
 
     @property
-    def texts(self) -> tuple[str, str]:
-        """The values as text, ZooKeeper's first."""
-        old, new = (self._text(value) for value in self.values)
-        return old, new
+    def zookeeper_text(self) -> str:
+        """The value on ZooKeeper as text."""
+        return self._text(self.zookeeper)
+
+    @property
+    def coordinator_text(self) -> str:
+        """The value with a coordinator as text."""
+        return self._text(self.coordinator)
 
     @property
     def is_changed(self) -> bool:
-        """True if the values differ by FACTOR or more."""
-        # If one value is 0, the condition is true. If both were 0, it would be true, too, but
-        # `answers` leaves out such figures.
-        low, high = sorted(self.values)
+        """True if the values differ by FACTOR or more, or if exactly one of them is 0."""
+        # `compared_figures` leaves out figures of which both values are 0.
+        low, high = sorted((self.zookeeper, self.coordinator))
         return high >= FACTOR * low
 
     @property
     def factor_text(self) -> str:
-        """The second value as a multiple or a fraction of the first; "" if one of them is 0."""
-        old, new = self.values
-        if not old or not new:
+        """The factor by which the coordinator changed the value; "" if one of the values is 0.
+
+        If the value is 10 on ZooKeeper and 15 with a coordinator, the text is the sign of a
+        multiplication and 1.5. From 72 to 9 it is the sign of a division and 8.0.
+        """
+        if not self.zookeeper or not self.coordinator:
             return ""
-        sign, factor = (
-            ("\N{MULTIPLICATION SIGN}", new / old)
-            if new >= old
-            else ("\N{DIVISION SIGN}", old / new)
-        )
+        if self.coordinator >= self.zookeeper:
+            sign, factor = "\N{MULTIPLICATION SIGN}", self.coordinator / self.zookeeper
+        else:
+            sign, factor = "\N{DIVISION SIGN}", self.zookeeper / self.coordinator
         return f"{sign} {factor:.0f}" if factor >= 10 else f"{sign} {factor:.1f}"
 
     def _text(self, value: float) -> str:
@@ -77,11 +84,14 @@ def compared_size(sides: Sequence[GroupSide]) -> int | None:
     return max(set.intersection(*sizes), default=None)
 
 
-def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[ComparedFigure, ...]:
+def compared_figures(
+    sides: Sequence[GroupSide], costs: Sequence[Cost]
+) -> tuple[ComparedFigure, ...]:
     """Return the figures of the groups with `compared_size`; without such a size, of all groups.
 
-    A value is the median over groups, or over changes. A figure is left out if it is 0 in both
-    designs, or if it is about a change that one of the designs did not have.
+    If a design has several groups, or several changes of one kind, the value is their median. A
+    figure is left out if it is 0 in both designs, or if it is about a change that one of the
+    designs did not have.
     """
     if not all(of_design(sides, design) for design in _DESIGNS):
         return ()
@@ -90,21 +100,23 @@ def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[Compared
         sides = [side for side in sides if side.members == size]
         costs = [cost for cost in costs if cost.side.members == size]
     figures = (*_of_changes(costs), *_of_groups(sides))
-    return tuple(figure for figure in figures if any(figure.values))
+    return tuple(figure for figure in figures if figure.zookeeper or figure.coordinator)
 
 
 def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
     """Compare what a change of the group's members cost in each design."""
-    yield from _figure(costs, "join", "requests that a join caused", lambda cost: cost.asked)
+    yield from _figure(costs, "join", "requests that a join caused", lambda cost: cost.all_requests)
     yield from _figure(
         costs,
         "join",
         "notifications that a join sent to members",
-        # None with a coordinator, which sends no notifications.
+        # A coordinator sends no notifications, so its number of them is None.
         lambda cost: cost.counts.notifications or 0,
     )
     yield from _figure(costs, "join", "plans computed in a join", lambda cost: cost.counts.plans)
-    yield from _figure(costs, "join", "partitions given up in a join", lambda cost: cost.given_up)
+    yield from _figure(
+        costs, "join", "partitions given up in a join", lambda cost: cost.partitions_given_up
+    )
     yield from _figure(
         costs,
         "join",
@@ -120,10 +132,10 @@ def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
         is_time=True,
     )
     yield from _figure(
-        [cost for cost in costs if cost.settled_us is not None],
+        [cost for cost in costs if cost.settled_after_us is not None],
         "join",
         "time from a join until the group was stable",
-        lambda cost: cost.settled_us or 0,
+        lambda cost: cost.settled_after_us or 0,
         is_time=True,
     )
     yield from _figure(
@@ -151,46 +163,49 @@ def _figure(
     is_time: bool = False,
 ) -> Iterator[ComparedFigure]:
     """Yield a figure of the changes of one kind, if both designs met such a change."""
-    values_by_design = [
+    zookeeper, coordinator = (
         [value(cost) for cost in costs if cost.change.kind == kind and cost.side.design == design]
         for design in _DESIGNS
-    ]
-    # A list is empty if the design met no such change.
-    if all(values_by_design):
-        old, new = (median(values) for values in values_by_design)
-        yield ComparedFigure(name=name, values=(old, new), is_time=is_time)
+    )
+    if zookeeper and coordinator:
+        yield ComparedFigure(
+            name=name,
+            zookeeper=median(zookeeper),
+            coordinator=median(coordinator),
+            is_time=is_time,
+        )
 
 
 def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
-    """Compare what the groups went through in the whole run: the median of each design."""
-    # Each figure has a name, a function for its value in one group, and True if it is a time.
-    counts: tuple[tuple[str, Callable[[GroupSide], float], bool], ...] = (
-        ("rebalances that failed and began anew", _failed, False),
-        ("committed offsets that went back", lambda side: len(side.rows("offset_rewinds")), False),
-        ("commits that were refused", _refused, False),
-        (
-            "partition-seconds with two owners, each by its own knowledge",
-            lambda side: sum(two_owners_us(side).values()),
-            True,
-        ),
-        ("records processed by two owners", _records_both, False),
+    """Compare what the groups went through in the whole run."""
+    figures: tuple[tuple[str, Callable[[GroupSide], float]], ...] = (
+        ("rebalances that failed and began anew", _failed_rebalances),
+        ("committed offsets that went back", lambda side: len(side.rows("offset_rewinds"))),
+        ("commits that were refused", _refused_commits),
+        (_TIME_WITH_TWO_OWNERS, lambda side: sum(two_owners_us(side).values())),
+        ("records processed by two owners", _records_of_two_owners),
     )
-    for name, value, is_time in counts:
-        old, new = (median(value(side) for side in of_design(sides, design)) for design in _DESIGNS)
-        yield ComparedFigure(name=name, values=(old, new), is_time=is_time)
+    for name, value in figures:
+        zookeeper, coordinator = (
+            median(value(side) for side in of_design(sides, design)) for design in _DESIGNS
+        )
+        yield ComparedFigure(
+            name=name,
+            zookeeper=zookeeper,
+            coordinator=coordinator,
+            is_time=name == _TIME_WITH_TWO_OWNERS,
+        )
 
 
-def _failed(side: GroupSide) -> int:
-    """Return the number of failed attempts, or, with a coordinator, of failed rebalances.
+def _failed_rebalances(side: GroupSide) -> int:
+    """Return the number of failed attempts on ZooKeeper, or of failed rebalances of a coordinator.
 
-    A rebalance has failed if it led to no stable generation.
-
-    Both count only after the steady state, in which all groups have all their members and
-    partitions.
+    A rebalance has failed if it led to no stable generation. Only those that began after the steady
+    state count, because a group that still gathers its first members rebalances in any case.
     """
     if side.design == "zookeeper":
         return sum(
-            row["outcome"] in ("conflict", "exception") and row["started_us"] >= side.steady_us
+            row["outcome"] in FAILED and row["started_us"] >= side.steady_us
             for row in side.rows("zookeeper_attempts")
         )
     return sum(
@@ -199,9 +214,9 @@ def _failed(side: GroupSide) -> int:
     )
 
 
-def _refused(side: GroupSide) -> int:
+def _refused_commits(side: GroupSide) -> int:
     return sum(row["commits"] for row in side.rows("commits") if row["error"] in _REFUSALS)
 
 
-def _records_both(side: GroupSide) -> int:
+def _records_of_two_owners(side: GroupSide) -> int:
     return sum(row["records_both"] for row in side.rows("ownership_overlaps"))

@@ -1,10 +1,11 @@
-"""The picture of the felt times of partitions, with a dot for each partition of each group.
+"""The chart of what each partition went through, with a row of dots for each group.
 
-A time is felt if users of the group notice it. There are three felt times of a partition: without
-an owner, without processing although records wait, and with two owners. The reader picks one of
-them. A strip is the row of dots of one group.
+It shows three times that users of a group can notice (felt times): how long a partition had no
+owner, how long nobody processed its waiting records, and how long it had two owners. The reader
+picks one of them. Then each dot is a partition, at the length of this time.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pipeline.report.charts.chart import SERIES, Chart, Pick
@@ -12,33 +13,35 @@ from pipeline.report.charts.strips import Strip, axis_over, distribution_of, str
 from pipeline.report.two_designs.sides import GroupSide
 
 _PICKED = "felt"
-"""Name of the chart's parameter, and of a column of its data: the felt time that the reader picked.
+"""Name of the chart's parameter whose value is the felt time that the reader picked. The column of
+the chart's data with the felt time of each row has the same name.
 """
-_MEASURES = {
+_COLUMNS: dict[str, str | None] = {
     "without an owner": "unowned_us",
     "no processing despite records": "waited_us",
-    "with two owners": "",
+    "with two owners": None,
 }
-"""The felt times, each with its column in the table `felt_partitions`. The column "" stands for a
-time that is computed from the table `ownership_overlaps`.
+"""The felt times, each with its column in the table `felt_partitions`. The time with two owners has
+no column there: it is a sum over rows of the table `ownership_overlaps`.
 """
 MAX_SIDES = 16
-"""Maximum number of sides (groups of one run) in the picture."""
+"""Maximum number of groups in the chart."""
 
 
 def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
-    """Return the picture; None if no group owned a partition."""
+    """Return the chart; None if no group owned a partition."""
     shown = sides[:MAX_SIDES]
-    every_strip = {name: list(_strips(shown, column)) for name, column in _MEASURES.items()}
-    # A felt time without any value cannot be picked, because its picture would be empty.
-    strips = {
-        name: of_measure
-        for name, of_measure in every_strip.items()
-        if any(strip.values for strip in of_measure)
-    }
+    # For each felt time, a strip for each group. The reader cannot pick a felt time of which no
+    # group has a value, because the chart would be empty.
+    strips: dict[str, list[Strip]] = {}
+    for felt_time, column in _COLUMNS.items():
+        of_groups = list(_strips(shown, column))
+        if any(strip.values for strip in of_groups):
+            strips[felt_time] = of_groups
     if not strips:
         return None
-    axis = axis_over(strip for of_measure in strips.values() for strip in of_measure)
+
+    axis = axis_over(strip for of_groups in strips.values() for strip in of_groups)
     return Chart(
         id="designs-felt",
         title="What each partition went through",
@@ -48,8 +51,8 @@ def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
         data={
             "felt": [
                 row
-                for name, of_measure in strips.items()
-                for row in strip_rows(of_measure, axis, **{_PICKED: name})
+                for felt_time, of_groups in strips.items()
+                for row in strip_rows(of_groups, axis, **{_PICKED: felt_time})
             ]
         },
         picks=(Pick(param=_PICKED, label="how long", options=tuple(strips)),),
@@ -58,35 +61,32 @@ def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
 
 def two_owners_us(side: GroupSide) -> dict[str, int]:
     """Return the time with two owners of each partition that had such a time."""
-    by_partition: dict[str, int] = {}
+    by_partition: Counter[str] = Counter()
     for row in side.rows("ownership_overlaps"):
-        earlier_us = by_partition.get(row["partition"], 0)
-        by_partition[row["partition"]] = earlier_us + row["length_us"]
+        by_partition[row["partition"]] += row["length_us"]
     return by_partition
 
 
-def _strips(sides: Sequence[GroupSide], column: str) -> Iterator[Strip]:
-    """Yield a strip for each group: the times of its partitions in `column` of `felt_partitions`.
+def _felt_times_us(side: GroupSide, column: str | None) -> dict[str, int | None]:
+    """Return one felt time of each partition of a group. `column` is an entry of _COLUMNS."""
+    rows = side.rows("felt_partitions")
+    if column is not None:
+        return {row["partition"]: row[column] for row in rows}
+    with_two_owners_us = two_owners_us(side)
+    return {row["partition"]: with_two_owners_us.get(row["partition"], 0) for row in rows}
 
-    With `column` "", these are the times with two owners.
-    """
+
+def _strips(sides: Sequence[GroupSide], column: str | None) -> Iterator[Strip]:
+    """Yield a strip for each group, with one felt time of its partitions."""
     for side in sides:
-        with_two_owners_us = {} if column else two_owners_us(side)
-        rows = side.rows("felt_partitions")
-        values = [
-            (
-                row["partition"],
-                row[column] if column else with_two_owners_us.get(row["partition"], 0),
-            )
-            for row in rows
-        ]
+        times_us = _felt_times_us(side, column)
         # `unowned_us` is None for a partition that never had an owner.
-        known = tuple((name, value) for name, value in values if value is not None)
-        missing = len(values) - len(known)
+        known = tuple((name, time_us) for name, time_us in times_us.items() if time_us is not None)
+        missing = len(times_us) - len(known)
         yield Strip(
             name=side.heading,
             values=known,
-            figures=distribution_of(sorted(value for _, value in known), missing=missing),
+            figures=distribution_of(sorted(time_us for _, time_us in known), missing=missing),
             subject="partition",
             note=f"{missing} never owned" if missing else "",
         )

@@ -1,14 +1,17 @@
-"""The picture that shows how the cost of a change grows with the group.
+"""The chart that shows how the cost of a join or a death grows with the size of the group.
 
-A change is the join or the death of one member; its cost is a number of requests or notifications.
-On ZooKeeper the cost grows with the square of the number of members, with a coordinator linearly.
-Both axes are logarithmic. Dots are changes in the runs. Rings are measurements of Kafka 1.1.1.
-Dashed lines are laws: formulas that give the number of reads from the sizes of the group and the
-cluster (`measured`).
+On ZooKeeper, the number of requests grows with the square of the number of members; with a
+coordinator it grows only linearly. The chart shows this in three ways, on logarithmic axes:
+
+- Dots are changes in the runs of the report.
+- Rings are measurements of Kafka 1.1.1.
+- Dashed lines are the number of reads by the formula of `measured`. Such a formula is called a law.
+  There is a line for each cluster, because its numbers of topics, brokers and partitions are in the
+  formula.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import altair as alt
 
@@ -21,7 +24,6 @@ from pipeline.report.two_designs.measured import (
     NOTIFICATIONS,
     READS,
     REQUESTS,
-    SERIES_NAMES,
     WRITES,
     reads_of_death,
     reads_of_join,
@@ -30,44 +32,57 @@ from pipeline.report.two_designs.sides import ChangeKind
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Name of the picture's parameter, and of a column of its data: the change that the reader
-picked."""
+"""Name of the chart's parameter whose value is the kind of change that the reader picked. The
+column of the chart's data with the kind of each row has the same name.
+"""
 _OPTIONS: dict[ChangeKind, str] = {"join": "one member joins", "death": "one member dies"}
-"""The kinds of change that the picture shows, each with the text by which the reader picks it."""
-_COLOURS = dict(zip(SERIES_NAMES, (SERIES[1], SERIES[0], SERIES[2], SERIES[3]), strict=True))
-"""The colour of each series. The reads, which the laws are about, have the first colour."""
+"""The kinds of change that the chart shows, each with the text by which the reader picks it."""
+_COLOURS = {WRITES: SERIES[1], READS: SERIES[0], REQUESTS: SERIES[2], NOTIFICATIONS: SERIES[3]}
+"""The colour of each series, in the order of the legend."""
 _TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
 """Numbers of members at which the axis has ticks."""
 _HEIGHT = 380
-"""Height of the picture in pixels."""
+"""Height of the chart in pixels."""
 _WIDE = 520
-"""A picture of at least this width in pixels has room for the names of the laws, and for a legend
-in one line.
+"""A chart of at least this width in pixels has room for the names of the laws, and for a legend in
+one line.
 """
-_NAMED_AT = 12
-"""Number of members at which the name of a law is drawn, because the lines of the laws are apart
-there."""
+_NAME_AT_MEMBERS = 12
+"""The name of a law is drawn at this number of members, where the lines of the laws are well apart.
+"""
 _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
     ("left", 8, 14),
     ("right", -6, -10),
 )
-"""Alignment of the names of the first two laws, and their distance from the line in pixels. The
-first name is to the right of its line and below it, the second to the left and above."""
-_LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
-"""The name of a law, in Vega's language; empty in a picture that is not wide."""
-_MAX_POINTS = 40
-"""The distance of the points on the line of a law, in members, is the size of the largest group
-divided by this number, but at least 1.
+"""Where the names of the first two laws are: alignment, and distance from the line to the right and
+downwards, in pixels. The first name is to the right of its line and below it, the second one to the
+left and above. Other laws have no name.
 """
+_LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
+"""The name of a law as an expression of Vega; empty in a chart that is not wide."""
+_MAX_POINTS = 40
+"""The line of a law has about this number of points."""
+
+
+class _ClusterSize(NamedTuple):
+    """The sizes in the formula of the reads, in the order of its arguments after `members`."""
+
+    topics: int
+    brokers: int
+    partitions: int
+
+
+_MEASURED_SIZE = _ClusterSize(topics=1, brokers=MEASURED_BROKERS, partitions=64)
 
 
 def growth_chart(costs: Sequence[Cost]) -> Chart | None:
-    """Return the picture; None if no single member joined or died."""
+    """Return the chart; None if there was no join or death of a single member."""
     costs_by_kind = {kind: [cost for cost in costs if _is_shown(cost, kind)] for kind in _OPTIONS}
     kinds = [kind for kind, of_kind in costs_by_kind.items() if of_kind]
     if not kinds:
         return None
     rows = [row for kind in kinds for row in _rows(kind, costs_by_kind[kind])]
+    options = tuple(_OPTIONS[kind] for kind in kinds)
     return Chart(
         id="designs-growth",
         title="What a change costs as the group grows",
@@ -78,19 +93,17 @@ def growth_chart(costs: Sequence[Cost]) -> Chart | None:
         "coordinator the requests grow as the members do.",
         spec=_spec("growth", rows),
         data={"growth": rows},
-        picks=(
-            Pick(param=_PICKED, label="change", options=tuple(_OPTIONS[kind] for kind in kinds)),
-        ),
+        picks=(Pick(param=_PICKED, label="change", options=options),),
     )
 
 
 def _is_shown(cost: Cost, kind: ChangeKind) -> bool:
-    """Return whether the picture shows a cost. On its logarithmic axes, 0 has no place."""
-    return cost.change.kind == kind and cost.change.members > 1 and cost.asked > 0
+    """Return whether the chart of one kind of change shows a cost."""
+    return cost.change.kind == kind and cost.change.members > 1 and cost.all_requests > 0
 
 
-def counts_of(cost: Cost) -> dict[str, int]:
-    """Return the counts of a cost by the names of their series. A count that is 0 is left out."""
+def _counts_by_series(cost: Cost) -> dict[str, int]:
+    """Return the counts of a cost, without those that are 0: a logarithmic axis has no 0."""
     counts = {
         WRITES: cost.counts.writes,
         READS: cost.counts.reads,
@@ -101,7 +114,7 @@ def counts_of(cost: Cost) -> dict[str, int]:
 
 
 def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
-    """Yield the data about one kind of change: measurements, the runs' dots, and laws."""
+    """Yield the data about one kind of change: the measurements, the runs' dots, and the laws."""
     option = _OPTIONS[kind]
     for series, counts in MEASURED[kind].items():
         for members, count in counts.items():
@@ -112,40 +125,46 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
         yield _row(option, "label", series, members, count, "")
 
     for cost in costs:
-        for series, count in counts_of(cost).items():
+        for series, count in _counts_by_series(cost).items():
             says = f"{cost.side.heading}, {cost.change.members} members: {count:,} {series}"
             yield _row(option, "here", series, cost.change.members, count, says)
-    # The lines of the laws reach to the largest group, and at least to 32 members. The first law is
-    # that of the measurements: one topic and 64 partitions.
-    most = max([32, *(cost.change.members for cost in costs)])
-    # The groups can have the same size, so `fromkeys` keeps each size once, in the order of its
-    # first use. Each size has a law.
-    laws = dict.fromkeys([(1, MEASURED_BROKERS, 64), *(_size(cost) for cost in costs)])
-    law = reads_of_join if kind == "join" else reads_of_death
-    for number, size in enumerate(laws):
-        for members in range(2, most + 1, max(1, most // _MAX_POINTS)):
-            row = _row(option, "law", READS, members, law(members, *size), "")
-            yield row | {"line": number}
-        _, brokers, partitions = size
-        text = f"law: {counted(brokers, 'broker')}, {counted(partitions, 'partition')}"
-        name = _row(option, "law name", READS, _NAMED_AT, law(_NAMED_AT, *size), "")
-        yield name | {"text": text, "line": number}
+
+    # The lines of the laws reach to the largest group, and at least to 32 members.
+    most_members = max([32, *(cost.change.members for cost in costs)])
+    members_per_point = max(1, most_members // _MAX_POINTS)
+    reads_by_law = reads_of_join if kind == "join" else reads_of_death
+    # `dict.fromkeys` removes duplicates, because several groups can have clusters of the same size.
+    sizes = dict.fromkeys([_MEASURED_SIZE, *(_size(cost) for cost in costs)])
+    for line, size in enumerate(sizes):
+        for members in range(2, most_members + 1, members_per_point):
+            row = _row(option, "law", READS, members, reads_by_law(members, *size), "")
+            yield row | {"line": line}
+        text = f"law: {counted(size.brokers, 'broker')}, {counted(size.partitions, 'partition')}"
+        reads = reads_by_law(_NAME_AT_MEMBERS, *size)
+        name = _row(option, "law name", READS, _NAME_AT_MEMBERS, reads, "")
+        yield name | {"text": text, "line": line}
 
 
-def _size(cost: Cost) -> tuple[int, int, int]:
-    """Return the numbers of topics, brokers and partitions of a cost's group.
-
-    They are the arguments of a law after the number of members.
-    """
+def _size(cost: Cost) -> _ClusterSize:
+    """Return the sizes of the cluster and of the topics that a group consumed."""
     config = cost.side.facts.manifest.config
     definition = config["groups"][cost.side.group]
     topics = config.get("topics", {})
     partitions = sum(int(topics[name]["partitions"]) for name in definition["topics"])
-    return len(definition["topics"]), int(config["cluster"]["brokers"]), partitions
+    return _ClusterSize(
+        topics=len(definition["topics"]),
+        brokers=int(config["cluster"]["brokers"]),
+        partitions=partitions,
+    )
 
 
 def _row(option: str, mark: str, series: str, members: int, count: int, says: str) -> Row:
-    """Return the datum of one mark; `option` is the change to pick, `says` the mark's tooltip."""
+    """Return the data of one mark of the chart.
+
+    `option` is the pick of the reader with which the mark is drawn, and `says` is its tooltip.
+    `mark` is one of these kinds: `measured` (a ring), `label`, `here` (a dot), `law` (a point of a
+    line) and `law name`.
+    """
     return {
         _PICKED: option,
         "mark": mark,
@@ -158,10 +177,8 @@ def _row(option: str, mark: str, series: str, members: int, count: int, says: st
 
 
 def _spec(data: str, rows: Sequence[Row]) -> alt.TopLevelMixin:
-    """Return the picture of the data with the name `data`.
-
-    Its axes leave some room below the smallest and above the greatest values.
-    """
+    """Return the specification of the chart, whose data has the name `data`."""
+    # The axes leave some room below the smallest and above the greatest values.
     most = max(row["members"] for row in rows)
     highest = max(row["count"] for row in rows)
     x = alt.X(
@@ -202,10 +219,10 @@ def _spec(data: str, rows: Sequence[Row]) -> alt.TopLevelMixin:
             .encode(x=x, y=y, detail="line:N"),
             *(
                 only("law name")
-                .transform_filter(f"datum.line == {number}")
+                .transform_filter(f"datum.line == {line}")
                 .mark_text(align=align, dx=dx, dy=dy, fill=MUTED, fontSize=11, text=_LAW_TEXT)
                 .encode(x=x, y=y)
-                for number, (align, dx, dy) in enumerate(_LAW_NAMES)
+                for line, (align, dx, dy) in enumerate(_LAW_NAMES)
             ),
             only("measured").mark_line(strokeWidth=1, opacity=0.5).encode(x=x, y=y, color=colour),
             only("measured")

@@ -1,22 +1,21 @@
-"""Charts of the plans that members computed after a change, and of the views behind the plans.
+"""Two charts of what a group did after a change: one for ZooKeeper, one for the coordinator.
 
-The two designs are groups that coordinate themselves on ZooKeeper, and groups with a coordinator on
-a broker. A change is an event that makes a group compute plans, such as a join. A `Cost` is one
-change in one group of one run, with what the change cost; `cost.side` is the group. In a pair of
-costs, the first is of the group on ZooKeeper.
+The reader picks a change, such as "1 member joins". Each chart then has a row (a lane) for each
+member of a group that met this change.
 
-A plan is an assignment of partitions to members; a view is the set of members from which a plan was
-computed. In an attempt, a member reads a view, computes a plan and claims its partitions. A
-generation is the number of a group's rebalance. A lane is a row of the chart with the marks of one
-member:
-
-- A light bar is a time in which the member owned no partition, and so read nothing.
-- On ZooKeeper, a bar is an attempt. The disc on it is its view, with the number of members in it.
-- With a coordinator, a disc is an assignment, with the number of members of its generation.
+- On ZooKeeper, a bar is an attempt of the member to rebalance. The disc on it is the moment at
+  which the member computed an assignment (a plan), from the members that it had read from ZooKeeper
+  (its view). The number in the disc is the number of these members.
+- With a coordinator, a disc is the assignment of a generation. The number in it is the number of
+  members that got one.
 - Discs of the same colour have the same view, or the same generation.
+- A light bar is a time in which the member owned no partition, and so read nothing.
+
+The functions take a `Cost`: one change of one group, with its side (the group) and what it cost.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import altair as alt
@@ -39,20 +38,21 @@ from pipeline.report.two_designs.costs import FAILED, Cost
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-"""Name of the charts' parameter, and of a column of their data: the change that the reader picked.
+"""Name of the charts' parameter whose value is the change that the reader picked. The column of
+their data with the change of each row has the same name.
 """
 _ROW_HEIGHT = 20
 """Height of a lane in pixels."""
 _NAMES_WIDTH = 84
 """Width in pixels of the space to the left of the lanes, for the names of members."""
 MAX_LANES = 24
-"""Maximum number of members that have a lane. `_shown_members` chooses them."""
+"""Maximum number of members that have a lane."""
 MAX_CHANGES = 12
 """Maximum number of changes that the reader can pick."""
 _BEFORE_S, _AFTER_S = 0.4, 1.0
-"""Seconds of the axis before the change, and after the end of its last attempt or rebalance."""
-_SECOND = 1_000_000
-"""One second in microseconds."""
+"""The axis begins this many seconds before the change, and ends this many seconds after the group
+was settled."""
+_SECOND = 1_000_000  # in microseconds
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
 """Colours of attempts by their outcome."""
 _MAX_TABLE_ROWS = 200
@@ -63,11 +63,11 @@ CostPair = tuple[Cost, Cost]
 
 
 def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
-    """Return pairs of corresponding changes, if a plan was computed after at least one of the two.
+    """Return each change on ZooKeeper, with the corresponding change in a group with a coordinator.
 
-    Two changes correspond if they have the same kind, and the same place among the changes of this
-    kind in their groups: both are the second join, for example. If several changes correspond to
-    one change, a change in the same run is preferred, then a change of a group of the same size.
+    Two changes correspond if both are the second join of their groups, for example. If several
+    changes correspond to one change, a change in the same run is preferred, then a change of a
+    group of the same size. A pair is left out if neither group computed a plan.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
     with_coordinator = [cost for cost in costs if cost.side.design == "coordinator"]
@@ -83,9 +83,12 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
         same_size = [
             other for other in corresponding if other.change.members == cost.change.members
         ]
-        preferred = same_run or same_size or corresponding
-        if preferred and (cost.counts.plans or preferred[0].counts.plans):
-            pairs.append((cost, preferred[0]))
+        candidates = same_run or same_size or corresponding
+        if not candidates:
+            continue
+        other = candidates[0]
+        if cost.counts.plans or other.counts.plans:
+            pairs.append((cost, other))
     return pairs
 
 
@@ -97,42 +100,42 @@ def _index_in_kind(cost: Cost) -> int:
 
 def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     """Return a chart of lanes for each design; both show the change that the reader picks."""
-    # The charts have the height of the largest group, so its changes are chosen first.
+    # The charts have room for the largest group anyway, so the changes of large groups come first.
     shown = sorted(pairs, key=lambda pair: -pair[0].change.members)[:MAX_CHANGES]
     if not shown:
         return []
     # The text by which the reader picks each change.
     options = _options(shown)
     pick = Pick(param=_PICKED, label="change", options=tuple(options))
-    # For each change, the end of the axis in seconds, which is in the mark `span`. It is the same
-    # in both charts, so the marks of the first one suffice.
-    ends = {
-        option: row["to"]
-        for option, pair in zip(options, shown, strict=True)
-        for row in _lane_rows(pair[0], pair)[0]
-        if row["mark"] == "span"
-    }
+    axis_ends_s = {option: _axis_end_s(pair) for option, pair in zip(options, shown, strict=True)}
 
     charts = []
     for index, (design, about) in enumerate(_ABOUT.items()):
         rows: list[Row] = []
-        lanes = 1
+        most_lanes = 1
         for option, pair in zip(options, shown, strict=True):
-            change_rows, change_lanes = _lane_rows(pair[index], pair)
+            change_rows, lanes = _lane_rows(pair[index], axis_ends_s[option])
             rows += [{**row, _PICKED: option} for row in change_rows]
-            lanes = max(lanes, change_lanes)
+            most_lanes = max(most_lanes, lanes)
         charts.append(
             Chart(
                 id=f"designs-plans-{design}",
                 title=_TITLES[design],
                 about=about,
-                spec=_spec(f"plans-{design}", lanes, ends),
+                spec=_spec(f"plans-{design}", most_lanes, axis_ends_s),
                 data={f"plans-{design}": rows},
                 picks=(pick,),
                 table=_table(shown) if design == "zookeeper" else None,
             )
         )
     return charts
+
+
+def _axis_end_s(pair: CostPair) -> float:
+    """Return the end of the axis in seconds from the change, which both charts have in common."""
+    # If neither group was settled, the axis ends as if both had been settled after a second.
+    settled_after_us = [cost.settled_after_us for cost in pair if cost.settled_after_us is not None]
+    return max(settled_after_us, default=_SECOND) / _SECOND + _AFTER_S
 
 
 _TITLES = {
@@ -152,79 +155,68 @@ _ABOUT = {
 
 
 def _options(pairs: Sequence[CostPair]) -> list[str]:
-    """Return a different name for each pair.
+    """Return the texts by which the reader picks the changes, so that no two are equal.
 
-    The name is the label of the change. If two labels are equal, the size of the group follows, or
-    its title, or the title and the time.
+    They are as short as possible: the labels of the changes if these are different ("1 member
+    joins"), or else with the size of the group, its title, or its title and the time.
     """
-    labels = [first.change.label for first, _ in pairs]
+    labels = [cost.change.label for cost, _ in pairs]
     if len(set(labels)) == len(labels):
         return labels
-    sized = [f"{first.change.label}, in a group of {first.side.members}" for first, _ in pairs]
-    if len(set(sized)) == len(sized):
-        return sized
-    names = [f"{first.change.label}: {first.side.title}" for first, _ in pairs]
-    if len(set(names)) == len(names):
-        return names
+    with_sizes = [f"{cost.change.label}, in a group of {cost.side.members}" for cost, _ in pairs]
+    if len(set(with_sizes)) == len(with_sizes):
+        return with_sizes
+    with_titles = [f"{cost.change.label}: {cost.side.title}" for cost, _ in pairs]
+    if len(set(with_titles)) == len(with_titles):
+        return with_titles
     return [
-        f"{name}, at {clock_text(first.change.at_us)} s"
-        for name, (first, _) in zip(names, pairs, strict=True)
+        f"{text}, at {clock_text(cost.change.at_us)} s"
+        for text, (cost, _) in zip(with_titles, pairs, strict=True)
     ]
 
 
-def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
-    """Return the marks of one group's lanes as rows of the chart, and the number of lanes.
+def _lane_rows(cost: Cost, axis_end_s: float) -> tuple[list[Row], int]:
+    """Return the data of one group's lanes, and the number of lanes.
 
-    `cost` is one of `pair`. The axis ends after the later end of both changes. A row has:
+    A row of the data is one mark of the chart. It has:
 
     - `mark`: `span` (the extent of the axis), `name`, `empty`, `attempt`, `disc` or `cross`;
     - `from`, `to`: times in seconds from the change;
     - `lane`, `top`, `bottom`: positions in pixels;
     - `says`: its tooltip.
     """
-    # If neither group was settled, the axis ends as if both had been settled after a second.
-    ends = [other.settled_us for other in pair if other.settled_us is not None]
-    to_s = max(ends, default=_SECOND) / _SECOND + _AFTER_S
-
-    side, at_us = cost.side, cost.change.at_us
+    at_us = cost.change.at_us
     members = _shown_members(cost)
-    rows: list[Row] = [{"mark": "span", "lane": 0.0, "from": -_BEFORE_S, "to": to_s}]
-    marks = _attempt_marks(cost) if side.design == "zookeeper" else _assignment_marks(cost)
+    rows: list[Row] = [{"mark": "span", "lane": 0.0, "from": -_BEFORE_S, "to": axis_end_s}]
+    marks = _attempt_marks(cost) if cost.side.design == "zookeeper" else _assignment_marks(cost)
 
     for index, consumer in enumerate(members):
         lane = index * _ROW_HEIGHT + _ROW_HEIGHT / 2
         # A bar is 14 pixels high: 7 above and 7 below the middle of the lane.
-        common = {"lane": lane, "top": lane - 7, "bottom": lane + 7}
-        rows.append({**common, "mark": "name", "text": consumer.removeprefix("consumer-")})
-        for row in (*_empty_bars(cost, consumer), *marks):
-            if row["consumer"] != consumer:
-                continue
-
-            from_s = (row["from_us"] - at_us) / _SECOND
-            end_s = (row["to_us"] - at_us) / _SECOND
+        position = {"lane": lane, "top": lane - 7, "bottom": lane + 7}
+        rows.append({**position, "mark": "name", "text": consumer.removeprefix("consumer-")})
+        of_member = [mark for mark in marks if mark["consumer"] == consumer]
+        for mark in (*_empty_bars(cost, consumer), *of_member):
+            from_s = (mark["from_us"] - at_us) / _SECOND
+            to_s = (mark["to_us"] - at_us) / _SECOND
             # A mark that is wholly beyond the axis is left out.
-            if end_s < -_BEFORE_S or from_s > to_s:
+            if to_s < -_BEFORE_S or from_s > axis_end_s:
                 continue
-            rows.append(
-                {
-                    **common,
-                    **{
-                        key: row[key]
-                        for key in ("mark", "fill", "ring", "text", "says")
-                        if key in row
-                    },
-                    "from": max(from_s, -_BEFORE_S),
-                    "to": min(end_s, to_s),
-                }
-            )
+            span = {"from": max(from_s, -_BEFORE_S), "to": min(to_s, axis_end_s)}
+            look = {
+                key: value
+                for key, value in mark.items()
+                if key in ("mark", "fill", "ring", "text", "says")
+            }
+            rows.append({**position, **look, **span})
     return rows, len(members)
 
 
 def _shown_members(cost: Cost) -> tuple[str, ...]:
     """Return the members that have a lane.
 
-    If there are more than MAX_LANES, they are chosen in this order:
-    1. members with an attempt that did not end with `done`;
+    If the group has more than MAX_LANES members, they are chosen in this order:
+    1. members with an attempt whose outcome was not `done`;
     2. newcomers: members that owned no partition before the change;
     3. the others, by their numbers.
     """
@@ -243,7 +235,7 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
     newcomers = {
         row["consumer"] for row in owned if cost.change.covers(row["from_us"])
     } - owners_before
-    # False sorts before True: members with trouble come first, then newcomers.
+    # False sorts before True, so members with trouble come first, then newcomers.
     by_interest = sorted(consumers, key=lambda name: (name not in troubled, name not in newcomers))
     shown = set(by_interest[:MAX_LANES])
     return tuple(name for name in consumers if name in shown)
@@ -252,7 +244,7 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
 def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
     """Yield the bars of the times in which a living member owned no partition.
 
-    The times before its first partition and after its last partition have no bar.
+    There is no bar before the first partition of the member, and none after the last one.
     """
     spans = sorted(
         (
@@ -284,8 +276,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
 
 def _attempt_marks(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
-    # Views get their colours in the order of these rows, so the rows are sorted by the time of the
-    # view. An attempt without a view needs no colour, and is sorted by its start.
+    # The first view gets the first colour, and so on. So the attempts are sorted by the time of
+    # their views. An attempt that failed before it had a view is sorted by its start.
     rows = sorted(
         (
             row
@@ -295,7 +287,7 @@ def _attempt_marks(cost: Cost) -> list[Row]:
         key=lambda row: row["view_us"] or row["started_us"],
     )
 
-    colours: dict[tuple[str, ...], str] = {}  # by view
+    colours_by_view: dict[tuple[str, ...], str] = {}
     marks: list[Row] = []
     for row in rows:
         # An attempt that never ended is drawn to the end of the change's window.
@@ -311,7 +303,8 @@ def _attempt_marks(cost: Cost) -> list[Row]:
 
         if row["view_us"] is not None:
             view = tuple(row["view"])
-            colour = colours.setdefault(view, SERIES[len(colours) % len(SERIES)])
+            next_colour = SERIES[len(colours_by_view) % len(SERIES)]
+            colour = colours_by_view.setdefault(view, next_colour)
             text = (
                 f"{says}; saw {counted(len(view), 'member')}, planned {len(row['plan'])} partitions"
             )
@@ -339,16 +332,16 @@ def _attempt_marks(cost: Cost) -> list[Row]:
 def _assignment_marks(cost: Cost) -> list[Row]:
     """Return the marks of assignments: a disc for each member and generation."""
     marks: list[Row] = []
-    # The time at which each member got its first partition of a generation.
-    starts: dict[tuple[int, str], int] = {}  # by generation and member
+    # When each member got its first partition of each generation: `{(7, "consumer-a-0"): ...}`.
+    assigned_us: dict[tuple[int, str], int] = {}
     for row in cost.side.rows("ownership"):
         if cost.change.covers(row["from_us"]) and row["generation"] is not None:
             key = row["generation"], row["consumer"]
-            starts[key] = min(row["from_us"], starts.get(key, row["from_us"]))
+            assigned_us[key] = min(row["from_us"], assigned_us.get(key, row["from_us"]))
 
-    generations = sorted({generation for generation, _ in starts})
-    for (generation, consumer), at_us in sorted(starts.items()):
-        size = sum(other == generation for other, _ in starts)
+    members_of_generation = Counter(generation for generation, _ in assigned_us)
+    generations = sorted(members_of_generation)
+    for (generation, consumer), at_us in sorted(assigned_us.items()):
         index = generations.index(generation)
         marks.append(
             {
@@ -358,7 +351,7 @@ def _assignment_marks(cost: Cost) -> list[Row]:
                 "to_us": at_us,
                 "fill": SERIES[index % len(SERIES)],
                 "ring": PAPER,
-                "text": str(size),
+                "text": str(members_of_generation[generation]),
                 "says": f"{consumer}: its assignment of generation {generation}",
             }
         )
@@ -367,14 +360,14 @@ def _assignment_marks(cost: Cost) -> list[Row]:
 
 def _table(pairs: Sequence[CostPair]) -> TextTable:
     """Return the table of the attempts after the changes, in the groups on ZooKeeper."""
-    rows = [
-        row
-        for first, _ in pairs
-        for row in sorted(
-            first.side.rows("zookeeper_attempts"), key=lambda attempt: attempt["started_us"]
-        )
-        if first.change.covers(row["started_us"])
-    ]
+    rows: list[Row] = []
+    for on_zookeeper, _ in pairs:
+        attempts = [
+            row
+            for row in on_zookeeper.side.rows("zookeeper_attempts")
+            if on_zookeeper.change.covers(row["started_us"])
+        ]
+        rows += sorted(attempts, key=lambda row: row["started_us"])
     return text_table(
         (
             *named("group", "consumer"),
@@ -393,14 +386,15 @@ def _table(pairs: Sequence[CostPair]) -> TextTable:
     )
 
 
-def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin:
-    """Return the chart of the data named `data`.
+def _spec(data: str, lanes: int, axis_ends_s: Mapping[str, float]) -> alt.TopLevelMixin:
+    """Return the specification of a chart, whose data has the name `data`.
 
-    `ends` has, for each change that the reader can pick, the end of the axis in seconds.
+    `axis_ends_s` has the end of the axis for each change that the reader can pick.
     """
-    # The end of the axis is given, because data without any visible mark would have no extent. It
-    # is 1 s if `ends` lacks the picked change. `_PICKED` in the expression is the reader's pick.
-    end_s = alt.ExprRef(f"({json.dumps(ends)})[{_PICKED}] || 1")
+    # The expression looks up the change that the reader picked:
+    # `({"1 member joins": 2.5})[change] || 1`. Without a given end, the axis of a change after which
+    # nothing happened would have no length.
+    end_s = alt.ExprRef(f"({json.dumps(axis_ends_s)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
     y = alt.Y("lane:Q", scale=y_scale, axis=None)
@@ -454,5 +448,5 @@ def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin
             .encode(x=alt.value(0), y=y, text="text:N"),
         )
         .properties(width="container", height=height)
-        .add_params(alt.param(name=_PICKED, value=next(iter(ends))))
+        .add_params(alt.param(name=_PICKED, value=next(iter(axis_ends_s))))
     )

@@ -1,15 +1,14 @@
 """The sections of a report that compare two designs of a consumer group.
 
 Before Kafka had group coordinators, the members of a group divided the partitions among themselves
-through ZooKeeper. A run may have groups of both designs, and meet them with the same faults. The
-sections show
+through ZooKeeper. A run can have groups of both designs, which meet the same faults. The report
+then has three sections:
 
-1. what users noticed ("felt" times): how long a partition had no owner, how long nobody processed
-   its records, and how long it had two owners;
-2. what each change of a group's members cost: requests, reads of ZooKeeper, time until stable;
-3. who computed which assignment, as lanes on a time axis.
-
-One group of one run is called a side of the comparison.
+1. What users noticed: how long a partition had no owner, how long nobody processed its records, and
+   how long it had two owners.
+2. What each change of a group's members cost, such as requests and the time until the group was
+   stable.
+3. Who computed which assignment (called a plan), as marks on a time axis.
 """
 
 from collections.abc import Sequence
@@ -18,7 +17,12 @@ from pipeline.report.charts.chart import Cell, Part, Section, TextTable
 from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import ReportInput, RunTables
-from pipeline.report.two_designs.answers import FACTOR, ComparedFigure, answers, compared_size
+from pipeline.report.two_designs.answers import (
+    FACTOR,
+    ComparedFigure,
+    compared_figures,
+    compared_size,
+)
 from pipeline.report.two_designs.costs import Cost, costs_of
 from pipeline.report.two_designs.felt_strips import felt_chart
 from pipeline.report.two_designs.growth_chart import growth_chart
@@ -37,21 +41,20 @@ _LEAD = (
 def two_designs_sections(
     runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]
 ) -> list[Section]:
-    """Return the sections; none if no group of the runs is on ZooKeeper."""
+    """Return the sections; none if no group of the runs is on ZooKeeper.
+
+    `titles` are the names of the runs on the page.
+    """
     sides = sides_of(runs, titles)
     if not sides:
         return []
     costs = [cost for side in sides for cost in costs_of(side)]
-    return [
-        section
-        for section in (
-            _felt(felt_chart(sides), answers(sides, costs), compared_size(sides)),
-            _changes(costs),
-            # A pair is the same change in both designs. Its charts show who assigned what.
-            _plans(plan_charts(pairs_of(costs))),
-        )
-        if section is not None
-    ]
+    sections = (
+        _felt_section(felt_chart(sides), compared_figures(sides, costs), compared_size(sides)),
+        _cost_section(costs),
+        _plan_section(plan_charts(pairs_of(costs))),
+    )
+    return [section for section in sections if section is not None]
 
 
 def designs_section(run: ReportInput) -> Section | None:
@@ -66,36 +69,36 @@ def designs_section(run: ReportInput) -> Section | None:
     return Section(id="designs", title=_TITLE, lead=_LEAD, parts=parts)
 
 
-def _felt(
-    chart: Part | None, compared: Sequence[ComparedFigure], size: int | None
+def _felt_section(
+    chart: Part | None, figures: Sequence[ComparedFigure], group_size: int | None
 ) -> Section | None:
-    """Return the section with the picture of the felt times, and two tables of compared figures.
+    """Return the section on what users noticed; None if there is nothing to show.
 
-    The first table has the figures that differ between the designs by FACTOR or more, the second
-    one those that do not. `size` is the number of members of the compared groups; None if the
-    designs have no size in common. Returns None if there is nothing to show.
+    It has the chart of `felt_strips` and two tables: the figures that differ between the designs by
+    FACTOR or more, and those that do not. `group_size` is the number of members of the compared
+    groups; None if groups of all sizes are compared.
     """
     parts: list[Part] = [] if chart is None else [chart]
-    changed = [figure for figure in compared if figure.is_changed]
-    alike = [figure for figure in compared if not figure.is_changed]
-    of_size = "" if size is None else f", in a group of {size}"
+    changed = [figure for figure in figures if figure.is_changed]
+    alike = [figure for figure in figures if not figure.is_changed]
+    in_group = "" if group_size is None else f", in a group of {group_size}"
     if changed:
-        parts.append(_answers_table(f"What the coordinator changed{of_size}", changed))
+        parts.append(_figures_table(f"What the coordinator changed{in_group}", changed))
     if alike:
-        caption = f"What it did not change{of_size} (less than a factor of {FACTOR})"
-        parts.append(_answers_table(caption, alike))
+        caption = f"What it did not change{in_group} (less than a factor of {FACTOR})"
+        parts.append(_figures_table(caption, alike))
     if not parts:
         return None
     return Section(id="designs", title=_TITLE, lead=_LEAD, parts=tuple(parts))
 
 
-def _answers_table(caption: str, figures: Sequence[ComparedFigure]) -> TextTable:
+def _figures_table(caption: str, figures: Sequence[ComparedFigure]) -> TextTable:
     """Return a table of figures, with the values of both designs and the factor between them."""
     return text_table(
         (
             Column(lambda figure: figure.name, "figure"),
-            number(lambda figure: figure.texts[0], "ZooKeeper"),
-            number(lambda figure: figure.texts[1], "coordinator"),
+            number(lambda figure: figure.zookeeper_text, "ZooKeeper"),
+            number(lambda figure: figure.coordinator_text, "coordinator"),
             number(lambda figure: figure.factor_text, "factor"),
         ),
         figures,
@@ -103,12 +106,12 @@ def _answers_table(caption: str, figures: Sequence[ComparedFigure]) -> TextTable
     )
 
 
-def _changes(costs: Sequence[Cost]) -> Section | None:
+def _cost_section(costs: Sequence[Cost]) -> Section | None:
     """Return the section about the cost of each change; None if no group changed."""
     if not costs:
         return None
     growth = growth_chart(costs)
-    # The same change in both designs then stands in two rows that follow each other.
+    # In this order, the two rows about one change in both designs follow each other.
     costs = sorted(costs, key=lambda cost: (cost.change.label, cost.change.at_us))
     parts: list[Part] = [] if growth is None else [growth]
     parts.append(
@@ -116,7 +119,7 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
             (
                 Column(lambda cost: cost.change.label, "change"),
                 Column(lambda cost: cost.side.heading, "group"),
-                number(lambda cost: _time(cost.settled_us), "until stable"),
+                number(lambda cost: _time(cost.settled_after_us), "until stable"),
                 number(lambda cost: _time(cost.unowned_us), "partition-s unowned"),
                 number(lambda cost: cost.counts.notifications, "notifications"),
                 number(lambda cost: cost.counts.reads, "reads"),
@@ -125,7 +128,7 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
                 number(lambda cost: cost.counts.views, "views"),
                 number(lambda cost: cost.counts.failed, "failed"),
                 number(lambda cost: cost.counts.conflicts, "conflicts"),
-                number(lambda cost: cost.counts.gave_up, "gave up"),
+                number(lambda cost: cost.counts.members_gave_up, "gave up"),
             ),
             costs,
             caption="Each change, until the next one",
@@ -146,10 +149,10 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
 
 
 def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
-    """Divide the costs into blocks of one or two, for the narrow page.
+    """Divide the costs into blocks of one or two, for a page on a phone.
 
-    On a phone, the page shows each block as a table of its own with a column for each cost. So a
-    block has the costs of the same change in both designs, if they follow each other in `costs`.
+    There the page shows each block as a table of its own, with a column for each cost. So a block
+    has the costs of the same change in both designs, if they follow each other in `costs`.
     """
     blocks: list[list[Cost]] = []
     for cost in costs:
@@ -161,7 +164,7 @@ def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
 
 
 def _is_same_change(cost: Cost, other: Cost) -> bool:
-    """Return True for costs of one change in two groups of the same size but different designs."""
+    """Return whether two costs are of one change, in groups of one size but of both designs."""
     return (
         cost.change.label == other.change.label
         and cost.side.members == other.side.members
@@ -173,7 +176,7 @@ def _time(length_us: int | None) -> Cell:
     return None if length_us is None else length_text(length_us)
 
 
-def _plans(charts: Sequence[Part]) -> Section | None:
+def _plan_section(charts: Sequence[Part]) -> Section | None:
     """Return the section with the charts of the plans; None if there are no charts."""
     if not charts:
         return None

@@ -1,17 +1,18 @@
-"""The sides of a comparison. A side is one group of one run, with its design and its changes.
+"""The sides of a comparison. A side is one group of one run, with its changes.
 
-The design says how members share the partitions: by themselves with the help of ZooKeeper, or by a
-coordinator. A change is a moment at which members of the group join, or at which a fault begins or
-ends. The window of a change lasts until the next change of the group, or until the run's end.
-Changes count from the steady state on. In this state every group is stable with all its first
-members. Times are microseconds on the run's clock.
+For example, a run has a group `old` on ZooKeeper and a group `new` with a coordinator, and a third
+member joins both of them. Then the run has two sides, and each has a change of the kind `join`. A
+fault that hits a member is also a change, and so is the end of such a fault. The effects of a
+change are looked for in its window, which lasts until the next change of the group.
+
+Times are microseconds on the run's clock.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import Row, RunTables
@@ -19,8 +20,8 @@ from pipeline.summary.story import counted
 
 Design = Literal["zookeeper", "coordinator"]
 ChangeKind = Literal["join", "death", "return", "other"]
-"""In a `join`, `death` or `return`, one member joins, dies or comes back. Any other change is
-`other`: several members join, die or come back at the same time, or another fault begins or ends.
+"""In a `join`, `death` or `return`, exactly one member joins, dies or comes back. All other changes
+are `other`: several members join at the same time, for example, or a broker is killed.
 """
 
 _DURATION = re.compile(r"(\d+)(us|ms|s|m|h)")
@@ -33,27 +34,38 @@ healed."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """One change, with its window.
-
-    `members` is the size of the group; it includes the members that join or die at this moment.
-    """
+    """One change of a group."""
 
     kind: ChangeKind
     label: str
+    """The change in words, such as "1 member joins"."""
     at_us: int
     until_us: int
+    """The end of the window: the group's next change, or the end of the run."""
     members: int
+    """The size of the group. It includes the members that join or die in this change."""
 
     def covers(self, time_us: int | None) -> bool:
-        """Return whether a moment lies in the window."""
+        """Return whether a moment lies in the window; False for an unknown moment (None)."""
         return time_us is not None and self.at_us <= time_us < self.until_us
+
+
+class _Moment(NamedTuple):
+    """A change before its window and the size of the group are known."""
+
+    at_us: int
+    kind: ChangeKind
+    label: str
+    growth: int
+    """How many members join or come back; -2 if two members die, for example."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSide:
-    """One group of one run. `title` distinguishes it from the other groups of the same design."""
+    """One group of one run."""
 
     title: str
+    """The name of the group, if need be with more: "readers of 8", or "readers (run-2)"."""
     group: str
     design: Design
     facts: RunFacts
@@ -66,13 +78,13 @@ class GroupSide:
 
     @property
     def heading(self) -> str:
-        """Name of the side, which distinguishes it from all other sides of both designs."""
+        """A name that no other side has: "readers with a coordinator"."""
         return f"{self.title} {self.design_name}"
 
     @cached_property
     def members(self) -> int:
         """Number of members once all have joined."""
-        return _size(self._definition)
+        return _final_size(self._definition)
 
     @cached_property
     def end_us(self) -> int:
@@ -81,7 +93,7 @@ class GroupSide:
 
     @cached_property
     def steady_us(self) -> int:
-        """Moment at which the run became steady; its beginning (0) if it never became steady."""
+        """When all groups were stable with their first members; 0 if this never was the case."""
         return max([0, *(row["steady_us"] or 0 for row in self.tables.rows("runs"))])
 
     def rows(self, table: str) -> list[Row]:
@@ -99,38 +111,44 @@ class GroupSide:
     @cached_property
     def changes(self) -> tuple[GroupChange, ...]:
         """The changes of the group from the steady state on, in the order of time."""
-        moments = sorted((*self._joins(), *self._faults()), key=lambda moment: moment[0])
-        ends = [at_us for at_us, _, _, _ in moments[1:]] + [self.end_us]
+        moments = sorted((*self._joins(), *self._faults()), key=lambda moment: moment.at_us)
+        # The window of a change ends at the next change, and that of the last one with the run.
+        window_ends = [moment.at_us for moment in moments[1:]] + [self.end_us]
         members = int(self._definition.get("members", 0))
         changes = []
-        for (at_us, kind, label, growth), until_us in zip(moments, ends, strict=True):
-            # `growth` is the number of members that join or come back, or minus the number of
-            # members that die. The size of the group in a change includes both sorts of members, so
-            # members that die are subtracted only after the change.
-            members += max(growth, 0)
-            changes.append(
-                GroupChange(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)
+        for moment, until_us in zip(moments, window_ends, strict=True):
+            # Members that join in a change count in it. So do members that die in it, which is why
+            # they are subtracted only afterwards.
+            if moment.growth > 0:
+                members += moment.growth
+            change = GroupChange(
+                kind=moment.kind,
+                label=moment.label,
+                at_us=moment.at_us,
+                until_us=until_us,
+                members=members,
             )
-            members += min(growth, 0)
+            changes.append(change)
+            if moment.growth < 0:
+                members += moment.growth
         return tuple(changes)
 
     @property
     def _definition(self) -> Mapping[str, Any]:  # Any: JSON
         return _groups(self.facts).get(self.group, {})
 
-    def _joins(self) -> Iterator[tuple[int, ChangeKind, str, int]]:
-        """Yield late joins: time, kind, label, and growth of the group.
-
-        The times in the experiment count from the steady state.
-        """
+    def _joins(self) -> Iterator[_Moment]:
+        """Yield the joins of members that do not belong to the group from the beginning."""
         for late in self._definition.get("late_members") or ():
-            at_us, count = _microseconds(late["at"]), int(late["members"])
-            kind: ChangeKind = "join" if count == 1 else "other"
-            label = f"{counted(count, 'member')} {'joins' if count == 1 else 'join'}"
-            yield self.steady_us + at_us, kind, label, count
+            # The experiment's file says how long after the steady state they join.
+            at_us, count = self.steady_us + _microseconds(late["at"]), int(late["members"])
+            if count == 1:
+                yield _Moment(at_us, "join", "1 member joins", count)
+            else:
+                yield _Moment(at_us, "other", f"{counted(count, 'member')} join", count)
 
-    def _faults(self) -> Iterator[tuple[int, ChangeKind, str, int]]:
-        """Yield beginnings and ends of faults: time, kind, label, and growth of the group.
+    def _faults(self) -> Iterator[_Moment]:
+        """Yield the beginnings and ends of faults.
 
         A fault that hit only members of other groups is no change of this group. A fault that hit
         no member at all (only a broker, for example) is a change of every group.
@@ -141,54 +159,77 @@ class GroupSide:
             if hit_members and not hit_members & members_of_group:
                 continue
 
-            gone = len(hit_members) if row["kind"] in _ENDS_MEMBERS else 0
-            kind: ChangeKind = "death" if gone == 1 else "other"
-            yield row["injected_us"], kind, _fault_label(row, hit_members), -gone
+            deaths = len(hit_members) if row["kind"] in _ENDS_MEMBERS else 0
+            kind: ChangeKind = "death" if deaths == 1 else "other"
+            yield _Moment(row["injected_us"], kind, _fault_label(row, hit_members), -deaths)
+
+            healed_us = row["healed_us"]
             # The run heals all faults when it ends. Such a healing is no change of the group.
-            if row["healed_us"] is not None and row["healed_us"] < self.end_us:
-                end_kind: ChangeKind = "return" if gone == 1 else "other"
-                label = "the member is back" if gone == 1 else f"{row['kind']} ends"
-                yield row["healed_us"], end_kind, label, gone
+            if healed_us is None or healed_us >= self.end_us:
+                continue
+            if deaths == 1:
+                yield _Moment(healed_us, "return", "the member is back", deaths)
+            else:
+                yield _Moment(healed_us, "other", f"{row['kind']} ends", deaths)
+
+
+class _GroupOfRun(NamedTuple):
+    """A group, with its definition in the experiment and the run that it belongs to."""
+
+    group: str
+    definition: Mapping[str, Any]  # Any: JSON
+    facts: RunFacts
+    tables: RunTables
+    run_title: str
 
 
 def sides_of(
-    runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]
+    runs: Sequence[tuple[RunFacts, RunTables]], run_titles: Sequence[str]
 ) -> tuple[GroupSide, ...]:
-    """Return the groups of all runs as sides; () if no group is on ZooKeeper.
-
-    `titles` has the name of each run.
-    """
+    """Return the groups of all runs as sides; () if no group is on ZooKeeper."""
     groups = [
-        (facts, tables, title, group, definition)
-        for (facts, tables), title in zip(runs, titles, strict=True)
+        _GroupOfRun(group, definition, facts, tables, run_title)
+        for (facts, tables), run_title in zip(runs, run_titles, strict=True)
         for group, definition in _groups(facts).items()
     ]
-    if not any(definition.get("coordination") == "zookeeper" for *_, definition in groups):
+    if not any(_design(group.definition) == "zookeeper" for group in groups):
         return ()
-    names = [group for *_, group, _ in groups]
-    with_sizes = [f"{group} of {_size(definition)}" for *_, group, definition in groups]
-    with_titles = [f"{group} ({title})" for _, _, title, group, _ in groups]
-    # A side needs a title that no other side has: the group's name if all are different, else the
-    # name with the size if these are different, else the name with the run.
-    different = (texts for texts in (names, with_sizes) if len(set(texts)) == len(texts))
-    chosen = next(different, with_titles)
     return tuple(
         GroupSide(
-            title=name,
-            group=group,
-            design="zookeeper" if definition.get("coordination") == "zookeeper" else "coordinator",
-            facts=facts,
-            tables=tables,
+            title=title,
+            group=group.group,
+            design=_design(group.definition),
+            facts=group.facts,
+            tables=group.tables,
         )
-        for name, (facts, tables, _, group, definition) in zip(chosen, groups, strict=True)
+        for title, group in zip(_different_titles(groups), groups, strict=True)
     )
+
+
+def _different_titles(groups: Sequence[_GroupOfRun]) -> list[str]:
+    """Return a title for each group that is as short as possible, so that no two are equal.
+
+    They are the names of the groups if these are different. If not, the size of each group follows
+    its name (`readers of 8`). If that does not help, the title of the run does (`readers (run-2)`).
+    """
+    names = [group.group for group in groups]
+    if len(set(names)) == len(names):
+        return names
+    with_sizes = [f"{group.group} of {_final_size(group.definition)}" for group in groups]
+    if len(set(with_sizes)) == len(with_sizes):
+        return with_sizes
+    return [f"{group.group} ({group.run_title})" for group in groups]
 
 
 def _groups(facts: RunFacts) -> Mapping[str, Mapping[str, Any]]:
     return facts.manifest.config.get("groups") or {}
 
 
-def _size(definition: Mapping[str, Any]) -> int:
+def _design(definition: Mapping[str, Any]) -> Design:
+    return "zookeeper" if definition.get("coordination") == "zookeeper" else "coordinator"
+
+
+def _final_size(definition: Mapping[str, Any]) -> int:
     """Return the number of members of a group once all have joined."""
     late_joins = definition.get("late_members") or ()
     return int(definition.get("members", 0)) + sum(int(late["members"]) for late in late_joins)
@@ -207,15 +248,15 @@ def _all_members(tables: RunTables) -> set[str]:
 
 
 def _fault_label(row: Row, hit_members: set[str]) -> str:
-    """Return the label of a fault's beginning."""
+    """Return the label of a fault's beginning: "1 member dies", or "pause of consumer-a-2"."""
     if row["kind"] in _ENDS_MEMBERS and len(hit_members) == 1:
         return "1 member dies"
-    node = sorted(hit_members, key=_stem_and_number)[0] if hit_members else row["node"]
+    node = min(hit_members, key=_stem_and_number) if hit_members else row["node"]
     return f"{row['kind']} of {node}" if node else str(row["kind"])
 
 
 def _stem_and_number(name: str) -> tuple[str, int]:
-    """Return a node's name in two parts, by which consumer-2 is sorted before consumer-10."""
+    """Return a key that sorts consumer-2 before consumer-10: `("consumer", 2)`."""
     stem, _, number = name.rpartition("-")
     return (stem, int(number)) if number.isdigit() else (name, 0)
 

@@ -63,12 +63,12 @@ def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> Non
     counts = old.counts
     # The run's tables have these numbers of each kind in the window of the join.
     assert (counts.notifications, counts.reads, counts.writes) == (2, 54, 18)
-    assert (counts.plans, counts.views, counts.failed, counts.gave_up) == (3, 1, 0, 0)
+    assert (counts.plans, counts.views, counts.failed, counts.members_gave_up) == (3, 1, 0, 0)
     assert counts.requests is None
     assert new.counts.requests == 9
     assert (new.counts.reads, new.counts.notifications, new.counts.plans) == (None, None, 1)
-    # `asked` is the sum of all requests: to ZooKeeper (reads and writes), or to the coordinator.
-    assert (old.asked, new.asked) == (54 + 18, 9)
+    # These are the reads and writes of `old`, and the requests of `new` to its coordinator.
+    assert (old.all_requests, new.all_requests) == (54 + 18, 9)
 
 
 def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
@@ -93,12 +93,12 @@ def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
     """
     old, new = both_costs()
 
-    assert old.settled_us == 120_000
+    assert old.settled_after_us == 120_000
     assert old.unowned_us == old.longest_unowned_us == 120_000 - 10_000
-    assert new.settled_us == S + 2_000
+    assert new.settled_after_us == S + 2_000
     assert new.unowned_us == 2_000
-    # `given_up` counts partitions that a member released.
-    assert (old.given_up, new.given_up) == (1, 1)
+    # `partitions_given_up` counts partitions that a member released.
+    assert (old.partitions_given_up, new.partitions_given_up) == (1, 1)
 
 
 def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None:
@@ -116,7 +116,7 @@ def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None
 
     counts = old.counts
     assert (counts.plans, counts.views, counts.failed) == (2, 2, 2)
-    assert (counts.conflicts, counts.gave_up) == (4, 1)
+    assert (counts.conflicts, counts.members_gave_up) == (4, 1)
 
 
 def test_change_without_a_later_attempt_never_settles() -> None:
@@ -127,7 +127,7 @@ def test_change_without_a_later_attempt_never_settles() -> None:
     tables = {"zookeeper_attempts": [], "faults": [crash_of("consumer-old-1", JOIN_US + S)]}
     old, _ = both_costs(**tables)
 
-    assert old.settled_us is None
+    assert old.settled_after_us is None
     # The partition has no owner from 10 to 210 ms after the join. All of this time counts, because
     # the next change (the crash) comes 1 s after the join.
     assert old.unowned_us == 200_000

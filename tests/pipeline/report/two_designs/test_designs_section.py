@@ -70,10 +70,10 @@ def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
     _, changed, *_ = sections()["designs"].parts
     assert isinstance(changed, TextTable)
     assert all("refused" not in str(row[0]) for row in changed.rows)
-    assert ComparedFigure(name="a", values=(0, 1)).is_changed
+    assert ComparedFigure(name="a", zookeeper=0, coordinator=1).is_changed
     # 3 is not twice as much as 2.
-    assert not ComparedFigure(name="a", values=(3, 2)).is_changed
-    assert ComparedFigure(name="a", values=(4, 2)).is_changed
+    assert not ComparedFigure(name="a", zookeeper=3, coordinator=2).is_changed
+    assert ComparedFigure(name="a", zookeeper=4, coordinator=2).is_changed
 
 
 def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
