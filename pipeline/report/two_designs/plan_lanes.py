@@ -392,8 +392,8 @@ def _spec(data: str, lanes: int, axis_ends_s: Mapping[str, float]) -> alt.TopLev
     `axis_ends_s` has the end of the axis for each change that the reader can pick.
     """
     # The expression looks up the change that the reader picked:
-    # `({"1 member joins": 2.5})[change] || 1`. Without a given end, the axis of a change after which
-    # nothing happened would have no length.
+    # `({"1 member joins": 2.5})[change] || 1`. Without a given end, the axis of a change after
+    # which nothing happened would have no length.
     end_s = alt.ExprRef(f"({json.dumps(axis_ends_s)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
