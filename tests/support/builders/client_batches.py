@@ -1,9 +1,8 @@
-"""Batches of real clients in Kafka's format, for the tests of logs and brokers.
+"""Batches in Kafka's format as a real client sends them, for the tests of logs and brokers.
 
-An idempotent producer has a producer id from a broker, and the epoch of that id (a new instance
-with the id gets a higher one). It numbers its records with sequence numbers, by which a broker
-recognizes a record that was sent twice. Other producers send NO_PRODUCER_ID, NO_PRODUCER_EPOCH and
-NO_SEQUENCE.
+An idempotent producer puts its producer id, its epoch and a sequence number into each batch, so
+that a broker recognizes a batch that was sent twice. Other producers have none of the three, and
+send NO_PRODUCER_ID, NO_PRODUCER_EPOCH and NO_SEQUENCE instead.
 """
 
 from msgspec.structs import replace
@@ -25,17 +24,16 @@ def client_batch(
     has_keys: bool = True,
     timestamp_ms: int = 7,
 ) -> RecordBatch:
-    """Return a batch with one record for each value; its key equals the value.
+    """Return a batch with one record for each value, or without values with one record "v".
 
-    Without `values`: one record with the value "v". A producer with an id has epoch 0 and begins
-    with sequence 0, unless the test sets others.
-
-    compression: the codec's number in Kafka's format; 0 means uncompressed.
+    The key of a record is equal to its value. If the producer has an id, its epoch is 0 and its
+    first sequence number is 0, unless the test sets others. `compression` is the number of the
+    codec in Kafka's format; with 0 the batch is not compressed.
     """
     is_idempotent = producer_id != NO_PRODUCER_ID
     default_sequence = 0 if is_idempotent else NO_SEQUENCE
     default_epoch = 0 if is_idempotent else NO_PRODUCER_EPOCH
-    own = build_batch(
+    built = build_batch(
         tuple(
             Record(value.encode() if has_keys else None, value.encode(), timestamp_ms)
             for value in values or ("v",)
@@ -47,15 +45,14 @@ def client_batch(
         compression=compression,
         codecs=CODECS,
     )
-    # Write the batch in Kafka's format and read it again: a batch that a client sent was read, too.
-    (batch,) = decode_batches(encode_batch(own, CODECS))
+    # A broker reads the batch of a client from bytes, so write it as bytes and read it again.
+    (batch,) = decode_batches(encode_batch(built, CODECS))
     return batch
 
 
 def resealed(batch: RecordBatch, header: KafkaHeader | None = None, **changes: int) -> RecordBatch:
-    """Return a copy of a batch in Kafka's format, with changed fields and a CRC that fits them.
+    """Return a copy of a batch with another header or with other fields, and a CRC that fits them.
 
-    header: replaces the batch's own header. changes: replace other fields of the batch.
     Raises: ValueError if the batch is not in Kafka's format.
     """
     header = header or batch.kafka

@@ -1,4 +1,4 @@
-"""Small experiments for tests, built as if read from files."""
+"""A small experiment for tests, made as if it had been read from a file."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from chaos.experiment.structs import Experiment
 
 
 def experiment(**changes: object) -> Experiment:
-    """Return a valid experiment: two consumers of `orders` in group `readers`, one crash.
+    """Return a valid experiment: two consumers in the group `readers`, whose coordinator crashes.
 
-    Shape: `changes` replace whole top-level keys of the file.
+    `changes` replace top-level keys of the file: `experiment(faults=[])` has no fault.
     """
     content: dict[str, Any] = {
         "version": 1,

@@ -1,8 +1,8 @@
-"""A FaultInjector on a FakeRuntime (a cluster without nodes), for tests of single faults.
+"""A fault injector on a cluster without nodes (FakeRuntime), for tests of single faults.
 
-The plan is an experiment's list of faults. The journal has one entry for each fault of the plan:
-when it was injected and healed, and which nodes it hit. The injector also writes rows into the
-trace (the run's recorded events); they are kept here, so that a test can read them.
+For each fault of an experiment's plan, the injector records in a journal when the fault was
+injected and healed, and which nodes it hit. It also writes rows into the trace (the recorded events
+of the run). A test can look at both.
 """
 
 from typing import Any
@@ -22,12 +22,11 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 
 class Injecting:
-    """Injects and heals single faults of an experiment, named by their index in the plan.
+    """Injects and heals single faults of an experiment, given by their index in its plan.
 
-    - `faults` are the faults of a small experiment, as in a file.
-    - `own_experiment` is an experiment that is used instead of the small one.
-    - `runtime`: the cluster; by default a new FakeRuntime.
-    - `rows` has the rows of the trace, and `log` the lines of the injector's log.
+    The experiment is a small one with the faults `faults`, written as in a file, or it is
+    `own_experiment`. The cluster is `runtime`, by default a new FakeRuntime. A test finds the rows
+    of the trace in `rows`, and the lines of the injector's log in `log`.
     """
 
     def __init__(
@@ -40,32 +39,32 @@ class Injecting:
         self.plan: Plan = plan_of(self.experiment)
         self.rows: list[TraceRow] = []
         self.runtime = runtime or FakeRuntime(self.experiment)
-        # From now on the runtime passes each row of the trace to `rows`.
+        # From now on each row of the trace is appended to `rows`.
         self.runtime.observe_with(self.rows.append)
         self.log: list[str] = []
-        # After each change a journal calls this function with its entries, so that a real run can
-        # save them. A test saves nothing.
+        # After each change a journal calls the given function with its entries, so that a real run
+        # can save them. Here nothing is saved.
         self.journal = Journal(self.plan, lambda entries: None)
         self.injector = FaultInjector(
             self.experiment, self.runtime, self.journal, self.log.append, seed=7
         )
 
     def inject(self, index: int = 0) -> JournalEntry:
-        """Inject one fault of the plan now."""
+        """Inject a fault of the plan now, and return its entry in the journal."""
         self.runtime.run(self.injector.inject(self.plan[index], self.status()))
         return self.entry(index)
 
     def heal(self, index: int = 0, *, by: str = "plan") -> JournalEntry:
-        """Undo one fault of the plan now.
+        """Undo a fault of the plan now, and return its entry in the journal.
 
-        `by` is the reason, which the journal records: "plan" (the time of the fault is over),
-        "order" (a user's command), or "end" (the run undoes all faults).
+        The journal records why the fault was undone: by the "plan" (its time is over), by an
+        "order" of the user, or by the "end" of the run, which undoes all faults.
         """
         self.runtime.run(self.injector.heal(self.plan[index], by=by))
         return self.entry(index)
 
     def heal_everything(self) -> None:
-        """Undo all faults in force."""
+        """Undo all faults that are in force."""
         self.runtime.run(self.injector.heal_everything(self.plan))
 
     def entry(self, index: int = 0) -> JournalEntry:
@@ -73,7 +72,7 @@ class Injecting:
         return self.journal.entry(self.plan[index].fault_id)
 
     def status(self) -> ClusterStatus:
-        """Query the cluster's status."""
+        """Return the present status of the cluster."""
 
         async def query() -> ClusterStatus:
             return await self.runtime.status()
@@ -81,9 +80,9 @@ class Injecting:
         return self.runtime.run(query())
 
     def traced(self) -> list[tuple[str, str | None, dict[str, Any]]]:
-        """Return kind, peer and detail of every row; a row without a detail has {}.
+        """Return kind, peer and decoded detail of every row of the trace.
 
-        A row is about the node that wrote it and perhaps another one, the peer. Its detail is JSON.
+        The peer is the other node that a row is about, if any. If a row has no detail, it is {}.
         """
         return [
             (row.kind, row.peer, {} if row.detail is None else msgspec.json.decode(row.detail))

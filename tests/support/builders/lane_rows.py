@@ -1,17 +1,17 @@
-"""Rows of the tables that the lanes read. By default nothing goes wrong in the rows.
+"""Rows for tests of the lanes: the charts that stand one below the other on a report's time line.
 
-A lane is a chart of the report's time line. The arguments `..._s` are seconds of the run's clock.
-An end of None means that the run ended first, at 60 s. `changes` replace or add columns.
+Each function returns a row of one table, with all its columns. A test gives only the times and
+names that matter to it; times are seconds of the run's clock (`..._s`). With `changes` it replaces
+other columns: `tenure("broker-2", 0, 5, 60, commits=7)`. If an end is None, the run ended before,
+at 60 s.
 
-Terms: an offsets partition is a partition of `__consumer_offsets`, and the broker that leads it
-coordinates its groups. The leader epoch counts the partition's leaders. A tenure is the time in
-which a broker coordinates in one leader epoch. A rebalance gives the members of a group new
-partitions; the generation counts the rebalances.
+Most rows are about the group `readers`, whose offsets are in `__consumer_offsets-2`. The broker
+that leads this partition coordinates the group, and the time in which it does is called its tenure.
 """
 
 from typing import Any
 
-Row = dict[str, Any]  # Any: a cell of a table
+Row = dict[str, Any]
 SECOND_US = 1_000_000
 GROUP = "readers"
 OFFSETS_2 = "__consumer_offsets-2"
@@ -22,14 +22,20 @@ def us(time_s: float) -> int:
     return round(time_s * SECOND_US)
 
 
-def _maybe_us(time_s: float | None) -> int | None:
+def _us_or_none(time_s: float | None) -> int | None:
     return None if time_s is None else us(time_s)
+
+
+def _length_us(from_s: float, to_s: float | None) -> int:
+    """Return the time from `from_s` to `to_s`, or to the end of the run at 60 s."""
+    end_s = 60 if to_s is None else to_s
+    return us(end_s - from_s)
 
 
 def tenure(broker: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
     """Return a row of `coordinator_tenures`: `broker` coordinates __consumer_offsets-2.
 
-    By default the tenure ends with the run. For another end, pass `end_reason`.
+    By default the tenure ends because the run ends. For another reason, pass `end_reason`.
     """
     return {
         "partition": OFFSETS_2,
@@ -52,16 +58,15 @@ def tenure(broker: str, epoch: int, from_s: float, to_s: float, **changes: objec
 
 
 def group(name: str = GROUP, partition: str | None = OFFSETS_2) -> Row:
-    """Return a row of `groups`."""
+    """Return a row of `groups`: a group with two consumers."""
     return {"group": name, "partition": partition, "consumers": 2}
 
 
 def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
-    """Return a row of `broker_phases`: `leader` loads __consumer_offsets-2 because of crash-0.
+    """Return a row of `broker_phases`: `leader` takes over __consumer_offsets-2 after crash-0.
 
-    A load reads the groups of the partition into memory. The controller decides on the new leader
-    0.1 s before `from_s`. At `from_s` the new leader applies its leadership and begins the load. At
-    `to_s` the load is complete.
+    The controller decides on the new leader 0.1 s before `from_s`. At `from_s` the new leader
+    learns of it, and begins to load the groups of the partition. At `to_s` it has loaded them.
     """
     return {
         "fault": "crash-0",
@@ -84,7 +89,7 @@ def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object)
 
 
 def tenure_overlap(from_s: float, to_s: float) -> Row:
-    """Return a row of `tenure_overlaps`: broker-2 and broker-0 coordinate at the same time."""
+    """Return a row of `tenure_overlaps`: broker-2 still coordinates when broker-0 does, too."""
     return {
         "partition": OFFSETS_2,
         "older_broker": "broker-2",
@@ -98,7 +103,10 @@ def tenure_overlap(from_s: float, to_s: float) -> Row:
 
 
 def state(name: str, from_s: float, to_s: float | None, **changes: object) -> Row:
-    """Return a row of `group_states`: `readers` on broker-2, in generation 1 with two members."""
+    """Return a row of `group_states`: on broker-2 the group `readers` is in the state `name`.
+
+    The group has two members and is in generation 1.
+    """
     return {
         "group": GROUP,
         "partition": OFFSETS_2,
@@ -110,8 +118,8 @@ def state(name: str, from_s: float, to_s: float | None, **changes: object) -> Ro
         "members": 2,
         "cause": None,
         "from_us": us(from_s),
-        "to_us": _maybe_us(to_s),
-        "length_us": us((60 if to_s is None else to_s) - from_s),
+        "to_us": _us_or_none(to_s),
+        "length_us": _length_us(from_s, to_s),
         **changes,
     }
 
@@ -119,10 +127,10 @@ def state(name: str, from_s: float, to_s: float | None, **changes: object) -> Ro
 def rebalance(
     started_s: float, joined_s: float | None, stable_s: float | None, **changes: object
 ) -> Row:
-    """Return a row of `rebalances`: a join to `readers` on broker-2, from generation 1 to 2.
+    """Return a row of `rebalances`: consumer-1 joins `readers`, whose coordinator is broker-2.
 
-    joined_s: when the new generation began; None if none began.
-    stable_s: when its assignment was stored; None if it was not.
+    At `joined_s` all members have joined, so that generation 2 begins after generation 1. At
+    `stable_s` the new assignment is stored. Either is None if the rebalance did not get so far.
     """
     return {
         "group": GROUP,
@@ -141,8 +149,8 @@ def rebalance(
         "store_error": None,
         "fault": None,
         "started_us": us(started_s),
-        "joined_us": _maybe_us(joined_s),
-        "stable_us": _maybe_us(stable_s),
+        "joined_us": _us_or_none(joined_s),
+        "stable_us": _us_or_none(stable_s),
         "join_us": None,
         "sync_us": None,
         "length_us": None if stable_s is None else us(stable_s - started_s),
@@ -153,7 +161,10 @@ def rebalance(
 def ownership(
     partition: str, consumer: str, from_s: float, to_s: float | None, **changes: object
 ) -> Row:
-    """Return a row of `ownership`, assigned by broker-2 in generation 1 and epoch 0."""
+    """Return a row of `ownership`: a consumer owns a partition from `from_s` to `to_s`.
+
+    It got the partition in generation 1, from broker-2 in leader epoch 0.
+    """
     return {
         "group": GROUP,
         "partition": partition,
@@ -162,8 +173,8 @@ def ownership(
         "coordinator": "broker-2",
         "leader_epoch": 0,
         "from_us": us(from_s),
-        "to_us": _maybe_us(to_s),
-        "length_us": us((60 if to_s is None else to_s) - from_s),
+        "to_us": _us_or_none(to_s),
+        "length_us": _length_us(from_s, to_s),
         "ended_by": "run end" if to_s is None else "revoked",
         "paused_us": 0,
         "records": 10,
@@ -174,16 +185,16 @@ def ownership(
 def ownership_overlap(
     partition: str, first: str, second: str, from_s: float, to_s: float | None
 ) -> Row:
-    """Return a row of `ownership_overlaps`: consumers `first` and `second` own the partition.
+    """Return a row of `ownership_overlaps`: two consumers own a partition at the same time.
 
-    `first` got it in generation 1 from broker-2, `second` in generation 2 from broker-0.
+    `first` got it in generation 1 from broker-2. `second` got it in generation 2 from broker-0.
     """
     return {
         "group": GROUP,
         "partition": partition,
         "from_us": us(from_s),
-        "to_us": _maybe_us(to_s),
-        "length_us": us((60 if to_s is None else to_s) - from_s),
+        "to_us": _us_or_none(to_s),
+        "length_us": _length_us(from_s, to_s),
         "first_consumer": first,
         "first_generation": 1,
         "first_coordinator": "broker-2",
@@ -197,10 +208,10 @@ def ownership_overlap(
 
 
 def gap(kind: str, subject: str, from_s: float, to_s: float | None, **changes: object) -> Row:
-    """Return a row of `availability`: the gap between two successes of a subject around crash-0.
+    """Return a row of `availability`: how long a subject had no success around crash-0.
 
-    The last success before the crash is at `from_s`, the first one after it at `to_s`. `kind` is
-    group, member or partition, and `subject` is the name of that group, member or partition.
+    Its last success before the crash is at `from_s`, its first one after the crash at `to_s`. The
+    subject is a group, a member or a partition: `kind` says which, and `subject` is its name.
     """
     return {
         "fault": "crash-0",
@@ -209,7 +220,7 @@ def gap(kind: str, subject: str, from_s: float, to_s: float | None, **changes: o
         "subject": subject,
         "gap_us": None if to_s is None else us(to_s - from_s),
         "before_us": us(from_s),
-        "after_us": _maybe_us(to_s),
+        "after_us": _us_or_none(to_s),
         **changes,
     }
 
@@ -233,7 +244,8 @@ def message(api: str, sender: str, receiver: str, sent_s: float, **changes: obje
         "answered_us": us(sent_s + 0.001),
         "ended_us": us(sent_s + 0.002),
         "outcome": "NONE",
-        "named": None,  # only FindCoordinator's answer names a broker
+        # The broker that the answer names; only an answer to FindCoordinator names one.
+        "named": None,
         "repeats": 1,
         "last_ended_us": us(sent_s + 0.002),
         **changes,

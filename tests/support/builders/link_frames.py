@@ -1,8 +1,8 @@
-"""Frames between nodes `a` and `b`, and link rules for them.
+"""Frames between the nodes `a` and `b`, and link rules about them.
 
-A frame is one message on a connection: open, request, response or close. A link rule says what
-happens to the frames that its selector matches (cut, slow, ...). Unless a test says otherwise, `a`
-is the client and `b` the server of connection 1.
+A frame is one message on a connection: it opens the connection, is a request or a response, or
+closes the connection. A link rule says what happens to the frames that its selector matches; it may
+cut or slow them, for example. By default `a` is the client and `b` the server, on connection 1.
 """
 
 from cluster.host.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
@@ -24,9 +24,9 @@ def request(
     destination: NodeName = B,
     find: bool = False,
 ) -> RequestFrame:
-    """Return the frame of a Heartbeat, or with `find` of a FindCoordinator.
+    """Return the frame of a Heartbeat, or if `find` is True of a FindCoordinator.
 
-    `number` is the correlation id, by which the tests recognize the request.
+    `number` is its correlation id, by which a test recognizes the request.
     """
     body: AnyRequest = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     if find:
@@ -52,7 +52,7 @@ def response(
     destination: NodeName = A,
     find: bool = False,
 ) -> ResponseFrame:
-    """Return the frame of the answer to request `number`; `find`: to a FindCoordinator."""
+    """Return the frame that answers request `number`, which was made with the same `find`."""
     body: AnyResponse = HeartbeatResponse()
     if find:
         body = FindCoordinatorResponse(coordinators=())
@@ -71,7 +71,7 @@ def open_frame(
     source: NodeName = A,
     destination: NodeName = B,
 ) -> OpenFrame:
-    """Return the frame that opens a connection; `purpose` names what the connection is for."""
+    """Return the frame that opens a connection. `purpose` says what the client needs it for."""
     return OpenFrame(
         source=source,
         destination=destination,
@@ -88,7 +88,7 @@ def close(
     source: NodeName = A,
     destination: NodeName = B,
 ) -> CloseFrame:
-    """Return the frame by which the client or the server closes a connection."""
+    """Return the frame that closes a connection, sent by its client or else by its server."""
     return CloseFrame(
         source=source, destination=destination, connection_id=connection, by_client=by_client
     )
@@ -103,9 +103,10 @@ def rule(
     apis: tuple[str, ...] = (),
     rule_id: str = "r",
 ) -> LinkRule:
-    """Return a rule, by default for all frames from `a` to `b`.
+    """Return a rule, by default about all frames from `a` to `b`.
 
-    Empty `purposes` or `apis` match every purpose, or every API.
+    Without `purposes` the rule matches connections of every purpose, and without `apis` requests of
+    every API.
     """
     selector = Selector(sources=sources, destinations=destinations, purposes=purposes, apis=apis)
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
@@ -114,5 +115,5 @@ def rule(
 def both_ways(
     effect: LinkEffect, *, purposes: tuple[str, ...] = (), apis: tuple[str, ...] = ()
 ) -> LinkRule:
-    """Return a rule for all frames between `a` and `b`."""
+    """Return a rule about the frames between `a` and `b`, in both directions."""
     return rule(effect, sources=(A, B), destinations=(A, B), purposes=purposes, apis=apis)

@@ -1,7 +1,6 @@
-"""The packaged spaces of explorations, each read once in a process.
+"""The packaged spaces, each of them read only once in a process, because that takes seconds.
 
-A space is a file from which an exploration draws schedules of faults. The check of a space, which
-is a part of reading it, takes seconds.
+A space is a file that says which faults and settings a search may choose from.
 """
 
 from functools import cache

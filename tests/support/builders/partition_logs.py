@@ -1,9 +1,8 @@
-"""Builders for the partition log's tests: small values with sensible defaults.
+"""Builders for the tests of the partition log: logs, replicas and fetches with sensible defaults.
 
-Terms: the leader epoch counts a partition's leaders; each election increases it. The partition
-epoch is the number of its state at the controller (leader and ISR); each change increases it. The
-ISR are the in-sync replicas. The high watermark is the offset below which all of them have the
-records. The broker epoch is the number of a broker's registration; each restart increases it.
+There are three kinds of epochs. The leader epoch of a partition increases with each election. Its
+partition epoch increases whenever the controller changes the leader or the ISR. The broker epoch
+belongs to a broker; it increases with each restart, when the broker registers again.
 """
 
 from partition_log.batches import build_batch
@@ -21,13 +20,13 @@ PARTITION = offsets_partition(3)
 MS = 1_000
 SECOND = 1_000_000
 LAG_MAX_US = 30 * SECOND
-"""replica.lag.time.max.ms of every replica, in microseconds."""
+"""The setting replica.lag.time.max.ms of every replica, but in microseconds."""
 MESSAGE_MAX_BYTES = 1_048_588
 """Kafka's default of message.max.bytes."""
 FETCH_MAX_BYTES = 1_048_576
 """Kafka's default of replica.fetch.max.bytes."""
 NO_LIMIT = 2**62
-"""A limit of bytes that no test reaches."""
+"""A number of bytes that no test reaches."""
 A, B, C = BrokerId(0), BrokerId(1), BrokerId(2)
 REPLICAS = (A, B, C)
 EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
@@ -35,31 +34,30 @@ EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
 
 
 def records(*values: str) -> tuple[Record, ...]:
-    """Return one record for each value. The value is also the key. The timestamp is 7 ms."""
-    return tuple(Record(value.encode(), value.encode(), 7) for value in values)
+    """Return one record for each value. Its key is equal to its value."""
+    timestamp_ms = 7
+    return tuple(Record(value.encode(), value.encode(), timestamp_ms) for value in values)
 
 
 def batch(*values: str, base_offset: int = 0, leader_epoch: int = 0) -> RecordBatch:
-    """Return a batch with one record for each value.
-
-    Without values: one record with the value "v".
-    """
+    """Return a batch with one record for each value, or without values with one record "v"."""
     return build_batch(
         records(*(values or ("v",))), base_offset=base_offset, leader_epoch=leader_epoch
     )
 
 
 def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> PartitionLog:
-    """Return a log on `storage`; None: on a new storage in memory."""
-    used = MemoryLogStorage() if storage is None else storage
-    return PartitionLog(PARTITION, used, high_watermark=high_watermark)
+    """Return a log on `storage`, or without one on a new storage in memory."""
+    if storage is None:
+        storage = MemoryLogStorage()
+    return PartitionLog(PARTITION, storage, high_watermark=high_watermark)
 
 
 def log_of_epochs(*epochs: int) -> PartitionLog:
-    """Return a log with one record for each of `epochs`.
+    """Return a log with one record for each of the leader epochs.
 
-    Each record has the leader epoch given for it, and the value "offset@epoch". For example,
-    `log_of_epochs(0, 0, 2)` has the values "0@0", "1@0" and "2@2".
+    The value of a record is "offset@epoch": `log_of_epochs(0, 0, 2)` has the values "0@0", "1@0"
+    and "2@2".
     """
     made = log()
     for epoch in epochs:
@@ -68,7 +66,7 @@ def log_of_epochs(*epochs: int) -> PartitionLog:
 
 
 def values(partition_log: PartitionLog, *, up_to: int | None = None) -> list[str]:
-    """Return the values of a log's records, below the offset `up_to` (None: to the log's end)."""
+    """Return the values of a log's records, up to the offset `up_to` or to the end of the log."""
     end = partition_log.log_end_offset if up_to is None else up_to
     batches = partition_log.read(partition_log.log_start_offset, NO_LIMIT, up_to=end)
     return [
@@ -79,9 +77,9 @@ def values(partition_log: PartitionLog, *, up_to: int | None = None) -> list[str
 
 
 def entries(*pairs: tuple[int, int]) -> tuple[tuple[LeaderEpoch, Offset], ...]:
-    """Return (epoch, offset) pairs as an epoch cache shows them.
+    """Return what an epoch cache must contain: each leader epoch with the offset where it begins.
 
-    The cache has each leader epoch of a log with the offset at which the epoch begins.
+    `entries((0, 0), (2, 5))` means that epoch 0 begins at offset 0, and epoch 2 at offset 5.
     """
     return tuple((LeaderEpoch(epoch), Offset(offset)) for epoch, offset in pairs)
 
@@ -96,7 +94,7 @@ def replica(
 ) -> Partition:
     """Return a replica of a partition that has no leader yet.
 
-    Brokers 0, 1 and 2 are registered and not fenced, so that they are allowed in the ISR.
+    Brokers 0, 1 and 2 are registered and not fenced, so each of them may be in the ISR.
     """
     made = Partition(
         PARTITION,
@@ -128,8 +126,8 @@ def leader(
 ) -> Partition:
     """Return a replica that leads since `now_us`, by default with an empty log.
 
-    No follower has fetched. The high watermark therefore moves only if the leader is the only
-    broker in `isr`.
+    No follower has fetched from it yet. So the high watermark can move only if the leader is the
+    only broker in `isr`.
     """
     made = replica(
         broker,
@@ -156,7 +154,7 @@ def follower(
     leader_epoch: int = 1,
     partition_epoch: int = 1,
 ) -> Partition:
-    """Return a replica that follows `leader_id`."""
+    """Return a replica that follows the broker `leader_id`, by default with an empty log."""
     made = replica(broker, partition_log)
     made.make_follower(
         leader_id=leader_id,
@@ -175,7 +173,7 @@ def fetch_request(
     last_fetched_epoch: int = -1,
     partition_max_bytes: int = FETCH_MAX_BYTES,
 ) -> FetchPartition:
-    """Return the part of a follower's Fetch that is about PARTITION."""
+    """Return the part of a Fetch that is about PARTITION. It asks for records from `offset` on."""
     return FetchPartition(
         partition=PARTITION.partition,
         current_leader_epoch=leader_epoch,
@@ -196,22 +194,25 @@ def fetch_as(
     replica_epoch: int | None = None,
     max_bytes: int = 2**31,
 ) -> FetchResult:
-    """Fetch from `leading` as follower `broker`, whose log ends at `offset`.
+    """Fetch from `leading` as the follower `broker`, whose log ends at `offset`.
 
-    The log and the partition of `leading` are checked afterwards.
+    Afterwards the invariants of the log and of the partition are checked.
 
     broker: -1 stands for a consumer.
     last_fetched_epoch: the leader epoch of the follower's last record; -1 if its log is empty.
-    replica_epoch: the broker epoch that the request names; None: the one in EVERYBODY.
+    replica_epoch: the broker epoch in the request, by default that of EVERYBODY.
     """
-    # A consumer has no broker epoch: -1.
-    registered_epoch = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
     request = fetch_request(
         offset, leader_epoch=leader_epoch, last_fetched_epoch=last_fetched_epoch
     )
-    epoch = registered_epoch if replica_epoch is None else replica_epoch
-    # A broker first calls `fetch_nothing`, which is cheap, and answers only if there are no records
-    # to send. Its answer, if any, must equal that of `fetch`.
+    epoch: int
+    if replica_epoch is not None:
+        epoch = replica_epoch
+    else:
+        # A consumer has no broker epoch, and sends -1.
+        epoch = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
+    # A real broker first calls `fetch_nothing`, which is cheap. It returns an answer only if there
+    # are no records to send, and this answer must be equal to that of `fetch`.
     quick_answer = leading.fetch_nothing(request, broker, epoch, now_us)
     result = leading.fetch(
         request, replica_id=broker, replica_epoch=epoch, max_bytes=max_bytes, now_us=now_us
@@ -225,7 +226,7 @@ def fetch_as(
 def replicate(leading: Partition, following: Partition, *, now_us: int = 0) -> FollowerFetchResult:
     """Let `following` fetch once from `leading` and apply the answer.
 
-    Both logs and partitions are checked afterwards.
+    Afterwards the invariants of both logs and both partitions are checked.
     """
     request = following.fetch_position(FETCH_MAX_BYTES)
     answer = leading.fetch(

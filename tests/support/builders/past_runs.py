@@ -1,4 +1,7 @@
-"""Run directories made by hand, some with analysed tables, for tests of commands that read runs."""
+"""Directories of runs that never happened, for tests of the commands that read runs.
+
+`past_run` writes one as a run leaves it, and `analysed_run` one that was analysed, too.
+"""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +21,8 @@ from results_schema.manifest import Manifest, RunStatus
 from results_schema.results import EXIT_PASS, CheckReport, Results, RunOutcome, Verdict, exit_code
 from tests.support.builders.experiments import experiment
 
-_PAGE = Path(__file__).parents[3] / "docs" / "TABLES.md"
+_TABLES_PAGE = Path(__file__).parents[3] / "docs" / "TABLES.md"
+# The types as the page names them -> the types in a Parquet file.
 _TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "int": pa.int32(),
@@ -28,7 +32,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "array<string>": pa.list_(pa.string()),
 }
 EVENTS = 3
-"""Rows of events in the directory of a past run."""
+"""So many rows of events are in the directory of a past run."""
 
 
 def manifest(**changes: object) -> Manifest:
@@ -56,7 +60,7 @@ def results(
     reasons: tuple[str, ...] = (),
     faults: tuple[JournalEntry, ...] = (),
 ) -> Results:
-    """Return the results of a run, with the exit code that belongs to them."""
+    """Return the results of a run. Their exit code fits the outcome and the verdict."""
     return Results(
         outcome=outcome,
         verdict=verdict,
@@ -70,11 +74,10 @@ def results(
 def past_run(
     root: Path, of: Experiment | None = None, *, verdict: Verdict = Verdict.PASS
 ) -> RunDirectory:
-    """Write the directory of a run that ended: its JSON files, and EVENTS rows of events.
+    """Write the directory of a run of the experiment `of`, by default of a small one.
 
-    The run was steady from 6 s on and ended at 46 s. Its exit code is 0 whatever the verdict.
-
-    of: the run's experiment; None: a small one.
+    The run was steady from 6 s on and ended at 46 s. Its exit code is always 0, even if the verdict
+    is another one.
     """
     own_experiment = of or experiment()
     run = create_run_directory(
@@ -102,7 +105,7 @@ def past_run(
 def write_rows(run: RunDirectory, count: int) -> None:
     """Write `count` rows as the events of a run.
 
-    The rows have only one column, because the commands under test only count them.
+    They have only one column, because the tested commands only count them.
     """
     rows = pa.table({"run": [run.manifest.run] * count})
     pq.write_table(rows, run.events / EVENTS_FILE)
@@ -114,9 +117,12 @@ def analysed_run(
     of: Experiment | None = None,
     verdict: Verdict = Verdict.PASS,
 ) -> RunDirectory:
-    """Write the directory of an analysed run: tables without rows, and a summary."""
+    """Write the directory of a run that was analysed: with all tables, but without rows in them.
+
+    Its summary has the faults `faults`.
+    """
     run = past_run(root, of, verdict=verdict)
-    for name, columns in _tables().items():
+    for name, columns in _columns_of_tables().items():
         folder = run.path / "tables" / name
         folder.mkdir(parents=True)
         schema = pa.schema([(column, _TYPES[kind]) for column, kind in columns])
@@ -136,15 +142,16 @@ def analysed_run(
     return run
 
 
-def _tables() -> dict[str, list[tuple[str, str]]]:
-    """Return the columns of every table, as (name, type) pairs in the order of docs/TABLES.md.
+def _columns_of_tables() -> dict[str, list[tuple[str, str]]]:
+    """Return the columns of every table as (name, type) pairs, as docs/TABLES.md has them.
 
-    Another test makes sure that this page agrees with the tables that the pipeline writes.
+    Another test makes sure that the page agrees with the tables that the pipeline writes.
     """
     tables: dict[str, list[tuple[str, str]]] = {}
     columns: list[tuple[str, str]] = []
-    for line in _PAGE.read_text(encoding="utf-8").splitlines():
-        # A heading `## <table>` begins a table; a line `| <column> | <type> | ...` adds a column.
+    for line in _TABLES_PAGE.read_text(encoding="utf-8").splitlines():
+        # A heading such as `## rebalances` begins a table. Each column has a line below it, such as
+        # "| `group` | string | ... |".
         if heading := re.fullmatch(r"## (\w+)", line):
             columns = tables.setdefault(heading[1], [])
         elif row := re.fullmatch(r"\| `(\w+)` \| (\S+) \| .*\|", line):

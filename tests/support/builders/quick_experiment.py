@@ -1,4 +1,4 @@
-"""Experiments with one or two faults. In virtual time a run takes a fraction of a second."""
+"""Small experiments with one or two faults, which take a fraction of a second in virtual time."""
 
 from chaos.experiment.structs import Experiment
 from tests.support.builders.experiments import experiment
@@ -10,16 +10,17 @@ QUICK_BROKERS = {
     "broker.heartbeat.interval.ms": 300,
     "group.initial.rebalance.delay.ms": 500,
 }
-"""Settings with short times, so that a run is short.
+"""Settings of the brokers with short times, so that a run is short.
 
-The group waits 0.5 s for its first members. A crashed broker loses its leaderships after 1.5 s.
+A crashed broker loses its leaderships after 1.5 s, and a new group waits 0.5 s for more members.
 """
 
 
 def quick_experiment(**changes: object) -> Experiment:
-    """Return an experiment in which the coordinator of two members crashes.
+    """Return an experiment in which the coordinator of a group of two members crashes.
 
-    Times of faults count from the steady state, so the crash comes 1 s after it.
+    The crash comes 1 s after the cluster has become steady, because times of faults count from
+    there.
     """
     quick: dict[str, object] = {
         "name": "quick",
@@ -39,12 +40,14 @@ def quick_experiment(**changes: object) -> Experiment:
 
 
 def failing_experiment() -> Experiment:
-    """Return an experiment that breaks a promise under every seed.
+    """Return an experiment that breaks a promise with every seed.
 
-    A guard is a check of Kafka's that an experiment can switch off. The guard `high_watermark_gate`
-    delays an answer until all in-sync replicas have the record. Here it is off, and the coordinator
-    is cut off from the other brokers, so the coordinator acknowledges commits that only it has. The
-    pause of a member has no part in this: the promise also breaks without the pause.
+    A guard is a safety rule of Kafka that an experiment can switch off. The guard
+    `high_watermark_gate` lets a coordinator acknowledge a commit only when all in-sync replicas
+    have it. Here it is off, and the coordinator is cut off from the other brokers. So it
+    acknowledges commits that nobody else has, and they are lost when another broker takes over.
+
+    The pause of a member has no part in this: the promise also breaks without the pause.
     """
     guards = {"high_watermark_gate": False}
     return quick_experiment(

@@ -1,7 +1,7 @@
-"""Inputs of a report: facts, tables in memory, a summary, and a small chart."""
+"""Inputs of a report: the facts, tables and summary of a run, and a small chart."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,30 +17,28 @@ from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
 from results_schema.manifest import Manifest, RunStatus
 from results_schema.results import Results, RunOutcome, Verdict
 
-RUN = "a_run/2026-01-02T03-04-05.678Z"  # the name of the experiment, and the start of the run
+RUN = "a_run/2026-01-02T03-04-05.678Z"
+"""The name of the run: its experiment, and the time of its start."""
 SECOND_US = 1_000_000
 _TABLES = Path(__file__).parents[3] / "docs" / "TABLES.md"
 
 
 def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the structs in it
-    """Return the facts of a run that ended well, without faults.
+    """Return the facts of a run without faults that passed: steady from 6 s on, ended at 60 s.
 
-    The run is steady from 6 s on and ends at 60 s.
-
-    changes: fields of RunFacts, Manifest and Results by their names, and the keys `question`,
-    `expect` and `links` of the experiment. `verdict=None` leaves the results out.
+    `changes` are fields of RunFacts, Manifest or Results, or one of the keys `question`, `expect`
+    and `links` of the experiment: `run_facts(seed=8, verdict=Verdict.VIOLATED)`. With
+    `verdict=None` the facts have no results.
     """
-    # Move the changes of the facts, the manifest and the experiment from `changes` to three
-    # dictionaries.
-    of_facts, of_manifest, of_config = (
-        {name: changes.pop(name) for name in names if name in changes}
-        for names in (
-            RunFacts.__dataclass_fields__,
-            Manifest.__struct_fields__,
-            ("question", "expect", "links"),
-        )
-    )
-    config = {"question": "What happens?", "expect": "Nothing."} | of_config
+
+    def taken(names: Iterable[str]) -> dict[str, Any]:
+        """Remove the changes with these names from `changes`, and return them."""
+        return {name: changes.pop(name) for name in names if name in changes}
+
+    facts_changes = taken(RunFacts.__dataclass_fields__)
+    manifest_changes = taken(Manifest.__struct_fields__)
+    config_changes = taken(("question", "expect", "links"))
+    config = {"question": "What happens?", "expect": "Nothing."} | config_changes
     manifest: dict[str, Any] = {
         "run": RUN,
         "experiment": "a_run",
@@ -64,18 +62,18 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
     # The changes that are left belong to the results.
     results |= changes
     facts: dict[str, Any] = {
-        "manifest": Manifest(**manifest | of_manifest),
+        "manifest": Manifest(**manifest | manifest_changes),
         "results": None if results["verdict"] is None else Results(**results),
         "status": "completed",
     }
-    return RunFacts(**facts | of_facts)
+    return RunFacts(**facts | facts_changes)
 
 
 def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field of JournalEntry
-    """Return the journal's entry of crash-0, which crashes broker-2 from 11.25 s to 36.25 s.
+    """Return the journal's entry of crash-0: broker-2 is down from 11.25 s to 36.25 s.
 
-    `changes` are fields of JournalEntry. Two more names are allowed, `groups` and `partitions`: the
-    fault affects these, so they are its blast radius.
+    `changes` are fields of JournalEntry. `groups` and `partitions` may be given, too: these are
+    what the fault affects (its blast radius).
     """
     radius = BlastRadius(
         groups=changes.pop("groups", ("readers",)),
@@ -118,11 +116,11 @@ def report_input(
     summary: RunSummary | None = None,
     tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> ReportInput:
-    """Return the input of a report; tables that are not given have no rows."""
+    """Return the input of a report. Tables that are not given exist, but have no rows."""
     given = {name: tuple(dict(row) for row in rows) for name, rows in (tables or {}).items()}
-    # docs/TABLES.md has one heading `## <table>` for each table.
-    documented = re.findall(r"^## (\w+)$", _TABLES.read_text(encoding="utf-8"), re.M)
-    rows = {name: given.get(name, ()) for name in (*documented, *given)}
+    # docs/TABLES.md describes all tables. Each has a heading with its name: `## rebalances`.
+    all_tables = re.findall(r"^## (\w+)$", _TABLES.read_text(encoding="utf-8"), re.M)
+    rows = {name: given.get(name, ()) for name in (*all_tables, *given)}
     return ReportInput(
         facts=facts or run_facts(),
         tables=RunTables(Path("nowhere"), rows),
@@ -133,7 +131,8 @@ def report_input(
 def small_chart(**changes: Any) -> Chart:  # noqa: ANN401 - any field of Chart
     """Return a chart of two bars on the time axis.
 
-    The name of the second bar, `</script>`, would end the page's script if it were not escaped.
+    The second bar has the name `</script>`. If a page does not escape it, it ends the page's
+    script, and the test notices.
     """
     from_s, to_s = time_params()
     spec = (

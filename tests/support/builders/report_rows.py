@@ -1,23 +1,24 @@
-"""Table rows, as `docs/TABLES.md` describes them, and summaries made by hand.
+"""Rows of tables, as `docs/TABLES.md` describes them, and summaries of runs, for tests of reports.
 
-By default the rows are about one fault, crash-0: at 10 s broker-2, the coordinator of the group
-`readers`, crashes, and broker-0 takes over in leader epoch 1. The leader epoch counts the leaders
-of a partition. Times are microseconds; `changes` replace or add columns.
+By default they are about one fault, crash-0: at 10 s broker-2 crashes, which coordinates the group
+`readers`, and broker-0 takes over in leader epoch 1. Times are microseconds. With `changes` a test
+replaces columns or adds some.
 
-The recovery from a fault has two chains of phases. The first chain is that of the brokers:
+The recovery from a fault is divided into phases that follow each other. The brokers have these:
 
 1. detect: the controller decides on a new leader;
 2. publish: the new leader learns of the decision;
 3. load wait: the new leader waits until it can begin the load;
 4. load: the new leader reads the groups into memory.
 
-The second chain is that of a member:
+A member has these:
 
 1. notice: the member notices that its coordinator is gone;
-2. rediscover: a broker tells the member its new coordinator;
-3. accept: the member has its first success at the new coordinator.
+2. rediscover: the member learns from a broker which one is its new coordinator;
+3. accept: a request of the member has success at the new coordinator.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,15 @@ from pipeline.summary.outcomes import Rebalances
 
 Row = dict[str, Any]
 S = 1_000_000
-"""Microseconds of a second."""
+"""One second in microseconds."""
 GROUP = "readers"
 OFFSETS = "__consumer_offsets-2"
 
 
 def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401 - a column's
-    """Return a row of `broker_phases`, from the lengths of detect, publish, load wait and load.
+    """Return a row of `broker_phases`; the lengths are those of the four phases in their order.
 
-    The phases follow each other from 10 s on. A phase whose length is missing or None was not
-    completed.
+    The first phase begins at 10 s. If a phase has no length (or None), it was never completed.
     """
     row: Row = {
         "fault": "crash-0",
@@ -47,21 +47,22 @@ def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN40
         "groups": [GROUP],
         "records": 265,
     }
-    steps = (
+    # For each phase the columns with its length and with the time of its end.
+    columns = (
         ("detect_us", "decided_us"),
         ("publish_us", "applied_us"),
         ("load_wait_us", "load_started_us"),
         ("load_us", "active_us"),
     )
-    return row | _chain(10 * S, lengths_us, steps) | changes
+    return row | _phase_cells(10 * S, lengths_us, columns) | changes
 
 
 def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `client_phases`, from the lengths of notice, rediscover and accept.
+    """Return a row of `client_phases`; the lengths are those of the three phases in their order.
 
-    The phases follow each other from 10 s on. A phase whose length is missing or None was not
-    completed.
+    The first phase begins at 10 s. If a phase has no length (or None), it was never completed.
     """
+    has_noticed = bool(lengths_us) and lengths_us[0] is not None
     row: Row = {
         "fault": "crash-0",
         "group": GROUP,
@@ -73,45 +74,48 @@ def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:
         "join_us": None,
         "sync_us": None,
         "longest_wait_us": None,
-        "noticed_by": None if not lengths_us or lengths_us[0] is None else "DISCONNECTED",
-        # 49 look-ups of the coordinator; all but the last named the broker that had crashed.
+        "noticed_by": "DISCONNECTED" if has_noticed else None,
+        # The member asked 49 times for its coordinator. All answers but the last one named the
+        # broker that had crashed.
         "attempts": 49,
         "stale_answers": 48,
         "self_answers": 0,
         "commit_timeouts": 0,
         "late_heartbeats": 0,
     }
-    steps = (
+    columns = (
         ("notice_us", "unknown_us"),
         ("rediscover_us", "named_us"),
         ("accept_us", "accepted_us"),
     )
-    return row | _chain(10 * S, lengths_us, steps) | changes
+    return row | _phase_cells(10 * S, lengths_us, columns) | changes
 
 
-def _chain(
-    fault_us: int, lengths_us: Sequence[int | None], steps: Sequence[tuple[str, str]]
+def _phase_cells(
+    fault_us: int, lengths_us: Sequence[int | None], columns: Sequence[tuple[str, str]]
 ) -> Row:
-    """Return the durations of a chain's phases and the times of their ends.
+    """Return the cells of phases that follow each other from `fault_us` on.
 
-    After the first phase without a length all are None.
-
-    steps: the two columns of each phase, its duration and the time of its end.
+    `columns` has for each phase the column of its length and that of its end. From the first phase
+    without a length on, all cells are None: a phase cannot be completed if the one before was not.
     """
     row: Row = {"fault_us": fault_us}
     end_us: int | None = fault_us
-    for place, (length_column, end_column) in enumerate(steps):
-        length_us = lengths_us[place] if place < len(lengths_us) else None
-        end_us = None if end_us is None or length_us is None else end_us + length_us
-        row |= {length_column: None if end_us is None else length_us, end_column: end_us}
+    for index, (length_column, end_column) in enumerate(columns):
+        length_us = lengths_us[index] if index < len(lengths_us) else None
+        if end_us is None or length_us is None:
+            length_us, end_us = None, None
+        else:
+            end_us += length_us
+        row |= {length_column: length_us, end_column: end_us}
     return row
 
 
 def gap(kind: str, subject: str, gap_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `availability`: the time in which `subject` had no success.
+    """Return a row of `availability`: how long a group, member or partition had no success.
 
-    `kind` is group, member or partition. `gap_us` None: the subject had no success again before the
-    run ended.
+    `kind` says which of the three it is, and `subject` is its name. If `gap_us` is None, it had no
+    success any more before the run ended.
     """
     row: Row = {
         "fault": "crash-0",
@@ -126,7 +130,7 @@ def gap(kind: str, subject: str, gap_us: int | None, **changes: Any) -> Row:  # 
 
 
 def fault_row(**changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `faults`: a broker's crash at 10 s, undone at 40 s."""
+    """Return a row of `faults`: broker-2 crashes at 10 s, and is started again at 40 s."""
     row: Row = {
         "fault": "crash-0",
         "kind": "crash",
@@ -146,8 +150,8 @@ def fault_row(**changes: Any) -> Row:  # noqa: ANN401
 def rebalance(**changes: Any) -> Row:  # noqa: ANN401
     """Return a row of `rebalances`: the coordinator removed c-0, which sent no heartbeat in time.
 
-    The rebalance began 45 s after the crash. Its join phase, in which the other members rejoined,
-    took a second; its sync phase, in which they got their partitions, took 900 us.
+    The rebalance began 45 s after the crash. After a second the other members had joined again, and
+    900 us later they got their partitions.
     """
     row: Row = {
         "group": GROUP,
@@ -176,7 +180,7 @@ def rebalance(**changes: Any) -> Row:  # noqa: ANN401
 
 
 def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
-    """Return the summary of the rebalance that `rebalance` returns as a row."""
+    """Return the figures of a group of equal rebalances; here it is the one of `rebalance`."""
     values: dict[str, Any] = {
         "group": GROUP,
         "broker": "broker-0",
@@ -201,17 +205,21 @@ def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
 def distribution(values: Sequence[int | None], *, bound_us: int = 0) -> Distribution:
     """Return the distribution of values. None stands for a value that could not be measured.
 
-    bound_us: the largest error of a value, which comes from the difference between clocks.
+    The clocks of two nodes differ, so a value may be wrong by up to `bound_us`.
     """
-    known = sorted(value for value in values if value is not None)
+    measured = sorted(value for value in values if value is not None)
+    percentiles: dict[int, int] = {}
+    if measured:
+        for percent in PERCENTS:
+            # The nearest-rank percentile: of 10 values, the 95th is the one with rank 9.5, rounded
+            # up to 10.
+            rank = math.ceil(len(measured) * percent / 100)
+            percentiles[percent] = measured[rank - 1]
     return Distribution(
-        samples=len(known),
-        missing=len(values) - len(known),
-        # The percentile is the value at the nearest rank, rounded up: -(-a // b) rounds up.
-        percentiles={
-            percent: known[-(-len(known) * percent // 100) - 1] for percent in PERCENTS if known
-        },
-        maximum=known[-1] if known else None,
+        samples=len(measured),
+        missing=len(values) - len(measured),
+        percentiles=percentiles,
+        maximum=measured[-1] if measured else None,
         bound_us=bound_us,
     )
 
@@ -223,11 +231,11 @@ def fault_summary(
     bound_us: int = 0,
     **changes: Any,  # noqa: ANN401 - any field of FaultSummary
 ) -> FaultSummary:
-    """Return the summary of a crash.
+    """Return the summary of a crash, whose measures are computed from rows of tables.
 
-    tables: rows of tables, from which the values of the measures are taken.
-    values: further values, by the names of their measures.
-    bound_us: the error between the clocks of two nodes, for measures that span two nodes.
+    tables: the rows by the name of their table.
+    values: more values, by the name of their measure.
+    bound_us: by so much the clocks of two nodes differ; used for measures that span two nodes.
     """
     fault = changes.get("fault", "crash-0")
     values_of_measure: dict[str, list[int | None]] = {
@@ -238,7 +246,8 @@ def fault_summary(
             # A measure without a subject kind takes the rows of all kinds.
             if row["fault"] == fault and measure.subject_kind in {None, row.get("subject_kind")}:
                 values_of_measure.setdefault(measure.name, []).append(row.get(measure.column))
-    # One row for each member, and one for each partition that got another leader.
+    # `client_phases` has one row for each member, `broker_phases` one for each partition that got
+    # another leader.
     members = [row for row in (tables or {}).get("client_phases", ()) if row["fault"] == fault]
     moved = [row for row in (tables or {}).get("broker_phases", ()) if row["fault"] == fault]
     fields: dict[str, Any] = {
@@ -268,7 +277,7 @@ def fault_summary(
 
 
 def summary_of(name: str, *faults: FaultSummary, **changes: Any) -> RunSummary:  # noqa: ANN401
-    """Return the summary of a complete run."""
+    """Return the summary of a run that was not interrupted."""
     fields: dict[str, Any] = {
         "run": name,
         "directory": Path("runs") / name,

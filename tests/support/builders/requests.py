@@ -1,13 +1,7 @@
-"""Requests with sensible defaults: a test names only the fields that matter to it.
+"""Requests of a group's members, with sensible defaults: a test names only what matters to it.
 
-Terms:
-
-- The generation counts a group's rebalances; members name it in their requests.
-- A protocol is a way to assign partitions, such as range. A member offers some protocols, with its
-  subscription (the topics that it wants) as metadata.
-- A static member has a `group.instance.id` in its settings (here `instance`). With it the member
-  keeps its place in the group through a restart.
-- A simple consumer is no member: it only commits offsets under the group's name.
+For example, `join_group("m1")` is a complete JoinGroup of the member `m1`. In all functions
+`instance` is the `group.instance.id` of a static member.
 """
 
 from protocol.api import API_OF_REQUEST, GroupRequest
@@ -38,14 +32,18 @@ REBALANCE_TIMEOUT_MS = 30_000
 
 
 def subscription(*topics: str) -> bytes:
-    """Return subscription bytes for `topics` (default: foo)."""
+    """Return the encoded subscription of a member to `topics`, by default to `foo`."""
     return encode_subscription(ConsumerProtocolSubscription(topics=topics or ("foo",)))
 
 
 def protocols(*names: str, metadata: bytes | None = None) -> tuple[JoinGroupRequestProtocol, ...]:
-    """Return protocols of these names (default: range), all with the same metadata."""
-    data = subscription() if metadata is None else metadata
-    return tuple(JoinGroupRequestProtocol(name, data) for name in names or ("range",))
+    """Return protocols (assignors) with these names, by default one with the name `range`.
+
+    All have the same metadata, by default a subscription to `foo`.
+    """
+    if metadata is None:
+        metadata = subscription()
+    return tuple(JoinGroupRequestProtocol(name, metadata) for name in names or ("range",))
 
 
 def join_group(
@@ -59,9 +57,9 @@ def join_group(
     offers: tuple[JoinGroupRequestProtocol, ...] | None = None,
     reason: str | None = None,
 ) -> JoinGroupRequest:
-    """Return a JoinGroup; an empty `member_id` is that of a new member.
+    """Return a JoinGroup. A new member sends an empty `member_id`.
 
-    `offers` are the protocols that the member offers (default: range).
+    `offers` are the protocols that the member supports, by default only `range`.
     """
     return JoinGroupRequest(
         group_id=group_id,
@@ -85,9 +83,9 @@ def sync_group(
     protocol_type: str | None = "consumer",
     protocol_name: str | None = "range",
 ) -> SyncGroupRequest:
-    """Return a SyncGroup, by which the group's leader sends the assignments of all members.
+    """Return a SyncGroup. Only that of the group's leader has `assignments`.
 
-    `assignments` are by member id. Members other than the leader send no assignments.
+    They map the id of each member to its encoded partitions.
     """
     return SyncGroupRequest(
         group_id=group_id,
@@ -117,7 +115,10 @@ def heartbeat(
 def leave_group(
     *members: str | MemberIdentity, group_id: str = GROUP, reason: str | None = None
 ) -> LeaveGroupRequest:
-    """Return a LeaveGroup of members; each is given by its member id or by a MemberIdentity."""
+    """Return a LeaveGroup of members.
+
+    A member is given by its id, or by a MemberIdentity if the test sets more than the id.
+    """
     return LeaveGroupRequest(
         group_id=group_id,
         members=tuple(
@@ -140,10 +141,10 @@ def offset_commit(
     leader_epoch: int = -1,
     retention_time_ms: int = -1,
 ) -> OffsetCommitRequest:
-    """Return an OffsetCommit of offsets by (topic, partition).
+    """Return an OffsetCommit: `offset_commit({("foo", 0): 42})` commits 42 for partition foo-0.
 
-    Without a member and a generation it is the commit of a simple consumer. A generation, leader
-    epoch or retention time of -1 stands for none.
+    By default it has no member and no generation, as a commit of a consumer that is no member of
+    the group. A generation, leader epoch or retention time of -1 means that the request has none.
     """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, index), offset in offsets.items():
@@ -179,8 +180,11 @@ def txn_offset_commit(
     instance: str | None = None,
     metadata: str = "",
 ) -> TxnOffsetCommitRequest:
-    """Return a TxnOffsetCommit of offsets by (topic, partition), for producer id `producer`."""
-    plain = offset_commit(offsets, metadata=metadata)
+    """Return a TxnOffsetCommit of the producer with the id `producer`.
+
+    The offsets are given as in `offset_commit`: `{("foo", 0): 42}`.
+    """
+    plain_commit = offset_commit(offsets, metadata=metadata)
     return TxnOffsetCommitRequest(
         transactional_id=f"tx-{producer}",
         group_id=group_id,
@@ -189,32 +193,29 @@ def txn_offset_commit(
         generation_id=generation_id,
         member_id=member_id,
         group_instance_id=instance,
-        topics=plain.topics,
+        topics=plain_commit.topics,
     )
 
 
 def offset_fetch(
     *partitions: tuple[str, int], group_id: str = GROUP, require_stable: bool = False
 ) -> OffsetFetchRequest:
-    """Return an OffsetFetch of one group; without partitions it asks for all.
+    """Return an OffsetFetch that asks for the offsets of one group in these (topic, partition).
 
-    require_stable: a partition with an offset in an open transaction gets an error.
+    Without partitions it asks for all partitions in which the group has committed. With
+    `require_stable` it demands an error for a partition with an offset in an open transaction.
     """
-    topics: dict[str, list[int]] = {}
+    indexes_of_topic: dict[str, list[int]] = {}
     for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
+        indexes_of_topic.setdefault(topic, []).append(index)
+    topics: tuple[OffsetFetchRequestTopics, ...] | None = None
+    if partitions:
+        topics = tuple(
+            OffsetFetchRequestTopics(name=name, partition_indexes=tuple(indexes))
+            for name, indexes in indexes_of_topic.items()
+        )
     return OffsetFetchRequest(
-        groups=(
-            OffsetFetchRequestGroup(
-                group_id=group_id,
-                topics=tuple(
-                    OffsetFetchRequestTopics(name=name, partition_indexes=tuple(indexes))
-                    for name, indexes in topics.items()
-                )
-                if partitions
-                else None,
-            ),
-        ),
+        groups=(OffsetFetchRequestGroup(group_id=group_id, topics=topics),),
         require_stable=require_stable,
     )
 
@@ -222,7 +223,7 @@ def offset_fetch(
 def envelope(
     body: GroupRequest, *, version: int | None = None, client_id: str = "client"
 ) -> RequestEnvelope:
-    """Return the envelope of a group request, of the newest version by default."""
+    """Return a request in its envelope, by default in the newest version of its API."""
     api = API_OF_REQUEST[type(body)]
     return RequestEnvelope(
         api_key=api,

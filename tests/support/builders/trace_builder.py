@@ -1,10 +1,13 @@
-"""Makes run directories from hand-written traces, and reads tables of a run without Spark.
+"""Make a run's directory from a trace that was written by hand, and read the tables of a run.
 
-A trace is a text file with one event per line, in any order of time. A line has the time in
-seconds, the node, the kind of the event, and then words `name=value`, for example
-`12.5 broker-2/1 load_completed partition=p offset=10 groups=1`. `broker-2/1` is broker-2 after its
-first restart (incarnation 1). A name that is no column of the trace becomes a field of the column
-`detail`; there the value `a,b,` is a list, and `null` is null. `#` begins a comment.
+A hand-written trace is a text with one event in each line, such as
+
+    12.5 broker-2/1 load_completed partition=p offset=10 groups=1,2
+
+This event is of 12.5 s. It is from broker-2 after its first restart (in its incarnation 1), and of
+the kind `load_completed`. `partition` and `offset` are columns of a trace. `groups` is none, so it
+becomes a field of the column `detail`. There a value with commas is a list, and `null` is null. `#`
+begins a comment. The lines need not be in the order of time.
 """
 
 import json
@@ -24,29 +27,29 @@ _COLUMN_TYPES = dict(TRACE_COLUMNS)
 
 
 def parse_trace(text: str) -> list[TraceRow]:
-    """Return the events of a hand-written trace; `seq` follows the order of the lines.
+    """Return the events of a hand-written trace, in the order of its lines.
 
-    `seq` counts the lines of each incarnation of a node.
+    As in a real trace, `seq` counts the events of each incarnation of a node.
     """
-    last_seq: dict[tuple[str, int], int] = {}
+    next_seq: dict[tuple[str, int], int] = {}
     rows = []
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
         if not words:
             continue
         seconds, node_and_incarnation, kind, *assignments = words
-        node, _, incarnation = node_and_incarnation.partition("/")
-        life = (node, int(incarnation or 0))
-        # -1, so that the first line of a life gets 0.
-        last_seq[life] = last_seq.get(life, -1) + 1
+        node, _, incarnation_text = node_and_incarnation.partition("/")
+        incarnation = int(incarnation_text or 0)
+        seq = next_seq.get((node, incarnation), 0)
+        next_seq[node, incarnation] = seq + 1
         time_us = round(float(seconds) * 1_000_000)
         row: TableRow = {
             "run": "written by hand",
             "time_us": time_us,
             "node_time_us": time_us,
-            "seq": last_seq[life],
+            "seq": seq,
             "node": node,
-            "incarnation": life[1],
+            "incarnation": incarnation,
             "kind": TraceKind(kind).value,
         }
         row |= _cells(assignments)
@@ -55,7 +58,10 @@ def parse_trace(text: str) -> list[TraceRow]:
 
 
 def _cells(assignments: Sequence[str]) -> TableRow:
-    """Return the columns from words `name=value`. Names that are no columns go into the detail."""
+    """Return the columns that the words `name=value` give.
+
+    The names that are no columns are collected in the column `detail`, which is JSON.
+    """
     cells: TableRow = {}
     detail: dict[str, object] = {}
     for assignment in assignments:
@@ -63,7 +69,7 @@ def _cells(assignments: Sequence[str]) -> TableRow:
         if name in _COLUMN_TYPES:
             cells[name] = value if _COLUMN_TYPES[name] == "string" else int(value)
         elif "," in value:
-            # A list. A list of one item has a comma at its end: `a,`.
+            # A list. To be one, a list of one item has a comma at its end: `a,`.
             detail[name] = [item for item in value.split(",") if item]
         elif value == "null":
             detail[name] = None
@@ -71,7 +77,9 @@ def _cells(assignments: Sequence[str]) -> TableRow:
             detail[name] = float(value)
         else:
             detail[name] = int(value) if value.isdigit() else value
-    return cells | ({"detail": json.dumps(detail)} if detail else {})
+    if detail:
+        cells["detail"] = json.dumps(detail)
+    return cells
 
 
 def write_run(
@@ -81,10 +89,10 @@ def write_run(
     files: int = 1,
     clock_error_us: int | None = None,
 ) -> Path:
-    """Write a run directory whose rows are spread over `files` event files in turn.
+    """Write a run's directory. The rows are spread over `files` files.
 
-    clock_error_us: the error between clocks, which is written into a manifest. If it is None, there
-        is no manifest.
+    If `clock_error_us` is given, there is also a manifest, which says by how much the clocks of the
+    nodes may differ.
     """
     (directory / "events").mkdir(parents=True)
     if clock_error_us is not None:
@@ -96,12 +104,12 @@ def write_run(
 
 
 def write_events(path: Path, rows: Sequence[TableRow]) -> None:
-    """Write rows as one event file without checking them; missing columns are null."""
+    """Write rows as one file of events, without checking them. Missing columns become null."""
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in TRACE_COLUMNS])
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
 
 
 def read_table(run: Path, name: str) -> list[TableRow]:
-    """Return the rows of a written table, as a reader other than Spark sees them."""
+    """Return the rows of a table of a run. They are read with PyArrow, without Spark."""
     rows: list[TableRow] = pq.read_table(run / "tables" / name).to_pylist()
     return rows

@@ -12,7 +12,7 @@ def trace_row(
     incarnation: int = 0,
     **columns: object,
 ) -> TraceRow:
-    """Return a row of a node whose own clock agrees with the run's."""
+    """Return a row of a node whose own clock agrees with that of the run."""
     return stamp(
         TraceEvent(kind=kind, **columns),  # type: ignore[arg-type]  # a test gives the right types
         run="run",

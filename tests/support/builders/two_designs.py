@@ -1,11 +1,11 @@
-"""Inputs of a report on a run with two groups: one on ZooKeeper, one with a coordinator.
+"""Inputs of a report that compares two designs of group coordination, in a run with two groups.
 
-Two designs are compared. In the group `old` each member computes its own partitions from what it
-reads from ZooKeeper. In the group `new` a coordinator distributes the partitions, in rebalances
-that are numbered by the generation. The run is steady from 10 s on; at 15 s (JOIN_US) a member
-joins each group, and at 60 s the run ends. A test may add a crash at 35 s (DEATH_US). An attempt is
-one try of a member on ZooKeeper to own its share: the member reads a view (a list of members) and
-computes from the view its plan (the partitions to own).
+In the group `old` there is no coordinator. Each member reads from ZooKeeper which members there are
+(its view), computes which partitions it shall own (its plan), and tries to own them; all this is
+one attempt. In the group `new` a coordinator gives the partitions to the members in rebalances.
+
+The run is steady from 10 s on. At 15 s a member joins each group, and at 60 s the run ends. A test
+may add the crash of a member at 35 s (DEATH_US).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from pipeline.report.report_input import Row, RunTables
 from tests.support.builders.report_inputs import report_input, run_facts
 
 S = 1_000_000
-"""Microseconds of a second."""
+"""One second in microseconds."""
 STEADY_US, JOIN_US, DEATH_US, END_US = 10 * S, 15 * S, 35 * S, 60 * S
 TABLES = (
     "runs",
@@ -43,7 +43,7 @@ def two_design_facts(
 ) -> RunFacts:
     """Return the facts of a run in which the last member of each group joins late.
 
-    `old` and `new` are the numbers of members of the two groups, with the late member.
+    `old` and `new` say how many members the two groups have after that.
     """
     group = {"topics": ["t"], "late_members": [{"at": "5s", "members": 1}]}
     config = {
@@ -58,10 +58,9 @@ def two_design_facts(
 
 
 def owned(group: str, member: int, partition: int, from_us: int, to_us: int | None) -> Row:
-    """Return a row of `ownership`: a member owns partition `partition` of topic `t`.
+    """Return a row of `ownership`: a member owns a partition of topic `t` until it revokes it.
 
-    At `to_us` it revokes the partition. If `to_us` is None, it owns the partition until the run
-    ends.
+    If `to_us` is None, the member owns the partition until the run ends.
     """
     return {
         "group": group,
@@ -75,10 +74,10 @@ def owned(group: str, member: int, partition: int, from_us: int, to_us: int | No
 
 
 def attempt(member: int, started_us: int, members: Sequence[int], **changes: Any) -> Row:  # noqa: ANN401 - columns
-    """Return a row of `zookeeper_attempts`: an attempt of a member of `old`, which succeeds.
+    """Return a row of `zookeeper_attempts`: a successful attempt of a member of `old`.
 
-    The member computes its plan after 50 ms, and the attempt ends after 100 ms. `members` are the
-    numbers of the members in its view.
+    After 50 ms the member has read its view and computed its plan. After 100 ms the attempt has
+    succeeded. The view has the members with the numbers `members`.
     """
     row: Row = {
         "group": "old",
@@ -97,7 +96,10 @@ def attempt(member: int, started_us: int, members: Sequence[int], **changes: Any
 
 
 def two_design_tables(**tables: Sequence[Row]) -> RunTables:
-    """Return tables in which a join moved one partition of each group; `tables` replace some."""
+    """Return the tables of a run in which each group gave partition t-1 to its new member.
+
+    `tables` replace some of the tables.
+    """
     rows: dict[str, Sequence[Row]] = dict.fromkeys(TABLES, ())
     rows["runs"] = [{"steady_us": STEADY_US, "end_us": END_US}]
     rows["ownership"] = [
@@ -111,7 +113,7 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
         {
             "group": group,
             "partition": f"t-{number}",
-            # t-1 was without an owner for 0.2 s.
+            # t-0 always had an owner, and t-1 had none for 0.2 s.
             "unowned_us": number * 200_000,
             "waited_us": 0,
         }
@@ -124,14 +126,14 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
     rows["zookeeper_watches"] = [
         {"group": "old", "fired_us": JOIN_US + 5_000},
         {"group": "old", "fired_us": JOIN_US + 6_000},
-        # This watch fired before the join, so that it does not count for the join.
+        # The join must not count this watch, which fired before.
         {"group": "old", "fired_us": STEADY_US},
     ]
     rows["zookeeper_operations"] = [
         {"group": "old", "effect": "read", "from_us": JOIN_US, "requests": 54},
         {"group": "old", "effect": "write", "from_us": JOIN_US + 100_000, "requests": 18},
         {"group": "old", "effect": "session", "from_us": JOIN_US, "requests": 7},
-        # These reads were before the join, so that they do not count for the join.
+        # The join must not count these reads, which were sent before.
         {"group": "old", "effect": "read", "from_us": STEADY_US, "requests": 99},
     ]
     rows["coordinator_requests"] = [
@@ -153,7 +155,7 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
 
 
 def crash_of(member: str, injected_us: int = DEATH_US, healed_us: int | None = None) -> Row:
-    """Return a row of `faults`: a crash of one member; `healed_us` None: it stays dead."""
+    """Return a row of `faults`: one member crashes, and at `healed_us` it is started again."""
     return {
         "kind": "crash",
         "node": member,
@@ -167,5 +169,5 @@ def crash_of(member: str, injected_us: int = DEATH_US, healed_us: int | None = N
 
 def two_design_input() -> Any:  # noqa: ANN401 - see report_input
     """Return the input of the report on a run with both groups."""
-    # The tables have no public way to list them all; `_read` has their rows by table name.
+    # RunTables has no public way to get all its tables. Its field `_read` has them by name.
     return report_input(two_design_facts(), tables=two_design_tables()._read)

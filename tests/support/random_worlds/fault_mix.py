@@ -1,8 +1,10 @@
-"""Every kind of fault of a virtual runtime, in one run of the fake cluster.
+"""One run in which every kind of fault is injected into a fake cluster.
 
-The fake cluster has nodes that only exchange heartbeats. A link rule says what happens to the
-frames (messages of a connection) that it matches: cut loses them, clog holds them back, slow delays
-them.
+Tests of the virtual runtime use it to see that runs with faults can be repeated exactly. The fake
+cluster has three brokers and four consumers, which only exchange heartbeats.
+
+Faults of the network are link rules. A rule names senders and receivers, and says what happens to
+the frames (messages) between them: a cut loses them, a clog holds them back, `Slow` delays them.
 """
 
 from collections.abc import Callable
@@ -18,15 +20,19 @@ CONSUMERS = tuple(NodeName(f"consumer-{index}") for index in range(4))
 
 
 class SlowToStop(FakeBroker):
-    """A broker that flushes its log half a second after its start, and stops in half a second."""
+    """A broker that needs half a second to stop when it is asked to.
+
+    It also flushes its log once, half a second after its start. So a test can see what a power loss
+    removes: the batches that were appended later.
+    """
 
     def start(self) -> None:
-        """Serve; flush after half a second."""
+        """Serve, and flush the log after half a second."""
         super().start()
         self.host.after(500 * MS, self.log.flush)
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop half a second later."""
+        """Stop, but only after half a second."""
         self.host.after(500 * MS, on_done)
 
 
@@ -36,15 +42,15 @@ def rule(
     destinations: tuple[NodeName, ...],
     rule_id: str = "r",
 ) -> LinkRule:
-    """Return a rule for all frames from `sources` to `destinations`."""
+    """Return a rule about all frames from `sources` to `destinations`."""
     selector = Selector(sources=sources, destinations=destinations)
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
 
 
 async def everything(runtime: VirtualRuntime) -> None:
-    """Inject every kind of fault; heal some of them, and leave the others in force.
+    """Inject every kind of fault. Some are healed, the others are left in force.
 
-    Faults overlap, and hit nodes that another fault has hit before.
+    The faults overlap, and some hit a node that another fault has hit before.
     """
     await runtime.sleep(SECOND_US)
     await runtime.set_link_rules(
@@ -62,7 +68,9 @@ async def everything(runtime: VirtualRuntime) -> None:
     await runtime.sleep(100 * MS)
     await runtime.resume(BROKERS[2])
     await runtime.restart(BROKERS[0])
+    # New rules replace all earlier ones: the slow, cut and clogged links are healed now.
     await runtime.set_link_rules([rule(Cut(), CONSUMERS, (BROKERS[2],), "late")])
     await runtime.sleep(500 * MS)
     await runtime.pause(BROKERS[2])
+    # This only asks the broker to stop, and does not wait for it.
     await runtime.shut_down(BROKERS[1])

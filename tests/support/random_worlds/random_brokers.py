@@ -1,13 +1,12 @@
-"""Brokers and the controller of a random trace: elections, loads, unloads and their groups.
+"""The brokers and the controller of a random trace.
 
-No real broker runs: random decisions say what happens, and a `World` writes the rows that brokers
-would write. Probabilities and delays are chosen so that rare cases are frequent enough.
+No real broker runs. Random decisions say what happens, and a `World` writes the rows that brokers
+would write about it. The controller elects leaders of the partitions of `__consumer_offsets`. A
+broker that becomes leader loads the groups of the partition, and coordinates them from then on. A
+broker that is no longer leader unloads them. Members join, leave and expire, and groups rebalance.
 
-Terms: an offsets partition is a partition of `__consumer_offsets`; the broker that leads it
-coordinates its groups. A load reads the groups into memory, an unload drops them. The leader epoch
-counts the partition's leaders. The generation counts a group's rebalances: in the join phase
-(PreparingRebalance) members rejoin, in the sync phase (CompletingRebalance) they get their
-partitions, then the group is Stable. An incarnation is the number of a node's restarts.
+The probabilities and delays are chosen so that rare cases happen often enough to be tested: orders
+that a broker never gets, two brokers that coordinate the same group.
 """
 
 from collections.abc import Sequence
@@ -36,36 +35,35 @@ _CLIENT_REASONS = (None, "rebalance failed due to MemberIdRequiredException", "n
 
 
 def offsets_partition(index: int) -> str:
-    """Return the printed name of an offsets partition."""
+    """Return the name of an offsets partition as rows have it: 2 -> `__consumer_offsets-2`."""
     return f"__consumer_offsets-{index}"
 
 
 def partition_of(group: str) -> str:
-    """Return the offsets partition of a group."""
+    """Return the name of the offsets partition that a group belongs to."""
     return offsets_partition(partition_for(group, OFFSETS_PARTITIONS))
 
 
 @dataclass(slots=True)
 class Coordinated:
-    """A group at one coordinator. `members` maps member ids to their client ids."""
+    """A group as one of its coordinators sees it, because a group may have two of them here."""
 
     state: str = "Empty"
     generation: int = 0
+    # Member id -> client id.
     members: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Broker:
-    """A broker's process: its offsets partitions and their groups.
-
-    `served` and `loading` map an offsets partition to its leader epoch. `appends` is the number of
-    appends to a log so far.
-    """
+    """A broker's process: the offsets partitions that it leads, and their groups."""
 
     name: str
+    # Offsets partition -> the leader epoch in which the broker serves it, or is loading it.
     served: dict[str, int] = field(default_factory=dict)
     loading: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Coordinated] = field(default_factory=dict)
+    # How often it has appended to a log so far.
     appends: int = 0
 
 
@@ -80,25 +78,25 @@ class Brokers:
         self._log_end = dict.fromkeys(self.epochs, 0)
 
     def restarted(self, name: str) -> None:
-        """Begin a broker's next incarnation without state; it may load its partitions again."""
+        """Forget all that a restarted broker knew. In most cases it loads its partitions again."""
         self.brokers[name] = Broker(name)
         for partition, leader in self.leaders.items():
             if leader == name and self._world.chance(0.85):
                 self._apply_later(partition, name, self.epochs[partition])
 
     def elect(self, partition: str, *, leader: str | None = None) -> None:
-        """Elect `leader`. If it is None, draw the leader.
+        """Elect `leader`. If it is None, draw a leader.
 
-        In most cases this is another live broker. It can also be the present leader, or no broker
-        ("").
+        Most often that is another live broker than before. It may also be the present leader again,
+        or "", so that the partition has no leader.
         """
         world = self._world
         old_leader = self.leaders[partition]
         if leader is None:
             alive = [name for name in BROKERS if world.lives[name].alive]
             others = [name for name in alive if name != old_leader]
-            # Each other broker is in the list four times: `others` is repeated three times, and
-            # `alive` has it, too. The present leader and "" are in the list once.
+            # Of each of the others the list has four entries (three of `others` and one of
+            # `alive`), but only one of the present leader and one of "".
             leader = world.rng.choice([*(others * 3), *alive, ""])
         self.epochs[partition] += 1
         self.leaders[partition] = leader
@@ -113,22 +111,22 @@ class Brokers:
         )
         if leader:
             self._apply_later(partition, leader, epoch)
-        # 15 % of the other brokers never learn of the election; a former leader then goes on
-        # serving the partition.
+        # Some brokers (15 %) never learn of the election. If the former leader is one of them, it
+        # goes on serving the partition, so that there are two coordinators.
         for name in BROKERS:
             if name != leader and world.lives[name].alive and world.chance(0.85):
                 delay_us = world.rng.choice((1_000, 60_000, 4_000_000))
                 world.node_later(name, delay_us, partial(self._follow, name, partition, epoch))
 
     def _apply_later(self, partition: str, name: str, epoch: int) -> None:
-        """Let the elected leader learn of its election after a delay."""
+        """Let the elected broker learn of its election after a delay."""
         world = self._world
         world.node_later(
             name, world.delay_us(2_000_000), lambda: self._lead(name, partition, epoch)
         )
 
     def _lead(self, name: str, partition: str, epoch: int) -> None:
-        """Become leader, and load the partition's groups after a random time."""
+        """Let a broker become leader, and load the partition's groups after a while."""
         world, broker = self._world, self.brokers[name]
         columns: Columns = {"partition": partition, "leader_epoch": epoch}
         if world.chance(0.95):
@@ -145,7 +143,7 @@ class Brokers:
         def finish() -> None:
             broker.loading.pop(partition, None)
             if world.chance(0.06):
-                # A newer load might have replaced this one. It writes no row, and loads no groups.
+                # As if a newer load had replaced this one: no row is written, and no group loaded.
                 return
             records = world.rng.randint(0, 400)
             world.add(
@@ -161,10 +159,10 @@ class Brokers:
         world.node_later(name, wait_us, begin)
 
     def _load_groups(self, broker: Broker, partition: str) -> None:
-        """Load the partition's groups; each is copied from a random broker that has it.
+        """Load the partition's groups: copy each from one of the brokers that have it.
 
-        A loaded group is Stable or Empty. Other states are not in the log: a rebalance writes a
-        record only at its end.
+        A loaded group is Stable or Empty, because a real group's state is written to the log only
+        at the end of a rebalance.
         """
         world = self._world
         for group in GROUPS:
@@ -174,9 +172,10 @@ class Brokers:
             if partition_of(group) != partition or not copies:
                 continue
             source = world.rng.choice(copies)
-            members = dict(source.members)
             loaded = Coordinated(
-                "Stable" if members else "Empty", max(0, source.generation), members
+                state="Stable" if source.members else "Empty",
+                generation=max(0, source.generation),
+                members=dict(source.members),
             )
             broker.groups[group] = loaded
             world.add(
@@ -185,9 +184,9 @@ class Brokers:
                 group=group,
                 partition=partition,
                 generation=loaded.generation,
-                detail={"state": loaded.state, "members": list(members), "offsets": 1},
+                detail={"state": loaded.state, "members": list(loaded.members), "offsets": 1},
             )
-            if len(members) > 1 and world.chance(0.6):
+            if len(loaded.members) > 1 and world.chance(0.6):
                 self.prepare(
                     broker,
                     group,
@@ -198,9 +197,10 @@ class Brokers:
                 )
 
     def _follow(self, name: str, partition: str, epoch: int) -> None:
-        """Become follower and unload the partition's groups.
+        """Let a broker become follower, and unload the partition's groups.
 
-        If the broker already serves the partition in `epoch` or a newer one, it ignores the order.
+        If the order is late, so that the broker has become leader again since, it ignores the
+        order.
         """
         world, broker = self._world, self.brokers[name]
         columns: Columns = {"partition": partition, "leader_epoch": epoch}
@@ -225,11 +225,11 @@ class Brokers:
         return [
             broker
             for broker in self.brokers.values()
-            if partition_of(group) in broker.served and self._world.moving((broker.name,))
+            if partition_of(group) in broker.served and self._world.active((broker.name,))
         ]
 
     def prepare(self, broker: Broker, group: str, reason: RebalanceReason) -> None:
-        """Begin a rebalance; the group completes its join phase some time later."""
+        """Begin a rebalance: members must join again. Some time later the join phase ends."""
         world, coordinated = self._world, broker.groups[group]
         world.add(
             broker.name,
@@ -246,17 +246,18 @@ class Brokers:
         generation = coordinated.generation
 
         def complete() -> None:
-            current = broker.groups.get(group)
-            is_same = current is coordinated and coordinated.generation == generation
-            if is_same and coordinated.state == "PreparingRebalance":
-                self._complete(broker, group)
+            # Meanwhile the broker may have unloaded the group, or another rebalance may have begun.
+            is_loaded = broker.groups.get(group) is coordinated
+            is_same_rebalance = coordinated.generation == generation
+            if is_loaded and is_same_rebalance and coordinated.state == "PreparingRebalance":
+                self._end_join(broker, group)
 
         world.node_later(broker.name, world.delay_us(2_500_000), complete)
 
-    def _complete(self, broker: Broker, group: str) -> None:
-        """Complete the join phase.
+    def _end_join(self, broker: Broker, group: str) -> None:
+        """End the join phase: remove members that did not join again, and start a generation.
 
-        Members that did not rejoin are removed, and a new generation starts.
+        Then the sync phase begins, in which members wait for the assignment.
         """
         world, coordinated = self._world, broker.groups[group]
         for member in list(coordinated.members):
@@ -281,17 +282,19 @@ class Brokers:
         generation = coordinated.generation
 
         def end_sync() -> None:
-            if broker.groups.get(group) is not coordinated or coordinated.generation != generation:
-                return
-            if coordinated.state == "CompletingRebalance":
+            is_loaded = broker.groups.get(group) is coordinated
+            is_same_rebalance = coordinated.generation == generation
+            if is_loaded and is_same_rebalance and coordinated.state == "CompletingRebalance":
                 self._end_sync(broker, group)
 
         world.node_later(broker.name, world.delay_us(1_500_000), end_sync)
 
     def _end_sync(self, broker: Broker, group: str) -> None:
-        """End the sync phase: store the assignment, or rebalance again.
+        """End the sync phase: in most cases the assignment is stored, and the group is Stable.
 
-        In 5 % of the cases neither happens, and the group stays in CompletingRebalance.
+        In 12 % of the cases the assignment cannot be stored, and in 8 % some members sent no
+        SyncGroup; then the group rebalances again. In 5 % nothing happens, and the group stays in
+        the sync phase.
         """
         world, coordinated = self._world, broker.groups[group]
         leader = next(iter(coordinated.members), None)
@@ -326,7 +329,7 @@ class Brokers:
             self._enter(broker, group, "Stable", GroupStateCause.ASSIGNMENT_STORED)
 
     def join(self, broker: Broker, group: str, member: str, client_id: str) -> None:
-        """Add a member, or let it join again."""
+        """Add a member, or let it join again. Either may begin a rebalance."""
         coordinated = broker.groups.setdefault(group, Coordinated())
         reason = self._world.rng.choice(_CLIENT_REASONS)
         if member not in coordinated.members:
@@ -346,9 +349,10 @@ class Brokers:
             )
 
     def replace(self, broker: Broker, group: str, old: str, new: str) -> None:
-        """Let a static member return with a new member id; sometimes this begins a rebalance.
+        """Let a restarted static member take its old place with a new member id.
 
-        A static member has a configured id, by which the coordinator recognizes it.
+        This begins a rebalance only during the sync phase, or if the member supports other
+        protocols than before.
         """
         coordinated = broker.groups[group]
         client_id = coordinated.members.pop(old)
@@ -356,6 +360,7 @@ class Brokers:
         cause = RemovalCause.STATIC_MEMBER_REPLACED
         self._add_member_row(broker, group, TraceKind.MEMBER_REMOVED, old, cause, client_id)
         self._add_member_row(broker, group, TraceKind.MEMBER_ADDED, new, cause, client_id)
+        # The member supports other protocols in 40 % of the cases.
         has_other_protocol = coordinated.state == "Stable" and self._world.chance(0.4)
         if coordinated.state == "CompletingRebalance" or has_other_protocol:
             came_back = reason_of_client(
@@ -367,24 +372,25 @@ class Brokers:
             self.prepare(broker, group, came_back)
 
     def expire(self, broker: Broker, group: str, member: str, *, left: bool) -> None:
-        """Remove a member because it left, or, if `left` is False, because its session ended."""
-        self._remove(
-            broker, group, member, RemovalCause.LEAVE if left else RemovalCause.SESSION_EXPIRY
-        )
-        coordinated = broker.groups[group]
-        if coordinated.state in ("Stable", "CompletingRebalance"):
-            left_reason = reason_of_client(
+        """Remove a member because it left, or, if `left` is False, because its session expired."""
+        if left:
+            removal = RemovalCause.LEAVE
+            reason = reason_of_client(
                 RebalanceCause.LEAVE,
                 f"member {member} left",
                 member_id=member,
                 client_reason="the consumer is being closed",
             )
-            expiry_reason = RebalanceReason(
+        else:
+            removal = RemovalCause.SESSION_EXPIRY
+            reason = RebalanceReason(
                 cause=RebalanceCause.SESSION_EXPIRY,
                 text=f"member {member} expired: no heartbeat",
                 member_id=member,
             )
-            self.prepare(broker, group, left_reason if left else expiry_reason)
+        self._remove(broker, group, member, removal)
+        if broker.groups[group].state in ("Stable", "CompletingRebalance"):
+            self.prepare(broker, group, reason)
 
     def _remove(self, broker: Broker, group: str, member: str, cause: RemovalCause) -> None:
         """Remove a member, and write the row of the removal."""
@@ -400,6 +406,7 @@ class Brokers:
         cause: RemovalCause | None,
         client_id: str | None,
     ) -> None:
+        """Write a row about a member that was added or removed."""
         self._world.add(
             broker.name,
             kind,
@@ -431,10 +438,12 @@ class Brokers:
     def store_commit(
         self, broker: Broker, group: str, member: str, generation: int, partitions: Sequence[str]
     ) -> str:
-        """Append a commit to the group's offsets partition, and return NONE or the error."""
+        """Append a commit to the group's offsets partition; return "NONE" or an error's name."""
         world, partition = self._world, partition_of(group)
         broker.appends += 1
-        append_id, epoch = broker.appends, broker.served.get(partition, self.epochs[partition])
+        # Both rows of an append have this number, so that they can be matched.
+        append_id = broker.appends
+        epoch = broker.served.get(partition, self.epochs[partition])
         base = self._log_end[partition]
         error = "NONE" if world.chance(0.85) else "REQUEST_TIMED_OUT"
         for kind in (TraceKind.APPEND_STARTED, TraceKind.APPEND_COMPLETED):

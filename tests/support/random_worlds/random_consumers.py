@@ -1,13 +1,11 @@
-"""Consumers of a random trace: their requests, partitions, records and commits. Also a producer.
+"""The clients of a random trace: consumers, an administrator and a producer.
 
-No real consumer runs: random decisions say what a consumer does, and a `World` writes its rows. A
-consumer's next steps depend on the answers that it got. It asks a random broker which broker
-coordinates its group. It sends its other requests to the broker that it considers the coordinator.
-The state of that broker decides the answer.
+No real client runs. Random decisions say what a client does, and a `World` writes its rows. A
+consumer asks a random broker which broker coordinates its group, and sends its other requests to
+that one. How the broker answers depends on its state in the simulation (`Brokers`), and what the
+consumer does next depends on the answer.
 
-The generation counts a group's rebalances. A position is the offset of the record that a
-consumer processes next. A member owns the partitions that it was assigned. Most numbers below are
-probabilities, chosen so that rare cases are frequent enough.
+Most numbers below are probabilities. They are chosen so that rare cases happen often enough.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,25 +34,24 @@ _MEMBER_ERRORS = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGR
 
 @dataclass(slots=True)
 class Consumer:
-    """A consumer's process.
-
-    - `member`: its member id, or "" before it gets the first one.
-    - `ids`: the number of member ids that it has had.
-    - `generation`: its generation, or -1 while it is no member.
-    - `state`: its state as a member, by the name that rows of MEMBER_STATE have.
-    - `coordinator`: the broker that it considers the coordinator, or None if it knows none.
-    """
+    """A consumer's process."""
 
     name: str
     group: str
+    # Its member id; "" before it has got the first one.
     member: str = ""
-    ids: int = 0
+    # How many member ids it has had. The next one is made of this number.
+    id_count: int = 0
+    # -1 while it is no member.
     generation: int = -1
+    # Its state as a member, named as in rows of MEMBER_STATE.
     state: str = "UNJOINED"
+    # The broker that it considers the coordinator; None if it knows none.
     coordinator: str | None = None
+    # The partitions that it was assigned.
     owned: tuple[str, ...] = ()
-    sent: dict[tuple[str, str], int] = field(default_factory=dict)
-    """The next correlation id of each connection (broker, purpose)."""
+    # Connection (broker, purpose) -> correlation id of its next request.
+    next_ids: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 class Consumers:
@@ -65,35 +62,44 @@ class Consumers:
         self._brokers = brokers
         self.consumers = {name: Consumer(name, group) for name, group in CONSUMERS.items()}
         self._admin = Consumer(ADMIN, "readers")
-        # The position of each group in each partition.
+        # (group, partition) -> offset of the record that the group processes next.
         self._positions: dict[tuple[str, str], int] = {}
-        # Number of records of each partition.
+        # Partition -> number of its records.
         self._produced = dict.fromkeys(DATA_PARTITIONS, 0)
 
     def restarted(self, name: str) -> None:
-        """Start a consumer without its old state; only the number of its ids is kept."""
-        ids = self.consumers[name].ids
-        self.consumers[name] = Consumer(name, CONSUMERS[name], ids=ids)
+        """Forget all that a restarted consumer knew."""
+        # Only the count of its member ids goes on, so that it never gets an old id again.
+        id_count = self.consumers[name].id_count
+        self.consumers[name] = Consumer(name, CONSUMERS[name], id_count=id_count)
 
     def act(self, name: str) -> None:
         """Let a consumer take one step."""
         consumer = self.consumers[name]
-        # Each action with its weight, which says how often it is drawn.
-        actions: list[tuple[int, Callable[[Consumer], None]]]
+        # What the consumer may do now, and how often that is drawn relative to the rest.
+        weights: dict[Callable[[Consumer], None], int]
         if consumer.coordinator is None:
-            actions = [(12, self._look_up), (1, self._commit), (2, self._consume)]
+            weights = {self._look_up: 12, self._commit: 1, self._consume: 2}
         elif consumer.generation < 0:
-            actions = [(8, self._join), (1, self._look_up), (1, self._give_up_coordinator)]
+            weights = {self._join: 8, self._look_up: 1, self._give_up_coordinator: 1}
         else:
-            actions = [(1, self._join), (8, self._heartbeat), (1, self._fetch_offsets)]
-            actions += [(12, self._commit), (16, self._consume), (1, self._give_up)]
-            actions += [(8 if not consumer.owned else 1, self._sync), (1, self._leave)]
-            actions += [(1, self._give_up_coordinator), (1, self._look_up)]
-        weights = [weight for weight, _ in actions]
-        self._world.rng.choices([act for _, act in actions], weights)[0](consumer)
+            weights = {
+                self._join: 1,
+                self._heartbeat: 8,
+                self._fetch_offsets: 1,
+                self._commit: 12,
+                self._consume: 16,
+                self._give_up_partitions: 1,
+                self._sync: 1 if consumer.owned else 8,
+                self._leave: 1,
+                self._give_up_coordinator: 1,
+                self._look_up: 1,
+            }
+        step = self._world.rng.choices(list(weights), list(weights.values()))[0]
+        step(consumer)
 
     def administer(self) -> None:
-        """Let the administrator, which is no member, query a group."""
+        """Let the administrator, which is no member, fetch offsets of a group."""
         self._look_up(self._admin)
         if self._admin.coordinator is not None:
             self._fetch_offsets(self._admin)
@@ -133,27 +139,27 @@ class Consumers:
         *,
         purpose: str = "coordinator",
     ) -> None:
-        """Send a request to broker `peer`: write the rows of the request and of its outcome.
+        """Send a request to broker `peer`, and write the rows of both sides about it.
 
-        answer: called at the broker; returns the error code of its answer.
-        done: called at the consumer with this error code, or with the error of a lost request.
+        `answer` is called when the broker serves the request, and returns the error code of its
+        answer. `done` is called when the consumer gets the answer, with this error code, or when
+        the request has failed, with DISCONNECTED or TIMED_OUT.
         """
         world = self._world
-        link = (peer, purpose)
-        if link in consumer.sent and world.chance(0.04):
-            consumer.sent[link] = 0  # a new connection counts anew
-        number = consumer.sent.setdefault(link, 0)
-        consumer.sent[link] += 1
-        ids: Columns = {"api": api, "correlation_id": number}
+        connection = (peer, purpose)
+        if connection in consumer.next_ids and world.chance(0.04):
+            # As if the connection had been opened anew: its requests are counted from 0 again.
+            consumer.next_ids[connection] = 0
+        correlation_id = consumer.next_ids.setdefault(connection, 0)
+        consumer.next_ids[connection] += 1
+        ids: Columns = {"api": api, "correlation_id": correlation_id}
+        # FindCoordinator names neither member nor generation, JoinGroup and LeaveGroup no
+        # generation.
         identity: Columns = {"group": consumer.group, "member": None, "generation": None}
         if api != "FindCoordinator":
-            # JoinGroup and LeaveGroup name no generation.
-            generation = None if api in ("JoinGroup", "LeaveGroup") else consumer.generation
-            identity = {
-                "group": consumer.group,
-                "member": consumer.member,
-                "generation": generation,
-            }
+            identity["member"] = consumer.member
+        if api not in ("FindCoordinator", "JoinGroup", "LeaveGroup"):
+            identity["generation"] = consumer.generation
         client_columns: Columns = {**ids, **identity, "peer": peer, "cause": purpose}
         world.add(consumer.name, TraceKind.REQUEST_SENT, client_columns)
 
@@ -166,7 +172,8 @@ class Consumers:
             error = answer(self._brokers.brokers[peer])
             world.add(peer, TraceKind.RESPONSE_SENT, ids, peer=consumer.name, error=error)
             if world.chance(0.04):
-                return  # the answer is lost, and the client waits for it for ever
+                # The answer is lost, and the client waits for it for ever.
+                return
             world.node_later(consumer.name, world.delay_us(80_000), lambda: receive(error))
 
         def receive(error: str) -> None:
@@ -180,8 +187,8 @@ class Consumers:
         else:
             world.node_later(peer, world.delay_us(200_000), serve)
 
-    def _error(self, broker: Broker, consumer: Consumer) -> str:
-        """Return the error code of a broker's answer to a member's request."""
+    def _answer_to_member(self, broker: Broker, consumer: Consumer) -> str:
+        """Return the error code with which a broker answers a member's request."""
         partition = partition_of(consumer.group)
         if partition in broker.loading and partition not in broker.served:
             return "COORDINATOR_LOAD_IN_PROGRESS"
@@ -212,8 +219,8 @@ class Consumers:
                     peer=asked,
                 )
                 return
-            # In most cases the answer names the leader, and sometimes a broker that does not lead
-            # the partition.
+            # In most cases the answer names the leader of the partition, but sometimes another
+            # broker. If there is no leader, the asked broker names itself.
             leader = self._brokers.leaders[partition] or asked
             answered = world.rng.choice((leader, leader, leader, asked, world.rng.choice(BROKERS)))
             consumer.coordinator = answered
@@ -226,14 +233,14 @@ class Consumers:
                 cause=asked,
             )
             if world.chance(0.12):
-                # The consumer gives the coordinator up before it has opened a connection to it.
+                # The consumer gives it up again before it has even connected to it.
                 self._give_up_coordinator(consumer)
 
         purpose = world.rng.choice(("bootstrap", "client"))
         self._exchange(consumer, "FindCoordinator", asked, answer, done, purpose=purpose)
 
     def _give_up_coordinator(self, consumer: Consumer) -> None:
-        """Let a consumer forget its coordinator, for a random cause."""
+        """Let a consumer forget its coordinator, for a random reason."""
         if consumer.coordinator is None:
             return
         self._world.add(
@@ -249,27 +256,28 @@ class Consumers:
     # -- membership --
 
     def _join(self, consumer: Consumer) -> None:
+        """Send JoinGroup, in some cases with a new member id."""
         world = self._world
         if consumer.coordinator is None:
             return
         if consumer.owned:
-            self._give_up(consumer)
+            self._give_up_partitions(consumer)
         self._enter(consumer, "PREPARING_REBALANCE", "first join")
         peer = consumer.coordinator
         new_id = ""
         if not consumer.member or world.chance(0.2):
-            consumer.ids += 1
-            new_id = f"{consumer.name}-{consumer.ids:04d}"
+            consumer.id_count += 1
+            new_id = f"{consumer.name}-{consumer.id_count:04d}"
 
         def answer(broker: Broker) -> str:
-            error = self._error(broker, consumer)
+            error = self._answer_to_member(broker, consumer)
             if error not in ("NONE", "UNKNOWN_MEMBER_ID"):
                 return error
             member = new_id or consumer.member
             coordinated = broker.groups.get(consumer.group)
             old = consumer.member
-            # A member with a new id replaces the member with its old id, as a static member does
-            # after a restart.
+            # If the coordinator still has the consumer's old id, the new one takes its place, as
+            # that of a static member does after a restart.
             if new_id and old and coordinated is not None and old in coordinated.members:
                 self._brokers.replace(broker, consumer.group, old, new_id)
             else:
@@ -288,6 +296,7 @@ class Consumers:
         self._exchange(consumer, "JoinGroup", peer, answer, done)
 
     def _sync(self, consumer: Consumer) -> None:
+        """Send SyncGroup. If the answer has no error, the consumer gets random partitions."""
         world = self._world
         if consumer.coordinator is None:
             return
@@ -304,18 +313,28 @@ class Consumers:
             )
             for partition in consumer.owned:
                 if world.chance(0.8):
-                    self._reset(consumer, partition)
+                    self._reset_position(consumer, partition)
 
         self._exchange(
-            consumer, "SyncGroup", peer, lambda broker: self._error(broker, consumer), done
+            consumer,
+            "SyncGroup",
+            peer,
+            lambda broker: self._answer_to_member(broker, consumer),
+            done,
         )
 
-    def _reset(self, consumer: Consumer, partition: str) -> None:
-        """Set the position in a partition that was just assigned."""
-        last = self._positions.get((consumer.group, partition), 0)
+    def _reset_position(self, consumer: Consumer, partition: str) -> None:
+        """Choose the position at which a consumer begins in a newly assigned partition."""
+        position = self._positions.get((consumer.group, partition), 0)
         cause = self._world.rng.choice(("committed", "earliest", "latest"))
-        offset_of = {"committed": max(0, last - self._world.rng.randint(0, 5)), "earliest": 0}
-        offset = offset_of.get(cause, last)  # "latest": the group's last position
+        offset_of_cause = {
+            # The last commit may be older than the position.
+            "committed": max(0, position - self._world.rng.randint(0, 5)),
+            "earliest": 0,
+            # Not the end of the log, as in Kafka: the records in between would be skipped.
+            "latest": position,
+        }
+        offset = offset_of_cause[cause]
         self._positions[consumer.group, partition] = offset
         self._world.add(
             consumer.name,
@@ -328,12 +347,13 @@ class Consumers:
         )
 
     def _heartbeat(self, consumer: Consumer) -> None:
+        """Send a heartbeat, whose answer may tell about a rebalance or another coordinator."""
         if consumer.coordinator is None:
             return
 
         def answer(broker: Broker) -> str:
-            error = self._error(broker, consumer)
-            # While a coordinator loads the group, it answers heartbeats with NONE.
+            error = self._answer_to_member(broker, consumer)
+            # While a coordinator loads the group, it answers heartbeats without an error.
             return "NONE" if error == "COORDINATOR_LOAD_IN_PROGRESS" else error
 
         def done(error: str) -> None:
@@ -345,9 +365,10 @@ class Consumers:
         self._exchange(consumer, "Heartbeat", consumer.coordinator, answer, done)
 
     def _leave(self, consumer: Consumer) -> None:
+        """Give the partitions up, and send LeaveGroup. In 30 % of the calls nothing happens."""
         if consumer.coordinator is None or self._world.chance(0.3):
             return
-        self._give_up(consumer)
+        self._give_up_partitions(consumer)
 
         def answer(broker: Broker) -> str:
             coordinated = broker.groups.get(consumer.group)
@@ -360,11 +381,11 @@ class Consumers:
         consumer.generation = -1
         self._enter(consumer, "UNJOINED", "left")
 
-    def _give_up(self, consumer: Consumer) -> None:
+    def _give_up_partitions(self, consumer: Consumer) -> None:
         """Let a consumer revoke or lose its partitions."""
         world = self._world
+        # A consumer that has none writes a row only in 30 % of the cases.
         if not consumer.owned and world.chance(0.7):
-            # A consumer without partitions writes a row only in the other 30 % of the cases.
             return
         kind = world.rng.choice((TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST))
         self._add_partitions_row(consumer, kind, consumer.owned)
@@ -378,6 +399,7 @@ class Consumers:
         *,
         peer: str | None = None,
     ) -> None:
+        """Write a row about partitions that a consumer has got or given up."""
         self._world.add(
             consumer.name,
             kind,
@@ -408,7 +430,7 @@ class Consumers:
     def _consume(self, consumer: Consumer) -> None:
         """Let a consumer process up to ten records of one partition.
 
-        Sometimes it does not own the partition, or processes some records again.
+        Sometimes the partition is not its own, and sometimes it processes old records again.
         """
         world = self._world
         if not consumer.owned and not world.chance(0.05):
@@ -416,6 +438,7 @@ class Consumers:
         partition = world.rng.choice(consumer.owned or DATA_PARTITIONS)
         first = self._positions.get((consumer.group, partition), 0)
         if world.chance(0.1):
+            # These records are processed again.
             first = max(0, first - world.rng.randint(1, 8))
         last = min(first + world.rng.randint(0, 9), self._produced[partition] - 1)
         if last < first:
@@ -435,14 +458,15 @@ class Consumers:
         )
 
     def _commit(self, consumer: Consumer) -> None:
+        """Commit the positions of the owned partitions, or of any partition if none is owned."""
         world, peer = self._world, consumer.coordinator
         partitions = consumer.owned or (world.rng.choice(DATA_PARTITIONS),)
         if peer is None:
-            self._outcome(consumer, partitions, "COORDINATOR_NOT_AVAILABLE", None)
+            self._write_outcome(consumer, partitions, "COORDINATOR_NOT_AVAILABLE", None)
             return
 
         def answer(broker: Broker) -> str:
-            error = self._error(broker, consumer)
+            error = self._answer_to_member(broker, consumer)
             if error != "NONE":
                 return error
             return self._brokers.store_commit(
@@ -450,22 +474,23 @@ class Consumers:
             )
 
         def done(error: str) -> None:
-            self._outcome(consumer, partitions, error, peer)
+            self._write_outcome(consumer, partitions, error, peer)
             if error in ("NOT_COORDINATOR", "REQUEST_TIMED_OUT", "DISCONNECTED", "TIMED_OUT"):
                 self._give_up_coordinator(consumer)
 
-        # Consumers whose number is 1 commit in transactions; the broker writes the same rows as for
-        # other commits.
+        # Some consumers, those with the number 1, commit within transactions. A broker writes the
+        # same rows about these commits as about others.
         api = "TxnOffsetCommit" if consumer.name.endswith("1") else "OffsetCommit"
         self._exchange(consumer, api, peer, answer, done)
 
-    def _outcome(
+    def _write_outcome(
         self, consumer: Consumer, partitions: Sequence[str], error: str, peer: str | None
     ) -> None:
-        """Write the outcome of a commit: one row for each partition, all with the same time."""
+        """Write how a commit ended: one row for each partition, all with the same time."""
         for partition in partitions:
-            is_unknown = error == "NONE" and self._world.chance(0.03)
-            code = "UNKNOWN_TOPIC_OR_PARTITION" if is_unknown else error
+            # Now and then the commit of a single partition fails.
+            has_own_error = error == "NONE" and self._world.chance(0.03)
+            code = "UNKNOWN_TOPIC_OR_PARTITION" if has_own_error else error
             columns: Columns = {
                 "group": consumer.group,
                 "member": consumer.member,
@@ -480,6 +505,7 @@ class Consumers:
                 self._world.add(consumer.name, TraceKind.COMMIT_FAILED, columns, error=code)
 
     def _fetch_offsets(self, consumer: Consumer) -> None:
+        """Send OffsetFetch. If the answer has no error, it has a random offset."""
         world, peer = self._world, consumer.coordinator
         if peer is None:
             return
@@ -497,5 +523,9 @@ class Consumers:
                 )
 
         self._exchange(
-            consumer, "OffsetFetch", peer, lambda broker: self._error(broker, consumer), done
+            consumer,
+            "OffsetFetch",
+            peer,
+            lambda broker: self._answer_to_member(broker, consumer),
+            done,
         )

@@ -1,8 +1,8 @@
-"""Any experiment that the structs allow, sensible or not, for property tests.
+"""Random experiments for property tests: anything that the types allow, sensible or not.
 
-A strategy is what Hypothesis draws random examples from. An experiment is a msgspec Struct, and its
-strategy follows the types of its fields: nested structs, unions, and the bounds of numbers, texts
-and tuples (`Meta`).
+An experiment is a msgspec Struct with many nested Structs. Here its Hypothesis strategy is built
+from the types of the fields, so that a new field needs no change here. The bounds that a type gives
+to numbers, texts and tuples (msgspec's `Meta`) are respected.
 """
 
 import types
@@ -16,7 +16,7 @@ from msgspec import Meta
 from chaos.experiment.structs import Experiment
 
 MAX_SIZE = 3
-"""Largest size of lists and dictionaries; larger ones would only make the tests slow."""
+"""The largest size of lists and dicts. Larger ones would only make the tests slow."""
 _YAML = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=12),
     lambda inner: (
@@ -25,16 +25,19 @@ _YAML = st.recursive(
     ),
     max_leaves=4,
 )
-"""Possible values of a fault's arguments."""
+"""Whatever a YAML file may contain: the arguments of a fault may be any of these values."""
 
 
 def experiments() -> st.SearchStrategy[Experiment]:
-    """Return a strategy for experiments. A field with a default often keeps the default."""
+    """Return a strategy for experiments. Fields with a default often keep it."""
     return values_of(Experiment)
 
 
 def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[Any]:
-    """Return a strategy for the values of a field's type; `metas` has the type's bounds."""
+    """Return a strategy for the values of a field's type.
+
+    `metas` has the bounds of the type: `Annotated[int, Meta(ge=1)]` -> `(Meta(ge=1),)`.
+    """
     origin, args = get_origin(kind), get_args(kind)
     strategy: st.SearchStrategy[Any] | None = None
     if origin is Annotated:
@@ -44,9 +47,9 @@ def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[A
     elif origin is Literal:
         strategy = st.sampled_from(args)
     elif origin is tuple:
-        least = max([meta.min_length or 0 for meta in metas], default=0)
-        most = min([meta.max_length or MAX_SIZE for meta in metas], default=MAX_SIZE)
-        strategy = st.lists(values_of(args[0]), min_size=least, max_size=most).map(tuple)
+        min_size = max([meta.min_length or 0 for meta in metas], default=0)
+        max_size = min([meta.max_length or MAX_SIZE for meta in metas], default=MAX_SIZE)
+        strategy = st.lists(values_of(args[0]), min_size=min_size, max_size=max_size).map(tuple)
     elif origin is dict:
         strategy = st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=MAX_SIZE)
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -56,7 +59,7 @@ def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[A
 
 def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     """Return a strategy for the values of a Struct."""
-    # Optional fields are left out of some examples: they keep the default.
+    # Hypothesis leaves optional fields out of some examples, and these keep their defaults.
     strategies = {info.name: values_of(info.type) for info in msgspec.structs.fields(struct)}
     required = [info.name for info in msgspec.structs.fields(struct) if info.required]
     return st.fixed_dictionaries(
@@ -66,18 +69,19 @@ def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
 
 
 def _make_struct(struct: type[msgspec.Struct], fields: dict[str, Any]) -> msgspec.Struct:
-    """Return a Struct with these fields. `map` of a strategy calls it with the drawn fields."""
+    """Return a Struct with the fields that a strategy has drawn."""
     return struct(**fields)
 
 
 def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
-    """Return a strategy for a number, text, bool or None; for any other type, YAML values."""
+    """Return a strategy for a number, a text, a bool or None; for any other type, YAML values."""
 
-    def bound(name: str) -> Any:  # noqa: ANN401 - a number or None
-        # The first of the type's bounds that has this name.
-        return next(
-            (getattr(meta, name) for meta in metas if getattr(meta, name) is not None), None
-        )
+    def bound(name: str) -> Any:  # noqa: ANN401 - a number, a pattern or None
+        """Return the type's bound of this name, such as "ge" or "pattern"; None without one."""
+        for meta in metas:
+            if getattr(meta, name) is not None:
+                return getattr(meta, name)
+        return None
 
     if kind is bool:
         return st.booleans()
@@ -96,8 +100,8 @@ def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
         pattern = bound("pattern")
         if pattern is None:
             return st.text(max_size=40) | _SENTENCES
-        least, most = bound("min_length") or 0, bound("max_length") or 100
-        return st.from_regex(pattern).filter(lambda text: least <= len(text) <= most)
+        shortest, longest = bound("min_length") or 0, bound("max_length") or 100
+        return st.from_regex(pattern).filter(lambda text: shortest <= len(text) <= longest)
     if kind is types.NoneType:
         return st.none()
     return _YAML
@@ -106,4 +110,4 @@ def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
 _SENTENCES = st.lists(
     st.sampled_from(["is", "a", "word:", "# no", "-", "cluster"]), max_size=60
 ).map(" ".join)
-"""Texts of words that mean something in YAML; some are so long that YAML folds them."""
+"""Texts with words that YAML could misread; some are so long that YAML breaks their lines."""

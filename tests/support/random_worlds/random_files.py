@@ -1,7 +1,8 @@
-"""Writes random manifests and results of runs, and makes unusable rows of a trace.
+"""Damaged input for the analysis: files that are cut off or missing, and unusable rows of a trace.
 
-The manifest of a run has its experiment, its seed and its runtime. The results have its verdict and
-what each checker reported.
+Beside its trace a run has two files. `manifest.json` says what was run: the experiment, its seed,
+its runtime. `results.json` says how it ended: the verdict, and what each checker reported. The
+analysis must survive files and rows that are damaged; here they are made at random.
 """
 
 import json
@@ -16,17 +17,18 @@ from protocol.trace import TraceRow
 
 _CHECKS = ("fencing", "durable_commits", "generations", "ownership", "liveness", "processing")
 _OUTCOMES = ("pass", "pass", "violated", "inconclusive", "nothing_seen")
-"""Outcomes of a checker; "pass" is in the list twice, so it is drawn twice as often."""
-_NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
-"""Columns without which a row cannot be used."""
+"""Outcomes of a checker. "pass" stands here twice, so it is drawn twice as often as the others."""
+_NEEDED_COLUMNS = ("time_us", "seq", "node", "incarnation", "kind")
+"""Columns without which the analysis cannot use a row."""
 
 
 def write_documents(directory: Path, seed: int) -> Path:
-    """Write a random manifest.json and results.json; each may be cut off or missing."""
+    """Write a random manifest.json and results.json; each of them may be cut off or missing."""
     rng = random.Random(seed)
     manifest = {
         "format": 1,
         "experiment": f"experiment {rng.randint(0, 9)}",
+        # The analysis must read the two keys below, not those of the same names in here.
         "config": {"seed": "not this one", "runtime": {"name": "nor this"}},
         "seed": rng.choice((0, 7, 2**53, -1)),
         "runtime": rng.choice(("virtual", "ray")),
@@ -40,22 +42,28 @@ def write_documents(directory: Path, seed: int) -> Path:
     }
     for name, document in (("manifest.json", manifest), ("results.json", results)):
         text = json.dumps(document, indent=rng.choice((None, 2)))
-        # 10 % are cut off at a random character, 30 % are missing.
+        # 10 % are cut off at a random character, 60 % are whole, and 30 % are not written at all.
         fate = rng.random()
-        if fate < 0.1:
+        is_cut_off = fate < 0.1
+        is_written = fate < 0.7
+        if is_cut_off:
             text = text[: rng.randint(0, len(text) - 1)]
-        if fate < 0.7:
+        if is_written:
             (directory / name).write_text(text)
     return directory
 
 
 def _report(rng: random.Random, check: str) -> dict[str, object]:
-    """Return a random report of one checker; it lists at most two of its findings."""
+    """Return a random report of one checker.
+
+    A checker counts all its findings in `findings_total`, and lists only the first ones.
+    """
     total = rng.choice((0, 0, 1, 250))
+    listed = min(total, 2)
     return {
         "check": check,
         "outcome": rng.choice(_OUTCOMES),
-        "findings": [{"summary": "told twice", "time_us": 5}] * min(total, 2),
+        "findings": [{"summary": "told twice", "time_us": 5}] * listed,
         "findings_total": total,
         "seen": {"groups": 2},
         # JSON escapes the quotes and the newline of the second note.
@@ -64,16 +72,19 @@ def _report(rng: random.Random, check: str) -> dict[str, object]:
 
 
 def spoiled_rows(rows: Sequence[TraceRow], seed: int) -> list[TableRow]:
-    """Return a trace's rows as cells of a file; 5 % of them lack a needed column.
+    """Return a trace's rows as dicts (column -> value), and spoil 5 % of them.
 
-    Instead of a missing kind some rows have an unknown one.
+    A spoiled row lacks one or two of the needed columns. Or, if the column is `kind`, it may have a
+    kind that does not exist.
     """
     rng = random.Random(seed)
     spoiled = []
     for row in rows:
         cells = msgspec.structs.asdict(row)
         if rng.random() < 0.05:
-            for name in rng.sample(_NEEDED, rng.randint(1, 2)):
-                cells[name] = "no_such_kind" if name == "kind" and rng.random() < 0.5 else None
+            for column in rng.sample(_NEEDED_COLUMNS, rng.randint(1, 2)):
+                cells[column] = None
+                if column == "kind" and rng.random() < 0.5:
+                    cells[column] = "no_such_kind"
         spoiled.append(cells)
     return spoiled

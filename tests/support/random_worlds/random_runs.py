@@ -1,7 +1,7 @@
-"""Random traces and a few real ones, for tests of the tables that Spark makes from traces.
+"""Traces of random and of real runs, for the tests of the tables that Spark makes from traces.
 
-A trace has the recorded events of a run. For each table the tests have an oracle: plain Python that
-computes the same table from the trace's rows, independently of Spark.
+A trace has the recorded events of a run, one row each. For each table the tests have an oracle:
+plain Python that computes the same table from the same rows. Spark's table must be equal to it.
 """
 
 from dataclasses import dataclass, field
@@ -18,25 +18,25 @@ from tests.support.reference.ownership_model import random_owners
 from tests.support.worlds.acceptance import play_virtual
 
 SEEDS = range(24)
-"""Seeds of traces of a whole cluster: `random_run`."""
+"""With these seeds `random_run` makes traces of a whole cluster."""
 OWNER_SEEDS = range(16)
-"""Seeds of traces of members without brokers, which own and process partitions: `random_owners`.
+"""With these seeds `random_owners` makes traces of members that own and process partitions.
 
-Without a coordinator, several members often own a partition at once.
+There is no coordinator in these traces, so that several members often own a partition at once.
 """
 ZOOKEEPER_SEEDS = range(10)
-"""Seeds of traces of ZooKeeper's servers and their consumers: `random_zookeeper_run`."""
-_FEW = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
-"""Overrides (settings that replace those of an experiment's file) for a small group."""
-# Packaged experiments that are played in virtual time, with overrides that make them small. Each
-# comment says what happens in the run although it is small.
+"""With these seeds `random_zookeeper_run` makes traces of ZooKeeper's servers and consumers."""
+_SMALL_GROUP = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
+"""Settings that replace those of an experiment's file, to make its group small."""
+# Real runs: packaged experiments that are played in virtual time. Their settings make them small
+# and quick. The comments say what must still happen in each run.
 _REAL = {
     # Two coordinators number the group's rebalances at the same time, partitions have two owners,
     # and appends time out. There are no commits.
-    "split_brain_generations": (*_FEW, "producers[0].records_per_second=4"),
+    "split_brain_generations": (*_SMALL_GROUP, "producers[0].records_per_second=4"),
     # Three brokers are shut down in order, one after the other, while members commit.
     "rolling_restart": (
-        *_FEW,
+        *_SMALL_GROUP,
         "producers[0].records_per_second=2",
         "groups.orders-readers.poll_timeout_ms=500",
         "groups.orders-readers.commit_interval_ms=500",
@@ -57,19 +57,17 @@ _REAL_SEED = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysedRun:
-    """The trace of one run, and the tables that Spark makes from it later.
+    """The trace of one run, and the tables that Spark has made from it."""
 
-    - `run`: the run's name; in the tables it stands in the column "run".
-    - `rows`: the trace.
-    - `directory`: the run's files. Spark adds the tables.
-    - `is_random`: False for a run of `_REAL`.
-    - `_tables`: the tables that were read already.
-    """
-
+    # The run's name, such as "random/3". The tables have it in their column "run".
     run: str
+    # The trace.
     rows: tuple[TraceRow, ...]
+    # The run's files. Spark writes the tables here, too.
     directory: Path
+    # False for a run of `_REAL`.
     is_random: bool
+    # The tables that were read so far, by name.
     _tables: dict[str, list[TableRow]] = field(default_factory=dict)
 
     def table(self, name: str) -> list[TableRow]:
@@ -80,24 +78,25 @@ class AnalysedRun:
 
 
 def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
-    """Write all random traces and real runs as run directories under `base`.
+    """Write every random and every real run as a directory under `base`.
 
-    The caller then lets Spark analyse `base`. The name of a run is its path under `base`.
+    The caller then lets Spark analyse `base`. The name of a run is the path of its directory under
+    `base`, such as "random/3".
     """
     traces = {f"random/{seed}": random_run(seed) for seed in SEEDS}
     traces |= {f"owners/{seed}": random_owners(seed) for seed in OWNER_SEEDS}
     traces |= {f"zookeeper/{seed}": random_zookeeper_run(seed) for seed in ZOOKEEPER_SEEDS}
     for name, overrides in _REAL.items():
         experiment = load_experiment(name, overrides).experiment
-        traces[f"{name}/1"] = play_virtual(experiment, seed=_REAL_SEED).rows  # its only run: 1
+        # A run is named after its experiment, with a number; here each experiment has one run.
+        traces[f"{name}/1"] = play_virtual(experiment, seed=_REAL_SEED).rows
 
     runs = []
     for number, (name, rows) in enumerate(traces.items()):
         directory = write_run(base / name, rows)
-        # An analysis also reads the manifest and the results of a run. Here they have random
-        # contents, also for real runs.
+        # The analysis also reads two other files of a run. Even for a real run they are random.
         write_documents(directory, seed=number)
-        is_random = name.split("/")[0] not in _REAL
+        is_random = name.partition("/")[0] not in _REAL
         runs.append(
             AnalysedRun(run=name, rows=tuple(rows), directory=directory, is_random=is_random)
         )

@@ -1,13 +1,13 @@
-"""Random but plausible traces, for comparing Spark's tables with plain Python.
+"""Random but plausible traces, with which Spark's tables are compared with those of plain Python.
 
-A trace has the recorded events of a run, one row each. These traces come from a simple simulation
-of a cluster, not from the cluster itself. A controller elects leaders. Brokers load and unload
-groups. Consumers send requests to the brokers that they consider coordinators. Faults hit or miss,
-overlap, and are not always healed. Rows follow each other as in a real trace.
+A trace has the recorded events of a run, one row each. No cluster runs for these traces. Instead, a
+simple simulation writes rows in an order in which a real cluster could write them. A controller
+elects leaders. Brokers load and unload groups. Consumers send requests to the brokers that they
+consider coordinators. Faults hit a node or miss, overlap, and are not always healed.
 
-Every next step is random, so that the traces have cases that no hand-written trace has:
-simultaneous rows, answers that never come, two coordinators of one group, a broker that is elected
-again, nodes that were restarted, interrupted runs.
+Every next step is random, so that the traces have cases that no hand-written trace has: rows with
+equal times, answers that never come, two coordinators of one group, a broker that is elected again,
+nodes that were restarted, runs that were interrupted.
 """
 
 import random
@@ -26,30 +26,37 @@ from tests.support.random_worlds.random_metrics import sample_metrics
 from tests.support.random_worlds.random_world import Life, World
 
 _STEPS_US = (0, 1, 900, 15_000, 15_000, 120_000, 400_000)
-"""Times that may pass between two events. If it is 0, rows have equal times."""
+"""So much time may pass between two events. With 0, their rows have equal times."""
 _SKEW_US = 4_000
-"""Largest difference of a node's clock from the run's."""
+"""By so much a node's clock may differ from that of the run."""
 
 
 def random_run(seed: int) -> list[TraceRow]:
     """Return the trace of a random run, in the order in which its rows were written.
 
-    `seq` counts from 0 in each incarnation of a node (its life between two restarts), and the time
-    never decreases within an incarnation. In some runs the clocks of nodes differ, or have a
-    resolution of 50 ms. Some runs have no rows of messages, some are interrupted, some have no
-    fault, and some continue after the stage `stopping`.
+    The runs differ in many ways, so that the tests meet many cases:
+
+    - The clocks of the nodes agree, or they differ, or they have a resolution of only 50 ms.
+    - The trace has rows about messages, or it has none.
+    - There are many faults, or few, or none.
+    - The run ends in the stage `stopping`, or it is interrupted before.
+
+    As in a real trace, `seq` counts the rows of each incarnation of a node (its life between two
+    restarts), and within an incarnation the time never decreases.
     """
     rng = random.Random(seed)
     world = World(rng, messages=rng.random() < 0.85)
     nodes = (*BROKERS, CONTROLLER, *CONSUMERS, PRODUCER, ADMIN)
     if rng.random() < 0.3:
         world.skew_us = {node: rng.randint(-_SKEW_US, _SKEW_US) for node in nodes}
-    world.grain_us = rng.choice((1, 1, 1, 50_000))
+    world.clock_resolution_us = rng.choice((1, 1, 1, 50_000))
 
     world.stage("starting")
-    world.lives["driver"] = Life("driver")  # it writes no row of its start
+    # The driver conducts the run. It writes no row about its own start, so `start` is not called.
+    world.lives["driver"] = Life("driver")
     for node in nodes:
-        world.start(node, node.split("-")[0])
+        role = node.split("-")[0]
+        world.start(node, role)
     brokers = Brokers(world)
     consumers = Consumers(world, brokers)
     faults = Faults(world, brokers, consumers)
@@ -58,7 +65,7 @@ def random_run(seed: int) -> list[TraceRow]:
         world.advance(rng.choice(_STEPS_US))
         brokers.elect(offsets_partition(index), leader=BROKERS[index])
 
-    # The step before which the run becomes steady. With -1 it never does.
+    # At this step the run enters the stage `steady`. With -1 it never does.
     steady_at = rng.randint(20, 80) if rng.random() < 0.95 else -1
     fault_rate = rng.choice((0.0, 0.005, 0.01, 0.015, 0.03))
     for step in range(rng.randint(250, 700)):
@@ -67,14 +74,14 @@ def random_run(seed: int) -> list[TraceRow]:
             world.stage("steady")
         _let_one_event_happen(world, brokers, consumers, faults, fault_rate)
 
-    # 25 % of the runs do not enter the stage `stopping`: they count as interrupted.
+    # 25 % of the runs never enter the stage `stopping`. The analysis takes them for interrupted.
     if rng.random() < 0.75:
         world.stage("stopping")
         for _ in range(rng.randint(0, 40)):
             world.advance(rng.choice(_STEPS_US))
             _let_one_event_happen(world, brokers, consumers, faults, 0.0)
         for node in (*CONSUMERS, *BROKERS):
-            if world.moving((node,)):
+            if world.active((node,)):
                 world.stop(node)
     return world.rows
 
@@ -82,18 +89,18 @@ def random_run(seed: int) -> list[TraceRow]:
 def _let_one_event_happen(
     world: World, brokers: Brokers, consumers: Consumers, faults: Faults, fault_rate: float
 ) -> None:
-    """Let one random event happen, most often an act of a consumer, and sometimes nothing."""
+    """Let one random event happen: most often a step of a consumer, sometimes nothing."""
     rng = world.rng
     if rng.random() < fault_rate:
         faults.inject()
         return
     chance = rng.random()
-    # The limits are cumulative: 74 % acts of consumers, 10 % records produced, 6 % expiries, and so
-    # on.
+    # Each limit is the sum of the probabilities so far: a consumer's step has 74 %, new records
+    # have 10 %, the expiry of a member has 6 %, and so on.
     if chance < 0.74:
-        moving = world.moving(tuple(CONSUMERS))
-        if moving:
-            consumers.act(rng.choice(moving))
+        active = world.active(tuple(CONSUMERS))
+        if active:
+            consumers.act(rng.choice(active))
     elif chance < 0.84:
         consumers.produce()
     elif chance < 0.90:
@@ -103,9 +110,10 @@ def _let_one_event_happen(
     elif chance < 0.925:
         spontaneous_election(world, brokers)
     elif chance < 0.928:
-        moving = world.moving((*BROKERS, *CONSUMERS))
-        if len(moving) > 3:  # some nodes must be left
-            world.stop(rng.choice(moving))
+        active = world.active((*BROKERS, *CONSUMERS))
+        # Not too many nodes may be down at once: a run without nodes would have no events.
+        if len(active) > 3:
+            world.stop(rng.choice(active))
     elif chance < 0.95:
         dead = [name for name in (*BROKERS, *CONSUMERS) if not world.lives[name].alive]
         if dead:
@@ -113,7 +121,7 @@ def _let_one_event_happen(
 
 
 def _expire_random_member(world: World, brokers: Brokers) -> None:
-    """Let a coordinator of a random group expire a random member, if the group has members."""
+    """Let a coordinator of a random group find that a random member's session has expired."""
     group = world.rng.choice(GROUPS)
     for broker in brokers.coordinators(group):
         coordinated = broker.groups.get(group)

@@ -1,9 +1,9 @@
-"""A small simulator that writes random traces: a clock, nodes that start and end, and their rows.
+"""The simulator behind the random traces: it has a clock, and nodes that start, pause and end.
 
-Future actions are in a calendar, and are executed when the clock reaches their times. An action may
-belong to a node. If the node has died meanwhile, the action is dropped; while the node is paused,
-the action is put off. An incarnation is one life of a node, between two restarts. Rows are those of
-a trace (recorded events); the driver is the process that conducts a run.
+A trace has the recorded events of a run, one row each; `World.add` writes a row. Whatever shall
+happen later is an action in a calendar, and `World.advance` executes it when the clock reaches its
+time. An action may belong to a node. If the node has died meanwhile, the action is dropped; while
+the node is paused, the action waits.
 """
 
 import heapq
@@ -16,15 +16,17 @@ from protocol.trace import MESSAGE_KINDS, TraceEvent, TraceKind, TraceRow, stamp
 from tests.support.builders.rows import Columns
 
 DRIVER = "driver"
+"""The process that conducts a run. It writes the rows about its stages and its faults."""
 _RETRY_US = 150_000
-"""An action of a paused node is tried again after this time, until the node is resumed."""
+"""If a node is paused, its action is tried again after this time, until the node is resumed."""
 
 
 @dataclass(slots=True)
 class Life:
-    """A node's process: the number of its incarnation, and whether it is alive and paused."""
+    """A node's process."""
 
     name: str
+    # How often the node has been restarted.
     incarnation: int = 0
     alive: bool = True
     paused: bool = False
@@ -32,28 +34,26 @@ class Life:
 
 @dataclass(slots=True)
 class World:
-    """Time, nodes and rows of one random run.
-
-    If `messages` is False, the trace has no rows about messages.
-    """
+    """Time, nodes and rows of one random run."""
 
     rng: random.Random
     messages: bool = True
+    """If False, the trace has no rows about messages."""
     now_us: int = 0
     rows: list[TraceRow] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
     skew_us: dict[str, int] = field(default_factory=dict)
-    """How far each node's clock is ahead of the run's: clocks of machines never agree exactly."""
-    grain_us: int = 1
-    """Resolution of the clocks. With a coarse resolution rows of several nodes have equal times."""
+    """By how much each node's clock is ahead of the run's, as clocks of machines never agree."""
+    clock_resolution_us: int = 1
+    """With a coarse resolution, such as 50 ms, many rows have equal times."""
     _calendar: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
-    """A heap of the planned actions, each with its time and its number.
+    """A heap of the planned actions. An entry has a time, a number, and the action.
 
-    Of two actions with equal times, the number decides which is executed first.
+    The number counts the actions. Of two actions with equal times the older one comes first.
     """
-    _planned: int = 0
-    _written: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Number of rows that each incarnation of a node has written: the `seq` of its next row."""
+    _planned_count: int = 0
+    _next_seq: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The `seq` of the next row of each node and incarnation."""
 
     def add(
         self,
@@ -63,19 +63,21 @@ class World:
         /,
         **columns: Unpack[Columns],
     ) -> None:
-        """Write one row of `node` with the present time of the node's own clock.
+        """Write one row of `node`, with the present time of the node's own clock.
 
-        The row has the columns of `common` and `columns`.
+        The row has the columns of `columns` and, if given, those of the dict `common`. Callers pass
+        `common` if several rows share some columns.
         """
         filled: Columns = {**(common or {}), **columns}
         if kind in MESSAGE_KINDS and not self.messages:
             return
         life = self.lives.get(node)
         incarnation = 0 if life is None else life.incarnation
-        seq = self._written.get((node, incarnation), 0)
-        self._written[node, incarnation] = seq + 1
-        # The node's clock: the run's time plus the skew, at least 0, rounded down to `grain_us`.
-        time_us = max(0, self.now_us + self.skew_us.get(node, 0)) // self.grain_us * self.grain_us
+        seq = self._next_seq.get((node, incarnation), 0)
+        self._next_seq[node, incarnation] = seq + 1
+        exact_time_us = max(0, self.now_us + self.skew_us.get(node, 0))
+        # Rounded down to a multiple of the resolution.
+        time_us = exact_time_us - exact_time_us % self.clock_resolution_us
         self.rows.append(
             stamp(
                 TraceEvent(kind=kind, **filled),
@@ -97,21 +99,22 @@ class World:
         return self.rng.random() < probability
 
     def delay_us(self, longest_us: int) -> int:
-        """Return a random delay: nothing, one microsecond, up to 3 ms, or up to `longest_us`."""
+        """Return a random delay: 0, one microsecond, up to 3 ms, or up to `longest_us`."""
         return self.rng.choice((0, 1, self.rng.randint(2, 3_000), self.rng.randint(0, longest_us)))
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Execute an action after a delay, whether or not nodes are alive then.
+        """Execute an action after a delay; it belongs to no node.
 
-        Actions of equal times are executed in the order of the calls of `later`.
+        Actions with equal times are executed in the order in which they were planned.
         """
-        self._planned += 1
-        heapq.heappush(self._calendar, (self.now_us + delay_us, self._planned, act))
+        self._planned_count += 1
+        heapq.heappush(self._calendar, (self.now_us + delay_us, self._planned_count, act))
 
     def node_later(self, node: str, delay_us: int, act: Callable[[], None]) -> None:
         """Let a node execute an action after a delay.
 
-        The action is dropped if the node's incarnation has ended, and put off while it is paused.
+        The action is dropped if the node has died by then, even if it was restarted since. While
+        the node is paused, the action waits.
         """
         life = self.lives[node]
         incarnation = life.incarnation
@@ -135,12 +138,12 @@ class World:
             act()
         self.now_us = until_us
 
-    def moving(self, names: tuple[str, ...]) -> list[str]:
-        """Return those of `names` that are alive and not paused."""
+    def active(self, names: tuple[str, ...]) -> list[str]:
+        """Return the nodes among `names` that are alive and not paused."""
         return [name for name in names if self.lives[name].alive and not self.lives[name].paused]
 
     def start(self, node: str, role: str) -> None:
-        """Start a node, as the next incarnation if it lived before."""
+        """Start a node. If it has lived before, this is its next incarnation."""
         life = self.lives.get(node)
         if life is None:
             self.lives[node] = Life(node)
@@ -150,15 +153,15 @@ class World:
         self.add(node, TraceKind.NODE_STARTED, detail={"role": role})
 
     def kill(self, node: str) -> None:
-        """Kill a node's process, also a paused one.
+        """Kill a node's process, even if it is paused.
 
-        The driver writes the row: a killed process writes none.
+        The driver writes the row about it, because a killed process can write none.
         """
         self.lives[node].alive = self.lives[node].paused = False
         self.add(DRIVER, TraceKind.NODE_KILLED, peer=node)
 
     def stop(self, node: str) -> None:
-        """Stop a node as SIGTERM does: it writes a last row."""
+        """Stop a node, as SIGTERM does. It still writes a last row."""
         self.add(node, TraceKind.NODE_STOPPED)
         self.lives[node].alive = False
 

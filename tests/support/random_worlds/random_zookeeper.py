@@ -1,18 +1,17 @@
-"""Random traces of a ZooKeeper ensemble and of consumers on it.
+"""Random traces of three ZooKeeper servers, and of old consumers that coordinate over them.
 
-The tests of the analysis compute tables from these traces (recorded events, one row each).
+The tests of the analysis compute tables from these traces (recorded events, one row each). Nothing
+real runs: random decisions say what happens next, and a `World` writes the rows.
 
-The servers of an ensemble apply one log of transactions, each at its own pace. A zxid is the number
-of a transaction in the log. A znode is a node of ZooKeeper's tree of data. A session belongs to one
-client. It outlives the client's connection to a server. A znode is ephemeral if it is deleted with
-the session that created it. A watch notifies a client of one change of a znode.
-
-An attempt is one try of a consumer to own its share of the partitions; it succeeds, conflicts,
-fails, is given up, or ends with the consumer's death. The owner node of a partition is the znode
-that names the partition's consumer.
+The servers apply the same log of transactions, each at its own pace; the zxid is the number of a
+transaction. A client opens a session, and an ephemeral znode is deleted when the session of its
+creator ends. The consumers of a group share its partitions by writing owner nodes: for each
+partition a znode with the name of its consumer. An attempt is one try of a consumer to get its
+share in this way. It succeeds, fails, or ends with the consumer's death.
 """
 
 import random
+from functools import partial
 
 from protocol.trace import TraceKind, TraceRow
 from tests.support.builders.rows import Columns
@@ -22,7 +21,7 @@ _SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 _GROUPS = ("old", "older")
 _CONSUMERS = {f"consumer-{group}-{index}": group for group in _GROUPS for index in range(3)}
 _CLIENT_WITHOUT_GROUP = "consumer-stranger-0"
-"""A client that opens sessions and never rebalances."""
+"""A client of ZooKeeper that has sessions, and takes part in no group."""
 _PARTITIONS = ("orders-0", "orders-1", "payments-0")
 _APIS = (
     "Exists",
@@ -38,25 +37,28 @@ _APIS = (
     "Fetch",
 )
 _PHASES = ("starting", "running", "new session")
-"""What a consumer was doing when it gave up its attempts."""
-_SHARE_ENDED = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
-"""Rows of a consumer that gives up its share of the partitions."""
+"""What a consumer may be doing when it gives up to try any longer."""
+_GIVES_AWAY_SHARE = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
+"""The two kinds of rows in which a consumer no longer owns its share of the partitions."""
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
-"""Times that may pass between two acts. An act is one random event of the run."""
-_LAG_US = 300_000  # longest time until a server applies a transaction
+"""So much time may pass between two random events."""
+_LAG_US = 300_000
+"""The longest time until a server applies a transaction of the log."""
 
 
 def random_zookeeper_run(seed: int) -> list[TraceRow]:
-    """Return the trace of a random run of an ensemble, in the order in which rows were written."""
+    """Return the trace of a random run, in the order in which its rows were written."""
     rng = random.Random(f"ZooKeeper of {seed}")
-    world = World(rng, messages=rng.random() < 0.85)  # the other traces have no rows of messages
+    # 15 % of the traces have no rows about messages.
+    world = World(rng, messages=rng.random() < 0.85)
     # In a third of the runs the clocks are coarse, so that many rows have equal times.
-    world.grain_us = rng.choice((1, 1, 50_000))
+    world.clock_resolution_us = rng.choice((1, 1, 50_000))
     world.stage("starting")
-    # The driver is the process that conducts the run. It writes no row of its start.
+    # The driver conducts the run. It writes no row about its own start, so `start` is not called.
     world.lives["driver"] = Life("driver")
     for node in (*_SERVERS, *_CONSUMERS, _CLIENT_WITHOUT_GROUP):
-        world.start(node, node.split("-")[0])  # the name of a node begins with its role
+        role = node.split("-")[0]
+        world.start(node, role)
     ensemble = _Ensemble(world)
     for _ in range(rng.randint(150, 400)):
         world.advance(rng.choice(_STEPS_US))
@@ -67,23 +69,24 @@ def random_zookeeper_run(seed: int) -> list[TraceRow]:
 
 
 class _Ensemble:
-    """The log, the sessions, the znodes and the consumers of one run."""
+    """The servers with their log, sessions and znodes, and the consumers of one run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = world.rng
-        # The upper 32 bits are the leader's epoch.
+        # The zxid of the latest transaction. Its upper 32 bits are the epoch of ZooKeeper's leader.
         self._zxid = world.rng.randint(1, 9) << 32
-        # The client of each open session. It is None until a client is notified of the session.
-        self._open: dict[str, str | None] = {}
-        # The session of each ephemeral znode, by path. For other znodes it is None.
+        # Open session -> its client. The client is None until it is told about the session.
+        self._client_of_session: dict[str, str | None] = {}
+        # Path of a znode -> the session that created it if the znode is ephemeral, otherwise None.
         self._znodes: dict[str, str | None] = {}
-        self._attempts: dict[str, bool] = {}  # consumer -> True during an attempt
+        # The consumers that are in the middle of an attempt.
+        self._attempting: set[str] = set()
 
     def act(self) -> None:
         """Let one random event happen."""
-        # The more often an act is listed, the likelier it is.
-        acts = (
+        # The more often an event is listed, the likelier it is.
+        events = (
             self._open_session,
             self._notify_client,
             self._end_session,
@@ -100,45 +103,47 @@ class _Ensemble:
             self._rebalance,
             self._die,
         )
-        self._rng.choice(acts)()
+        self._rng.choice(events)()
 
     # -- the log ---------------------------------------------------------------------------------
 
     def _apply(self, session: str, op: str, **detail: object) -> None:
-        """Log a transaction, which some servers apply, each after its own delay."""
+        """Append a transaction to the log. Most servers apply it, each after its own delay."""
         self._zxid += 1
         zxid, rng = self._zxid, self._rng
         error = "NodeExists" if op == "error" else None
+
+        def write_row(server: str) -> None:
+            self._world.add(
+                server,
+                TraceKind.ZOOKEEPER_TXN_APPLIED,
+                offset=zxid,
+                error=error,
+                detail={"session": session, "op": op, **detail},
+            )
+
         applying = [server for server in _SERVERS if rng.random() < 0.8]
         for server in applying:
-            # As a default, `server` keeps the value of this turn of the loop.
-            def apply(server: str = server) -> None:
-                self._world.add(
-                    server,
-                    TraceKind.ZOOKEEPER_TXN_APPLIED,
-                    offset=zxid,
-                    error=error,
-                    detail={"session": session, "op": op, **detail},
-                )
-
-            self._world.later(self._world.delay_us(_LAG_US), apply)
+            self._world.later(self._world.delay_us(_LAG_US), partial(write_row, server))
 
     def _open_session(self) -> None:
-        """Open a session that no client was notified of yet."""
-        # The id of a session is the zxid of the transaction that opens it.
+        """Open a session. Its client is not told yet."""
+        # The id of a session is the zxid of the transaction that opens it, which comes next.
         session = f"{self._zxid + 1:#x}"
-        self._open[session] = None
+        self._client_of_session[session] = None
         self._apply(session, "createSession")
 
     def _notify_client(self) -> None:
-        """Notify a client that its session is connected, disconnected or expired."""
-        if not self._open:
+        """Tell a client that its session is connected, disconnected or expired."""
+        if not self._client_of_session:
             return
-        session = self._rng.choice(list(self._open))
-        client = self._open[session] or self._rng.choice([*_CONSUMERS, _CLIENT_WITHOUT_GROUP])
+        session = self._rng.choice(list(self._client_of_session))
+        client = self._client_of_session[session]
+        if client is None:
+            client = self._rng.choice([*_CONSUMERS, _CLIENT_WITHOUT_GROUP])
         if not self._world.lives[client].alive:
             return
-        self._open[session] = client
+        self._client_of_session[session] = client
         states = ("SyncConnected", "SyncConnected", "Disconnected", "Expired")
         state = self._rng.choice(states)
         self._world.add(
@@ -149,30 +154,32 @@ class _Ensemble:
         )
 
     def _end_session(self) -> None:
-        """End a session in 40 % of the calls.
+        """End a session, because it expires or because its client closes it.
 
-        60 % of these sessions expire, and their clients close the others. When a session ends, a
-        transaction deletes its znodes. In 10 % of the cases the trace lacks this transaction.
+        A transaction then deletes the session's ephemeral znodes.
         """
-        if not self._open or self._rng.random() < 0.6:
+        # Six of ten calls do nothing, so that sessions last longer.
+        if not self._client_of_session or self._rng.random() < 0.6:
             return
-        session = self._rng.choice(list(self._open))
-        del self._open[session]
+        session = self._rng.choice(list(self._client_of_session))
+        del self._client_of_session[session]
+        # 60 % of the sessions expire.
         if self._rng.random() < 0.6:
             self._world.add(
                 self._rng.choice(_SERVERS),
                 TraceKind.ZOOKEEPER_SESSION_EXPIRED,
                 detail={"session": session},
             )
+        # In one of ten cases no server has applied the transaction before the trace ends.
         if self._rng.random() < 0.9:
             self._apply(session, "closeSession")
             self._znodes = {path: owner for path, owner in self._znodes.items() if owner != session}
 
     def _write(self) -> None:
         """Create, delete or change an owner node of the group `old`, or let a write fail."""
-        if not self._open:
+        if not self._client_of_session:
             return
-        session = self._rng.choice(list(self._open))
+        session = self._rng.choice(list(self._client_of_session))
         path = f"/consumers/old/owners/orders/{self._rng.randint(0, 3)}"
         if path not in self._znodes:
             ephemeral = self._rng.random() < 0.8
@@ -187,10 +194,10 @@ class _Ensemble:
             self._apply(session, "error")
 
     def _commit_offset(self) -> None:
-        """Commit an offset of any group into a znode."""
-        if not self._open:
+        """Commit an offset of a group: write it into a znode."""
+        if not self._client_of_session:
             return
-        session = self._rng.choice(list(self._open))
+        session = self._rng.choice(list(self._client_of_session))
         topic, index = self._rng.choice(_PARTITIONS).rsplit("-", 1)
         path = f"/consumers/{self._rng.choice(_GROUPS)}/offsets/{topic}/{index}"
         op = self._rng.choice(("create", "setData"))
@@ -204,8 +211,8 @@ class _Ensemble:
     def _commit_to_kafka(self) -> None:
         """Let a broker store a committed offset of a group on ZooKeeper.
 
-        Consumers send such commits while they move from ZooKeeper to Kafka. The member None or ""
-        means that the commit is from no member of the group.
+        Consumers send such commits while a group moves from ZooKeeper to Kafka. With the member
+        None or "" the commit comes from no member of the group.
         """
         self._world.add(
             "broker-0",
@@ -217,9 +224,9 @@ class _Ensemble:
         )
 
     def _fire_watch(self) -> None:
-        """Let a server notify a client of one of the latest four transactions.
+        """Let a server tell a client about a change that it watches.
 
-        The offset of the row is the zxid of this transaction.
+        The offset of the row is the zxid of the change, which is one of the latest four.
         """
         self._world.add(
             self._rng.choice(_SERVERS),
@@ -244,31 +251,33 @@ class _Ensemble:
             )
 
     def _rebalance(self) -> None:
-        """Let a random consumer take the next step of its attempt, or begin an attempt."""
+        """Let a random consumer take the next step of its attempt, or perhaps begin one."""
         rng, consumer = self._rng, self._rng.choice(list(_CONSUMERS))
         if not self._world.lives[consumer].alive:
             return
         common: Columns = {"group": _CONSUMERS[consumer], "member": consumer}
         share = rng.sample(_PARTITIONS, rng.randint(0, len(_PARTITIONS)))
-        # Outside an attempt, the consumer gives up its attempts or its share, or begins an attempt.
-        if not self._attempts.get(consumer):
+        # If the consumer makes no attempt now, it gives up for good, or gives its share away, or
+        # begins an attempt.
+        if consumer not in self._attempting:
             if rng.random() < 0.3:
                 detail: dict[str, object] = {"attempts": 4, "during": rng.choice(_PHASES)}
                 kind = TraceKind.ZOOKEEPER_GAVE_UP
             elif rng.random() < 0.3:
-                kind, detail = rng.choice(_SHARE_ENDED), {"partitions": share}
+                kind, detail = rng.choice(_GIVES_AWAY_SHARE), {"partitions": share}
             else:
-                self._attempts[consumer] = True
+                self._attempting.add(consumer)
                 kind, detail = TraceKind.ZOOKEEPER_ATTEMPT_STARTED, {"attempt": rng.randint(0, 3)}
             self._world.add(consumer, kind, common, detail=detail)
             return
-        # During an attempt, it takes one of four steps. The last, its end, is twice as likely.
+        # Otherwise it takes one of four steps of its attempt. The last one, the end of the attempt,
+        # is twice as likely as each of the others.
         match rng.randint(0, 4):
             case 0:
-                kind, detail = rng.choice(_SHARE_ENDED), {"partitions": share}
+                kind, detail = rng.choice(_GIVES_AWAY_SHARE), {"partitions": share}
                 self._world.add(consumer, kind, common, detail=detail)
             case 1:
-                # The consumer has read the group's members, and computes its share from them.
+                # The consumer has read which members the group has, and computes its share.
                 members = sorted(rng.sample(list(_CONSUMERS), 2))
                 detail = {"members": members, "partitions": share}
                 self._world.add(consumer, TraceKind.ZOOKEEPER_VIEW, common, detail=detail)
@@ -281,26 +290,25 @@ class _Ensemble:
                     detail={"owner": rng.choice((None, "somebody-0"))},
                 )
             case _:
-                self._attempts[consumer] = False
+                self._attempting.discard(consumer)
                 done = rng.random() < 0.5
                 # Of the attempts that fail, 40 % end with an error of ZooKeeper.
+                has_error = not done and rng.random() >= 0.6
                 self._world.add(
                     consumer,
                     TraceKind.ZOOKEEPER_ATTEMPT_ENDED,
                     common,
-                    cause_text=None
-                    if done or rng.random() < 0.6
-                    else "NoNode /consumers/old/ids/x",
+                    cause_text="NoNode /consumers/old/ids/x" if has_error else None,
                     detail={"attempt": 0, "done": done, "conflicts": 0},
                 )
 
     def _die(self) -> None:
-        """Let a consumer die, perhaps during an attempt, or start a dead consumer again."""
+        """Let a consumer die, perhaps in the middle of an attempt, or start a dead one again."""
         consumer = self._rng.choice(list(_CONSUMERS))
-        # Half of the calls do nothing, so that deaths are rarer than the other acts.
+        # Half of the calls do nothing, so that deaths are rarer than the other events.
         if self._rng.random() < 0.5:
             return
-        self._attempts[consumer] = False
+        self._attempting.discard(consumer)
         if self._world.lives[consumer].alive:
             self._world.kill(consumer)
         else:

@@ -1,16 +1,16 @@
-"""Random crash points of a broker's disk: a prefix of the writes must remain.
+"""Crash a broker's disk at random points, and check that a prefix of the writes remains.
 
-A disk has several lives. A life:
+A disk has several lives, and each life goes like this:
 
-1. A process opens the disk and does random steps on two logs and a checkpoint (a small file that is
-   replaced as a whole).
-2. The process crashes in a random system call, perhaps already while it opens the disk. The crash
-   may leave a part of the interrupted write. There are three kinds of crashes (End).
-3. A copy of the disk is opened, and its content is compared with the writes.
+1. A process opens the disk. Then it does random steps on two logs and on a checkpoint, which is a
+   small file that is always replaced as a whole.
+2. The process crashes in a random system call, perhaps already while it opens the disk. The
+   interrupted write may leave a part of its data. There are three kinds of crashes (see `End`).
+3. A copy of the disk is opened, and its content is compared with what was written.
 
-The flush mark is the offset up to which a log survives a power loss; the log itself records it on
-the disk. A cleaning replaces the first part of a log by a shorter one. A torn tail is an incomplete
-batch at the end of a log.
+Each log records its flush mark on the disk: how much of the log is certain to survive a power loss.
+A cleaning (compaction) replaces the first part of a log by a shorter one. An incomplete batch at
+the end of a log is called a torn tail.
 """
 
 import random
@@ -33,30 +33,30 @@ PARTITIONS = (TopicPartition("__consumer_offsets", 3), TopicPartition("orders", 
 CHECKPOINT = "replication-offset-checkpoint"
 LIVES = 3
 NEVER = 2**62
-"""A number of system calls that no life reaches."""
+"""The process is killed in the system call with this number, which no life reaches."""
 STEPS_MAX = 25
-"""A life has fewer steps than this before the step in which it crashes."""
+"""Before the step in which it crashes, a life has fewer steps than this."""
 CALLS_MAX = 11
-"""Largest number of system calls of a step.
+"""No step needs more system calls than this.
 
-The number of the call in which a step is killed is drawn below this. If the step has fewer calls,
-it ends, and the process is killed after it.
+The system call in which a step is killed is drawn below this number. If the step has fewer calls,
+it ends normally, and the process is killed after it.
 """
 
 
 class End(StrEnum):
-    """The end of a life."""
+    """How a life ends."""
 
     KILL = "kill -9"
-    """The process ends. All its writes remain, because the operating system has them."""
+    """The process is killed. All its writes remain, because the operating system has them."""
     CUT_TO_MARKS = "power loss as an experiment makes it"
-    """The process ends; then `cut_to_flush_marks` cuts each log to its flush mark."""
+    """The process is killed. Then `cut_to_flush_marks` cuts each log to its flush mark."""
     POWER_LOSS = "power loss"
-    """The machine ends. The disk has all synced data, and any mixture of the other writes."""
+    """The machine fails. The disk has all synced data, and any mixture of the other writes."""
 
 
 class Step(StrEnum):
-    """A workload's step on a log or on the checkpoint."""
+    """What the process does next with a log or with the checkpoint."""
 
     APPEND = "append"
     FAILED_APPEND = "append to a full disk"
@@ -64,10 +64,10 @@ class Step(StrEnum):
     CLEAN = "replace what a cleaning read"
     FLUSH = "flush"
     WRITE_BACK = "write back"
-    """Advances the flush mark, as if the operating system had written the data; no sync."""
+    """Advances the flush mark without a sync, as if the operating system had written the data."""
     CHECKPOINT = "checkpoint"
     OPEN = "opening"
-    """The opening of the disk, which begins a life."""
+    """Opens the disk. Every life begins with this step."""
 
 
 STEP_WEIGHTS = {
@@ -81,47 +81,49 @@ STEP_WEIGHTS = {
 }
 """How often each step is drawn, relative to the others."""
 KILLED_IN_OPENING_ONE_IN = 8
-"""In one of so many lives, on average, the process is to be killed while it opens the disk."""
+"""In one of eight lives, on average, the process shall be killed while it opens the disk."""
 
 
 @dataclass(slots=True)
 class ExpectedLog:
-    """The known content of one log, with and without the effect of the step in progress.
+    """What a log must contain.
 
-    A step that crashes may or may not have had its effect. `batches` and `mark` are the content
-    before the step, `batches_after` and `mark_after` the content after it. A mark is the number of
-    batches below the flush mark.
+    If a step crashes, we cannot know whether it has had its effect. So this has the content before
+    the current step and the content after it, and either is right.
     """
 
+    # The batches before the current step, and after it.
     batches: list[RecordBatch] = field(default_factory=list)
     batches_after: list[RecordBatch] = field(default_factory=list)
+    # The number of batches below the flush mark before the current step, and after it.
     mark: int = 0
     mark_after: int = 0
+    # So many batches must survive a power loss, whether the current step has had its effect or not.
     durable: int = 0
-    """Number of batches that no power loss may remove, with or without the step in progress."""
+    # So many batches must be below the flush mark after a power loss.
     durable_mark: int = 0
-    """Number of batches that are below the flush mark after any power loss."""
+    # True if the process was killed in a write that may have been that of the flush mark.
     mark_is_torn: bool = False
-    """True if the process was killed in a write that may have been that of the mark."""
+    # True if the current step replaces the log's file.
     is_cleaning: bool = False
-    """True if the step in progress replaces the log's file."""
 
     @property
     def next_offset(self) -> int:
-        """Offset of the next record."""
+        """The offset of the next record."""
         return _end_offset(self.batches)
 
     def settle(self) -> None:
-        """Take over the effect of the step in progress, which has ended."""
+        """Note that the current step has ended, so that it has certainly had its effect."""
         self.batches, self.mark = list(self.batches_after), self.mark_after
         self.is_cleaning = False
 
 
 @dataclass(slots=True, kw_only=True)
 class CrashReport:
-    """Counts of the crash points: by the kind of crash, and by the step in which it came."""
+    """How many crash points there were of each kind, and what they did to the disks."""
 
     ends: Counter[End] = field(default_factory=Counter)
+    # The steps in which the crashes came.
     steps: Counter[Step] = field(default_factory=Counter)
     torn_tails: int = 0
     batches_lost: int = 0
@@ -129,17 +131,17 @@ class CrashReport:
 
     @property
     def points(self) -> int:
-        """Number of crash points."""
+        """The number of all crash points."""
         return sum(self.ends.values())
 
 
 def check_crash_points(count: int, first_seed: int, directory: Path) -> CrashReport:
-    """Check `count` crash points, on as many disks below `directory` as are needed.
+    """Check `count` crash points, on as many disks below `directory` as this takes.
 
-    The disks have the seeds `first_seed`, `first_seed + 1`, and so on.
+    The first disk has the seed `first_seed`, the second one `first_seed + 1`, and so on.
 
-    Raises: AssertionError for the first disk with a wrong content. The message names the seed and
-    the life. The files of that disk are not removed.
+    Raises: AssertionError if the content of a disk is wrong. The message names the seed and the
+    life, and the files of the disk are not removed.
     """
     report = CrashReport()
     seed = first_seed
@@ -161,13 +163,15 @@ class CrashingDisk:
         self._report = report
         self._life = 0
         self._logs = {partition: ExpectedLog() for partition in PARTITIONS}
+        # What the checkpoint may contain now: its content, and during a step that replaces it also
+        # the new content. None: the file does not exist yet.
         self._checkpoints: list[bytes | None] = [None]
-        """The checkpoint's content; during a step that replaces it also the new content."""
+        # All contents that were ever written.
         self._old_checkpoints: list[bytes] = []
         self._files = CrashingFiles(directory, self._rng)
 
     def live(self, lives: int) -> None:
-        """Work and crash `lives` times; then check that the disk can be written."""
+        """Work and crash `lives` times, and then check that the disk can still be written."""
         self.directory.mkdir(parents=True)
         for _ in range(lives):
             self._life += 1
@@ -177,13 +181,16 @@ class CrashingDisk:
     # -- a life --
 
     def _crash(self) -> None:
-        """Work for a while, die, and check the remaining content."""
+        """Work for a while, crash, and check what is left on the disk."""
         files = self._files
         step = self._work()
         end = self._rng.choice(list(End))
-        self._report.torn_tails += files.torn_bytes > 0
+        write_was_cut = files.torn_bytes > 0
+        if write_was_cut:
+            self._report.torn_tails += 1
         for log in self._logs.values():
-            log.mark_is_torn = files.torn_bytes > 0 and step is not Step.APPEND
+            # An append writes only batches; any other step may have been writing the mark.
+            log.mark_is_torn = write_was_cut and step is not Step.APPEND
         files.kill()
         cuts: tuple[LogRecovery, ...] = ()
         if end is End.CUT_TO_MARKS:
@@ -197,7 +204,8 @@ class CrashingDisk:
     def _work(self) -> Step:
         """Open the disk and do random steps; return the step in which or after which it crashes."""
         files = self._files
-        if self._rng.randrange(KILLED_IN_OPENING_ONE_IN) == 0:
+        is_killed_in_opening = self._rng.randrange(KILLED_IN_OPENING_ONE_IN) == 0
+        if is_killed_in_opening:
             files.kill_in(self._rng.randrange(CALLS_MAX))
         try:
             storage = FileStorage(self.directory, files)
@@ -205,39 +213,39 @@ class CrashingDisk:
         except Killed:
             return Step.OPEN
 
-        # The opening was not killed, perhaps because it had fewer calls than the drawn number.
+        # The opening has ended normally, perhaps because it had fewer calls than the drawn number.
         files.kill_in(NEVER)
         for _ in range(self._rng.randrange(STEPS_MAX)):
-            self._step(storage, self._choose())
+            self._do(storage, self._draw_step())
             self._settle()
 
-        last = self._choose()
-        # Most appends are a single system call. So an append is killed in its first call; a kill in
-        # a later call would come after the append.
+        last = self._draw_step()
+        # Most appends are a single system call, so an append is killed in its first call.
         files.kill_in(0 if last is Step.APPEND else self._rng.randrange(CALLS_MAX))
         try:
-            self._step(storage, last)
+            self._do(storage, last)
         except Killed:
             return last
         self._settle()
         return last
 
-    def _choose(self) -> Step:
-        """Draw a step."""
+    def _draw_step(self) -> Step:
+        """Return a random step."""
         return self._rng.choices(list(STEP_WEIGHTS), list(STEP_WEIGHTS.values()))[0]
 
     def _settle(self) -> None:
+        """Note that the current step has ended, so that it has certainly had its effect."""
         for log in self._logs.values():
             log.settle()
         self._checkpoints = self._checkpoints[-1:]
 
-    def _step(self, storage: FileStorage, step: Step) -> None:
+    def _do(self, storage: FileStorage, step: Step) -> None:
         """Do a step on a random log, and change the expected content accordingly."""
         partition = self._rng.choice(PARTITIONS)
         expected = self._logs[partition]
         log = storage.log(partition)
-        # Each call of `log` may be killed. So the effect that it may have is noted before the call,
-        # and the durability that it guarantees after the call.
+        # The process may be killed within each call of `log`. So what the call may change is noted
+        # before it, and what it guarantees (more durable batches) only after it.
         match step:
             case Step.APPEND:
                 batch = self._batch(expected.next_offset)
@@ -259,16 +267,16 @@ class CrashingDisk:
                 log.truncate(length)
             case Step.CLEAN:
                 length = self._rng.randint(0, len(expected.batches))
-                # The cleaning keeps the first batch, and each other one with probability 0.5.
-                left = [
+                # The cleaning keeps the first batch, and about half of the others.
+                kept = [
                     batch
                     for index, batch in enumerate(expected.batches[:length])
                     if index == 0 or self._rng.random() < 0.5
                 ]
-                expected.batches_after = [*left, *expected.batches[length:]]
+                expected.batches_after = [*kept, *expected.batches[length:]]
                 expected.mark_after = len(expected.batches_after)
                 expected.is_cleaning = True
-                log.replace_prefix(length, left)
+                log.replace_prefix(length, kept)
                 expected.durable = expected.durable_mark = len(expected.batches_after)
             case Step.FLUSH:
                 expected.mark_after = len(expected.batches)
@@ -283,10 +291,11 @@ class CrashingDisk:
                 self._old_checkpoints.append(content)
                 storage.write_checkpoint(CHECKPOINT, content)
             case Step.OPEN:
+                # Only `_work` opens the disk, and STEP_WEIGHTS does not have this step.
                 raise AssertionError("a disk is opened once a life")
 
     def _batch(self, base_offset: int) -> RecordBatch:
-        """Return a batch of random size; its leader epoch is the number of the life."""
+        """Return a batch of random size. Its leader epoch is the number of this life."""
         records = tuple(
             Record(None, self._rng.randbytes(self._rng.choice((0, 5, 40, 40, 900))), 7)
             for _ in range(self._rng.choice((1, 1, 2, 9)))
@@ -296,9 +305,10 @@ class CrashingDisk:
     # -- checks of the next life --
 
     def _check(self, end: End, cuts: Sequence[LogRecovery], *, hit: str) -> None:
-        """Open a copy of the disk, and compare its content with the writes.
+        """Open a copy of the disk, and compare its content with what was written.
 
-        `cuts` are the losses by `cut_to_flush_marks`; `hit` names the crash point in messages.
+        `cuts` says what `cut_to_flush_marks` has removed. `hit` names the crash point in messages:
+        "seed 7, life 2: power loss in flush".
         """
         copy = self.directory.with_name(f"{self.directory.name}-copy")
         shutil.copytree(self.directory, copy)
@@ -317,17 +327,18 @@ class CrashingDisk:
             batches = _batches_of(log)
             self._report.batches_kept += len(batches)
             self._report.batches_lost += max(0, len(expected.batches) - len(batches))
-            if end is End.POWER_LOSS:  # what is read now is on the disk, so it is durable
+            if end is End.POWER_LOSS:
+                # Whatever can be read after a power loss is on the disk, so it is durable.
                 expected.durable, expected.durable_mark = len(batches), log.flushed_length
-            # The next life begins with the content that was found, which has passed the checks.
+            # The content has passed the checks, and the next life begins with it.
             self._logs[partition] = ExpectedLog(
                 batches=batches,
                 batches_after=list(batches),
                 mark=log.flushed_length,
                 mark_after=log.flushed_length,
                 durable=min(expected.durable, len(batches)),
-                # If a cleaning was killed, the mark may still be that of the old file, and the new
-                # file has fewer batches below it.
+                # If a cleaning was killed, the mark may be lower than before: it may still belong
+                # to the old file, and the new file has fewer batches below it.
                 durable_mark=min(expected.durable_mark, log.flushed_length),
             )
         assert all(cut in recoveries for cut in cuts), f"{hit}: not reported"
@@ -365,11 +376,11 @@ def _check_log(
     recoveries: Sequence[LogRecovery],
     hit: str,
 ) -> None:
-    """Compare a log with what was written to it, and with the loss that the opening reported."""
+    """Compare a log with what was written to it, and with the losses that its opening reported."""
     batches = _batches_of(found)
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning and batches == after:
-        # The complete new file has replaced the old one; the mark may still be that of the old one.
+        # The new file has replaced the old one, but the mark may still be that of the old one.
         assert found.flushed_length <= len(batches), f"{hit}: mark"
         return
     match end:
@@ -397,10 +408,11 @@ def _check_log(
 
 
 def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBatch]:
-    """Return the batches of which a crashed log must be a prefix.
+    """Return the written batches. A crashed log must be a prefix of them.
 
-    If a cleaning was in progress, these are the batches of the old or of the new file. Otherwise
-    they are the batches before or after the step in progress, whichever are more.
+    If a cleaning was interrupted, these are the batches of the old file or those of the new one.
+    Otherwise they are the batches before the interrupted step or after it, whichever are more: all
+    others are prefixes of these.
     """
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning:
@@ -409,23 +421,23 @@ def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBa
 
 
 def _check_cut(cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
-    """Check the result of `cut_to_flush_marks` for one log."""
+    """Check what `cut_to_flush_marks` reports about one log."""
     batches = _batches_of(found)
     assert cut.cause is RecoveryCause.POWER_LOSS, hit
     assert cut.log_end_offset == _end_offset(batches), hit
     if expected.is_cleaning:
-        # The cut was in the old file or in the new one, to the mark of either.
+        # We cannot know whether the old file or the new one was cut, nor to the mark of which one.
         return
-    written = (len(expected.batches), len(expected.batches_after))
+    lengths_before_cut = (len(expected.batches), len(expected.batches_after))
     assert cut.cut_bytes > 0, hit
-    assert cut.cut_batches in [length - len(batches) for length in written], hit
+    assert cut.cut_batches in [length - len(batches) for length in lengths_before_cut], hit
 
 
 def _check_marked(found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
-    """Check a flush mark after a kill.
+    """Check the flush mark of a log after its process was killed.
 
-    If the kill interrupted the write of the mark itself, an older mark may remain, down to the last
-    one that was synced.
+    If the write of the mark itself was interrupted, an older mark may be left, but none that is
+    older than the last one that was synced.
     """
     marks = (expected.mark, expected.mark_after)
     if expected.is_cleaning:
