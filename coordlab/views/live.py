@@ -1,8 +1,9 @@
-"""LiveView: shows the progress of long work, as a panel on a terminal, as lines elsewhere.
+"""Shows the progress of work that takes a while: a run, a search, or a standing cluster.
 
-A progress is an object that describes the state of the work at one moment. A command provides two
-functions: one makes the panel from the latest progress, the other yields the lines that a progress
-adds to the earlier ones. A terminal that cannot move its cursor also gets lines.
+On a terminal this is a panel, which is drawn again in the same place. If the output goes to a file,
+or the terminal cannot move its cursor, lines are printed instead. The work reports a progress from
+time to time, an object that describes its whole state. The command has a function for the panel,
+and one that yields the lines about what has changed since the last progress.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,37 +15,36 @@ from rich.live import Live
 from rich.text import Text
 
 REFRESH_PER_SECOND = 4
-P = TypeVar("P")
-"""The class of a progress."""
+ProgressT = TypeVar("ProgressT")
+"""The class that describes the state of the work."""
 
 
-class LiveView(Generic[P]):
+class LiveView(Generic[ProgressT]):
     """Shows progress on a console.
 
-    Use it as a context manager, and call it with each progress. The panel is cleared at the end,
-    because a closing summary follows. With `shown` False the view prints nothing. Commands use that
-    if their output is one JSON document.
+    Use it as a context manager, and call it each time there is a new progress. At the end the panel
+    disappears, because a closing summary follows.
     """
 
     def __init__(
         self,
         console: Console,
-        render: Callable[[P | None], RenderableType],
-        lines: Callable[[P], Iterable[str]],
+        render: Callable[[ProgressT | None], RenderableType],
+        lines: Callable[[ProgressT], Iterable[str]],
         *,
         shown: bool = True,
     ) -> None:
         """Set up the view.
 
-        - `render`: returns the panel. Before the first progress it is called with None. It is a
-          public attribute, for tests.
+        - `render`: returns the panel for a progress, or for None before the first one.
         - `lines`: yields the lines to print for a progress.
+        - `shown`: False to show nothing, because the output of the command is a JSON document.
         """
-        self.render = render
+        self.render = render  # public for tests
         self._console = console
         self._lines = lines
         self._shown = shown
-        self._last: P | None = None
+        self._last: ProgressT | None = None
         self._live: Live | None = None
         if shown and console.is_terminal and not console.is_dumb_terminal:
             self._live = Live(
@@ -54,7 +54,7 @@ class LiveView(Generic[P]):
                 transient=True,
             )
 
-    def __enter__(self) -> "LiveView[P]":
+    def __enter__(self) -> "LiveView[ProgressT]":
         """Show the panel."""
         if self._live is not None:
             self._live.start()
@@ -70,10 +70,10 @@ class LiveView(Generic[P]):
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, progress: P) -> None:
-        """Show a progress. Lines are printed immediately, the panel at its next refresh."""
+    def __call__(self, progress: ProgressT) -> None:
+        """Show a progress. Lines are printed at once, the panel when it is drawn the next time."""
         self._last = progress
         if self._shown and self._live is None:
             for line in self._lines(progress):
-                # A Text, because rich would interpret a name such as `[red]` as markup.
+                # In a plain string, rich would take something like `[red]` for markup.
                 self._console.print(Text(line), highlight=False, soft_wrap=True)

@@ -1,10 +1,15 @@
-"""The closing summary of a run on a terminal: verdict, faults, phases of both chains, gaps.
+"""Prints the closing summary of a run: its verdict, its faults, and how long the recovery took.
 
-After a fault, the recovery of a cluster has phases (lengths of time), which form two chains. The
-broker chain ends when the new coordinator (the broker that manages a group's members) serves. The
-client chain ends when the new coordinator has accepted the member. A gap is a time in which a
-member, a partition or a group had no service. A phase or a gap is called a measure; it has a
-distribution over members, partitions or groups.
+After a fault the summary shows two kinds of times:
+
+- Phases, such as "detect" and "load", show where the time went. On the brokers' side they lead from
+  the fault to a coordinator that serves; on the clients' side to a member that it has accepted.
+- Gaps, such as "commit gap", show how long a member or partition had to do without.
+
+Each is measured for every group, member or partition, so a row of a table has the median (p50) and
+the longest, for example:
+
+    commit gap, per member   p50 3.10 s   max 9.42 s
 """
 
 from collections import Counter
@@ -55,98 +60,94 @@ _VERDICT_STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FAULTS_IN_FULL = 2
-"""Up to this number of faults, each fault has tables of its own. If there are more faults, each has
-one line."""
+"""If a run has more faults than this, each gets one line instead of tables of its own."""
 _MAX_FAULTS_LISTED = 20
-"""Limit of the faults that have a line."""
-MAX_BLOCKS = 6
-"""Limit of the printed pairs of coordinators, and of owners, that overlapped. Spark's tables have
-all of them."""
-_NARROW = 60
-"""Least width of a terminal for all columns of a table of phases. A narrower terminal has only the
-columns _NARROW_CELLS."""
-_NARROW_FAULTS = 75
-"""Least width of a terminal for the table of many faults. A narrower terminal has a line for each
-fault."""
-_NARROW_CELLS = ("p50", "max")
-"""Columns of a table of phases on a narrow terminal."""
+"""At most so many faults get a line."""
+_MAX_OVERLAPS = 6
+"""At most so many overlaps of two coordinators, or of two owners, are printed.
+
+Spark's tables have all of them.
+"""
+_MIN_WIDTH_FOR_ALL_PHASES = 60
+"""On a narrower terminal, a table of phases has only the columns _COLUMNS_IF_NARROW."""
+_MIN_WIDTH_FOR_FAULT_TABLE = 75
+"""On a narrower terminal, many faults are printed as lines and not as a table."""
+_COLUMNS_IF_NARROW = ("p50", "max")
 _FAULT_COLUMNS = {
     "detect": "detect",
     "notice": "notice",
     "no coord.": "no coordinator",
     "commit gap": "commit gap",
 }
-"""Headings of the table of many faults, and the measures in it."""
-_GAPS = ("commit gap", "processing gap")
-"""Measures of gaps. One gap can last through several faults; each of them then has this gap."""
-_SUBJECTS = {"member": "per member", "partition": "per partition", "group": "per group"}
-"""Texts for the kinds of subjects over which a measure is distributed."""
+"""The columns with times in the table of many faults: heading -> name of the measure."""
+_GAP_MEASURES = ("commit gap", "processing gap")
+"""The gaps that can last so long that two faults share one."""
+_PER_SUBJECT = {"member": "per member", "partition": "per partition", "group": "per group"}
+"""What is said of a measure that was taken for each member, partition or group."""
 
 
 def print_summary(
-    console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
+    console: Console, manifest: Manifest, results: Results, summary: RunSummary | None
 ) -> None:
     """Print the whole summary.
 
-    `phases`: the summary of the trace (the run's recorded events), which has the phases and all
-    other figures. None: the trace has not been summed up yet.
+    `summary`: the phases and all other figures; None if they have not been computed yet.
     """
-    print_verdict(console, manifest, results, phases)
-    print_figures(console, manifest, results, phases)
+    print_verdict(console, manifest, results, summary)
+    print_figures(console, manifest, results, summary)
 
 
 def print_verdict(
-    console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
+    console: Console, manifest: Manifest, results: Results, summary: RunSummary | None
 ) -> None:
-    """Print the verdict of the run and the outcomes of its faults.
+    """Print the verdict of the run, and what became of its faults.
 
-    If the run passed and `phases` is not None, the verdict's line also lists caveats. A caveat is
-    an effect that clients felt although no promise was violated.
+    If the run passed, its caveats follow: what clients felt although no promise was violated. They
+    come from the summary.
     """
     console.print()
-    _print_verdict(console, manifest, results, caveats_of(phases))
+    _print_verdict(console, manifest, results, caveats_of(summary))
     _print_faults(console, results.faults)
 
 
 def print_figures(
-    console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
+    console: Console, manifest: Manifest, results: Results, summary: RunSummary | None
 ) -> None:
-    """Print the phases and outcomes, if `phases` is not None, and then the checks."""
-    if phases is not None:
-        print_phases(console, phases)
-        # A deploy is the replacement of the members of a group, one after another.
-        deploys = deploys_of(results.faults, phases.felt)
+    """Print all figures of the run, as far as they are known, and then its checks."""
+    if summary is not None:
+        print_phases(console, summary)
+        # Deploys: all members of a group were replaced, one after the other.
+        deploys = deploys_of(results.faults, summary.felt)
         print_lines(console, map(deploy_text, deploys))
-        print_notes(console, _notes(manifest))
+        print_notes(console, _notes_on_experiment(manifest))
     print_checks(console, results.checks)
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """Print the notes: facts that a reader of the figures must know about the experiment."""
+    """Print what a reader must know about the experiment to understand the figures."""
     print_lines(console, (f"note: {note}" for note in notes), style="cyan")
 
 
-def _notes(manifest: Manifest) -> tuple[str, ...]:
-    """Return the notes on the run's experiment; none if this version cannot read it."""
+def _notes_on_experiment(manifest: Manifest) -> tuple[str, ...]:
     try:
         return notes_of(experiment_of(manifest))
     except msgspec.ValidationError:
-        # Another version of coordlab wrote the experiment.
+        # The run is of another version of coordlab, whose experiments this one cannot read.
         return ()
 
 
 def print_phases(console: Console, summary: RunSummary) -> None:
-    """Print the phases and outcomes of each fault, then the figures of the whole run."""
-    if len(summary.faults) > _MAX_FAULTS_IN_FULL:
+    """Print the figures after each fault, then those of the whole run."""
+    if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
+        for fault in summary.faults:
+            _print_phases_after(console, fault)
+    else:
         _print_fault_table(console, summary.faults)
-    # If there are few faults, each is printed in full. If there are many, the table above has their
-    # figures, and only their rebalances are printed here.
-    for fault in summary.faults[:_MAX_FAULTS_LISTED]:
-        if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
-            _print_phases_of(console, fault)
-        elif fault.rebalances:
-            print_lines(console, [f"{fault.fault}: {fault.node or 'no node'}"], style="bold")
-            print_lines(console, (f"  {line}" for line in fault_rebalance_lines(fault)))
+        # The table has no room for the reasons of the rebalances, so they follow.
+        for fault in summary.faults[:_MAX_FAULTS_LISTED]:
+            if fault.rebalances:
+                print_lines(console, [f"{fault.fault}: {fault.node or 'no node'}"], style="bold")
+                print_lines(console, (f"  {line}" for line in fault_rebalance_lines(fault)))
     _print_felt(console, summary)
     outcomes = list(outcome_lines(summary))
     if outcomes:
@@ -161,16 +162,13 @@ def print_phases(console: Console, summary: RunSummary) -> None:
         console.print(Text(f"set aside: {file}", style="yellow"))
 
 
-def _print_phases_of(console: Console, fault: FaultSummary) -> None:
-    """Print the phases after a fault, then what members and groups did."""
+def _print_phases_after(console: Console, fault: FaultSummary) -> None:
+    """Print the phases after a fault, and what members and groups did then."""
     console.print()
-    console.print(
-        Text(f"{fault.fault}", style="bold").append(
-            f"  {fault.node or 'no node'} at {clock_seconds(fault.injected_us)}", style=""
-        )
-    )
-    narrow = console.width < _NARROW
-    # There is a third chain, "gap". `_print_felt` prints it, with the other effects on clients.
+    hit = f"{fault.node or 'no node'} at {clock_seconds(fault.injected_us)}"
+    console.print(Text(f"{fault.fault}  {hit}", style="bold"))
+    narrow = console.width < _MIN_WIDTH_FOR_ALL_PHASES
+    # The gaps are printed later, by `_print_felt`, with the other effects on clients.
     chains: tuple[Chain, ...] = ("broker", "client")
     tables = [
         _phase_table(fault, chain, CHAIN_HEADINGS[chain], narrow=narrow)
@@ -189,9 +187,9 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
 
 
 def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None:
-    """Print one line per fault with its longest phases and gaps."""
+    """Print a line for each fault, with its longest phases and gaps."""
     console.print()
-    if console.width < _NARROW_FAULTS:
+    if console.width < _MIN_WIDTH_FOR_FAULT_TABLE:
         for fault in faults[:_MAX_FAULTS_LISTED]:
             print_lines(console, [_fault_line(fault)])
     else:
@@ -206,24 +204,25 @@ def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None
 def _same_gap_lines(faults: Sequence[FaultSummary]) -> Iterator[str]:
     """Yield a sentence for each gap that several faults share.
 
-    It tells the reader not to add up the gaps of these faults.
+    A long gap may still last when the next fault comes, and is then the longest gap of both. The
+    sentence tells the reader not to add them up:
+    `the commit gap after cut-1 and cut-2 is the one after crash-0`.
     """
-    for measure in _GAPS:
-        later_by_first: dict[str, list[str]] = {}
-        for fault, first in same_gaps(faults, measure).items():
-            later_by_first.setdefault(first, []).append(fault)
+    for measure in _GAP_MEASURES:
+        later_by_first: dict[str, list[str]] = {}  # {"crash-0": ["cut-1", "cut-2"]}
+        for later_fault, first in same_gaps(faults, measure).items():
+            later_by_first.setdefault(first, []).append(later_fault)
         for first, later in later_by_first.items():
             yield f"the {measure} after {listed(later)} is the one after {first}"
 
 
 def _fault_line(fault: FaultSummary) -> str:
-    """Return one line for a row of the table of faults, for a narrow terminal."""
-    measured = {name: fault.distribution(name) for name in _FAULT_COLUMNS.values()}
-    texts = [
-        f"{name} {figures.longest_text}"
-        for name, figures in measured.items()
-        if figures is not None
-    ]
+    """Return the row of a fault as one line, for a narrow terminal."""
+    texts = []
+    for measure in _FAULT_COLUMNS.values():
+        distribution = fault.distribution(measure)
+        if distribution is not None:
+            texts.append(f"{measure} {distribution.longest_text}")
     texts.append(f"rebalances {fault.rebalance_count}")
     # If the affected groups had no members, "kept 0 of 0" would say nothing.
     if fault.members:
@@ -239,11 +238,12 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
     for heading in (*_FAULT_COLUMNS, "rebalances", "kept"):
         table.add_column(heading, justify="right")
     for fault in faults:
-        measured = [fault.distribution(measure) for measure in _FAULT_COLUMNS.values()]
+        distributions = [fault.distribution(measure) for measure in _FAULT_COLUMNS.values()]
+        longest = ["" if values is None else values.longest_text for values in distributions]
         table.add_row(
             clock_seconds(fault.injected_us),
             fault.node or "-",
-            *("" if figures is None else figures.longest_text for figures in measured),
+            *longest,
             str(fault.rebalance_count),
             f"{fault.members_kept}/{fault.members}" if fault.members else "",
         )
@@ -251,64 +251,60 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
 
 
 def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: bool) -> Group:
-    """Return the figures of one chain under a heading, without empty columns.
+    """Return the times of one chain as a table under a heading, without empty columns.
 
-    A row of `fault.rows` begins with the name of a measure; a cell for each column of HEADER
-    follows. The name ends with MARK if a machine was away by accident (lost or silent without a
-    planned fault) in that time, which disturbs the figure.
+    The first cell of a row is the name of a measure, such as `commit gap, per member`. It ends with
+    MARK if the times were disturbed, because a machine was away and no fault had planned that.
     """
     rows = fault.rows(chain)
-    # A text such as ", per member" for each measure that is distributed over subjects.
-    subjects = {
-        measure.name: f", {_SUBJECTS[measure.subject_kind]}"
+    per_subject = {
+        measure.name: f", {_PER_SUBJECT[measure.subject_kind]}"
         for measure, _ in fault.measures
         if measure.subject_kind is not None
     }
-    shown_places = [
-        place
-        for place, column in enumerate(HEADER)
-        # + 1, because a row begins with its name.
-        if any(row[place + 1] for row in rows) and (not narrow or column in _NARROW_CELLS)
+    # The cells of a row come in the order of HEADER, after the name.
+    shown_columns = [
+        index
+        for index, column in enumerate(HEADER)
+        if any(cells[index] for _name, *cells in rows)
+        and (not narrow or column in _COLUMNS_IF_NARROW)
     ]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
-    for place in shown_places:
-        table.add_column(HEADER[place], justify="right")
+    for index in shown_columns:
+        table.add_column(HEADER[index], justify="right")
     for name, *cells in rows:
-        # The kind of subject is inserted between the name and its MARK.
+        # `commit gap*` becomes `commit gap, per member*`.
         measure = name.removesuffix(MARK)
         mark = MARK if name.endswith(MARK) else ""
-        label = f"{measure}{subjects.get(measure, '')}{mark}"
-        table.add_row(label, *(cells[place] for place in shown_places))
+        label = f"{measure}{per_subject.get(measure, '')}{mark}"
+        table.add_row(label, *(cells[index] for index in shown_columns))
     return Group(Text(heading, style="underline"), table)
 
 
 def _print_felt(console: Console, summary: RunSummary) -> None:
-    """Print the effects that clients felt: after each fault, and over the whole run.
-
-    With more than _MAX_FAULTS_IN_FULL faults, `_print_fault_table` has already printed the effects
-    after each fault.
-    """
-    faults = [fault for fault in summary.faults if fault.rows("gap")]
-    in_full = faults if len(summary.faults) <= _MAX_FAULTS_IN_FULL else []
-    if not in_full and summary.felt is None:
+    """Print what clients felt: the gaps after each fault, then the effects over the whole run."""
+    faults_with_gaps: list[FaultSummary] = []
+    if len(summary.faults) <= _MAX_FAULTS_IN_FULL:  # the table of many faults has their gaps
+        faults_with_gaps = [fault for fault in summary.faults if fault.rows("gap")]
+    if not faults_with_gaps and summary.felt is None:
         return
     console.print()
     console.print(Text(FELT, style="bold"))
-    for fault in in_full:
-        narrow = console.width < _NARROW
+    for fault in faults_with_gaps:
+        narrow = console.width < _MIN_WIDTH_FOR_ALL_PHASES
         print_table(console, _phase_table(fault, "gap", felt_after(fault), narrow=narrow))
-    print_lines(console, _same_gap_lines(in_full))
+    print_lines(console, _same_gap_lines(faults_with_gaps))
     if summary.felt is not None:
         _print_felt_in_all(console, summary.felt)
 
 
 def _print_felt_in_all(console: Console, felt: Felt) -> None:
-    """Print a table over the partitions of all groups, then a line for each group."""
-    narrow = console.width < _NARROW
+    """Print what the clients of all groups felt as a table, then a line for each group."""
+    narrow = console.width < _MIN_WIDTH_FOR_ALL_PHASES
     rows = felt_rows(felt.in_all)
-    wanted = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
-    headings = [heading for heading in wanted if any(cells[heading] for _, cells in rows)]
+    columns = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
+    headings = [column for column in columns if any(cells[column] for _, cells in rows)]
     console.print(Text(f"{FELT_IN_ALL}{MARK if felt.disturbed else ''}", style="underline"))
     if rows:
         table = Table(box=None, pad_edge=False, header_style="dim")
@@ -321,11 +317,13 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
     else:
         print_lines(console, [NOTHING_FELT])
     lag = felt.in_all.spreads.get(LAG_OVER)
-    # A partition counts as missing if its lag did not become usual again.
+    # The lag of a partition is measured until it is usual again. Without such an end it is missing.
     if lag is not None and lag.missing:
-        late = counted(lag.missing, "partition")
-        print_lines(console, [f"{late} had not come back to the usual lag when the run ended"])
-    shown = list(felt.groups.items())[:MAX_BLOCKS]
+        still_behind = counted(lag.missing, "partition")
+        print_lines(
+            console, [f"{still_behind} had not come back to the usual lag when the run ended"]
+        )
+    shown = list(felt.groups.items())[:_MAX_OVERLAPS]
     print_lines(console, (felt_text(group, counts) for group, counts in shown))
     if len(felt.groups) > len(shown):
         more = len(felt.groups) - len(shown)
@@ -333,7 +331,7 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
 
 
 def verdict_text(results: Results) -> Text:
-    """Return one or two words on how a run ended: its verdict, if it was completed."""
+    """Return how a run ended: `PASS` or another verdict, `INTERRUPTED` or `INTERNAL ERROR`."""
     match results.outcome:
         case RunOutcome.COMPLETED:
             return Text(results.verdict.upper(), style=_VERDICT_STYLES[results.verdict])
@@ -346,18 +344,19 @@ def verdict_text(results: Results) -> Text:
 def _print_verdict(
     console: Console, manifest: Manifest, results: Results, caveats: Sequence[str]
 ) -> None:
-    """Print the verdict with its reasons, and the counts of records and commits."""
-    word = verdict_text(results)
+    """Print the verdict with its reasons, then how many records and commits the run had."""
+    verdict = verdict_text(results)
     run_text = (
         f"{manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
         f"{clock_seconds(results.ended_at_us)} of the run's clock"
     )
-    # A caveat restricts the verdict PASS, so the two are printed as one sentence.
-    if caveats and results.outcome is RunOutcome.COMPLETED and results.verdict is Verdict.PASS:
-        print_lines(console, [pass_text(word.plain, caveats)], style=str(word.style))
+    passed = results.outcome is RunOutcome.COMPLETED and results.verdict is Verdict.PASS
+    if passed and caveats:
+        # One sentence, because PASS alone would say too much.
+        print_lines(console, [pass_text(verdict.plain, caveats)], style=str(verdict.style))
         print_lines(console, [run_text])
     else:
-        console.print(Text.assemble(word, f"  {run_text}"), highlight=False, soft_wrap=True)
+        console.print(Text.assemble(verdict, f"  {run_text}"), highlight=False, soft_wrap=True)
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         console.print("coordlab itself failed; this says nothing about Kafka:")
     print_lines(console, (f"  {reason}" for reason in results.reasons))
@@ -370,18 +369,14 @@ def _print_verdict(
 
 
 def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
-    """Print the outcomes of the faults.
+    """Print what became of each fault.
 
-    If there are many faults, print only the outcomes of the first _MAX_FAULTS_LISTED and of later
-    ones that failed. The other faults are counted.
+    Of many faults, only the first ones are printed, and later ones that failed. The others are
+    counted.
     """
-    candidates = [
-        fault
-        for place, fault in enumerate(faults)
-        if place < _MAX_FAULTS_LISTED or fault.outcome is FaultOutcome.FAILED
-    ]
-    # Perhaps every fault has failed, so the number of these needs a limit too.
-    shown = candidates[: 2 * _MAX_FAULTS_LISTED]
+    first, later = faults[:_MAX_FAULTS_LISTED], faults[_MAX_FAULTS_LISTED:]
+    later_failures = [fault for fault in later if fault.outcome is FaultOutcome.FAILED]
+    shown = [*first, *later_failures[:_MAX_FAULTS_LISTED]]
     for fault in shown:
         _print_fault(console, fault)
     hidden = len(faults) - len(shown)
@@ -393,17 +388,18 @@ def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
 
 
 def _print_fault(console: Console, fault: JournalEntry) -> None:
-    """Print the outcome of a fault, and its blast radius: the groups and partitions it touched."""
-    print_lines(console, [f"{fault.fault} {fault.target}: {_outcome_text(fault)}"])
+    """Print what became of a fault, and which groups and partitions it affected."""
+    print_lines(console, [f"{fault.fault} {fault.target}: {_what_became_of(fault)}"])
     radius = fault.blast_radius
     if radius.groups or radius.partitions:
-        groups, partitions = listed(radius.groups) or "none", listed(radius.partitions) or "none"
+        groups = listed(radius.groups) or "none"
+        partitions = listed(radius.partitions) or "none"
         line = f"  blast radius: groups {groups}; partitions {partitions}"
         print_lines(console, [line], style="dim")
 
 
-def _outcome_text(fault: JournalEntry) -> str:
-    """Return what became of a fault: never injected, hit nothing, failed, or hit a node."""
+def _what_became_of(fault: JournalEntry) -> str:
+    """Return what became of a fault, such as `hit broker-1 at 30.000 s, healed at 50.000 s`."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "never injected"
@@ -412,21 +408,21 @@ def _outcome_text(fault: JournalEntry) -> str:
         case FaultOutcome.FAILED:
             return f"failed at {clock_seconds(fault.fired_at_us)}: {fault.error}"
         case FaultOutcome.HIT:
-            # A node in virtual time has no process.
-            pid = "" if fault.pid is None else f" (pid {fault.pid})"
-            healed = ""
+            text = f"hit {fault.hit}"
+            if fault.pid is not None:  # in virtual time a node has no process of its own
+                text += f" (pid {fault.pid})"
+            text += f" at {clock_seconds(fault.fired_at_us)}"
             if fault.healed_at_us is not None:
-                healed = f", healed at {clock_seconds(fault.healed_at_us)}"
+                text += f", healed at {clock_seconds(fault.healed_at_us)}"
             if fault.note is not None:
-                healed += f": {fault.note}"
-            return f"hit {fault.hit}{pid} at {clock_seconds(fault.fired_at_us)}{healed}"
+                text += f": {fault.note}"
+            return text
 
 
 def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
-    """Yield lines on the rebalances after a fault, and on members without a rebalance.
+    """Yield lines on the rebalances after a fault, then one on members that took part in none.
 
-    The last line has the number of members that kept their id and generation. The generation of a
-    group grows with each rebalance.
+    Such a member has kept its id and its generation.
     """
     if not fault.rebalances:
         yield "no rebalance"
@@ -438,20 +434,23 @@ def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
 
 
 def outcome_lines(summary: RunSummary) -> Iterator[str]:
-    """Yield lines on overlaps of coordinators and of owners, repeated records and failed commits.
+    """Yield lines on what clients can notice over the whole run.
 
-    An overlap is a time in which a group had two coordinators, or a partition two owners.
+    These are times in which a group had two coordinators, or a partition two owners; then records
+    that were processed again, and commits that failed.
     """
-    for coordinators in summary.coordinators[:MAX_BLOCKS]:
+    for coordinators in summary.coordinators[:_MAX_OVERLAPS]:
         yield from _statement_lines(coordinators_statement(coordinators))
-    yield from _left_out(len(summary.coordinators), "coordinators", "tenure_overlaps")
-    # An overlap that is shorter than the error of the machines' clocks may not have happened.
+    yield from _line_on_overlaps_left_out(
+        len(summary.coordinators), "coordinators", "tenure_overlaps"
+    )
+    # The clocks of two machines differ a little. An overlap shorter than this may be no overlap.
     long_enough = [
         owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us
     ]
-    for owners in long_enough[:MAX_BLOCKS]:
+    for owners in long_enough[:_MAX_OVERLAPS]:
         yield from _statement_lines(owners_statement(owners))
-    yield from _left_out(len(long_enough), "owners", "ownership_overlaps")
+    yield from _line_on_overlaps_left_out(len(long_enough), "owners", "ownership_overlaps")
     for processing in summary.processing:
         if processing.repeated:
             yield repeated_text(processing)
@@ -459,16 +458,17 @@ def outcome_lines(summary: RunSummary) -> Iterator[str]:
         yield errors_text(summary.commit_errors)
 
 
-def _left_out(number: int, what: str, table: str) -> Iterator[str]:
-    """Yield a line with the number of overlaps that were not printed, if there are any.
+def _line_on_overlaps_left_out(number: int, what: str, table: str) -> Iterator[str]:
+    """Yield a line on the overlaps that were not printed, if there are any.
 
-    `number`: how many overlaps there are. `table`: the name of the table that has all of them.
+    - `number`: how many overlaps there are in all.
+    - `table`: the table that has all of them.
     """
-    if number > MAX_BLOCKS:
-        yield f"and {number - MAX_BLOCKS} more times with two {what} at once: table {table}"
+    if number > _MAX_OVERLAPS:
+        yield f"and {number - _MAX_OVERLAPS} more times with two {what} at once: table {table}"
 
 
 def _statement_lines(statement: Statement) -> Iterator[str]:
-    """Yield the headline of a statement, then its details, indented."""
+    """Yield the headline of a statement, and below it the details, indented."""
     yield statement.headline
     yield from (f"  {line}" for line in statement.particulars)

@@ -41,7 +41,8 @@ from protocol.trace import TraceRow
 from results_schema.results import Results, RunOutcome
 
 T = TypeVar("T")  # the type of an answer
-T_co = TypeVar("T_co", covariant=True)  # covariant, so that every Reply is a Reply[object]
+# Covariant, so that every TimedAnswer is a TimedAnswer[object].
+T_co = TypeVar("T_co", covariant=True)
 
 Question = Callable[[Host, ClusterSpec], Awaitable[T]]
 """A coroutine that sends requests to a cluster and returns the answer.
@@ -57,7 +58,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply(Generic[T_co]):
+class TimedAnswer(Generic[T_co]):
     """The answer to a question, who gave it, and when.
 
     - `where`: the name of the run or schedule that was asked.
@@ -88,7 +89,7 @@ class AskedCluster(ABC):
     """A cluster that answers questions."""
 
     @abstractmethod
-    def ask(self, question: Question[T], *, with_rebalances: bool) -> Reply[T]:
+    def ask(self, question: Question[T], *, with_rebalances: bool) -> TimedAnswer[T]:
         """Run the question as a client of this cluster, and return its answer.
 
         `with_rebalances`: True to fill `rebalances` and `missing_traces` of the reply.
@@ -121,7 +122,7 @@ class QuestionOptions:
 
     def ask(
         self, question: Callable[[AdminClient], Awaitable[T]], *, with_rebalances: bool = False
-    ) -> Reply[T]:
+    ) -> TimedAnswer[T]:
         """Ask the cluster that these options name, with an AdminClient.
 
         Raises: NoAnswer, TimeoutError or ClientError if there is no answer; click.UsageError,
@@ -192,13 +193,13 @@ class RunningCluster(AskedCluster):
         except msgspec.ValidationError as error:
             raise NotARun(f"{run.path} is a run of another version: {error}") from error
 
-    def ask(self, question: Question[T], *, with_rebalances: bool) -> Reply[T]:
+    def ask(self, question: Question[T], *, with_rebalances: bool) -> TimedAnswer[T]:
         """Ask the brokers over their network, like any other client."""
 
-        async def ask_with_times(host: Host) -> Reply[T]:
+        async def ask_with_times(host: Host) -> TimedAnswer[T]:
             asked_at_us = host.now_us()
             answer = await question(host, self._cluster)
-            return Reply(
+            return TimedAnswer(
                 answer=answer,
                 where=self._run.manifest.run,
                 asked_at_us=asked_at_us,
@@ -290,7 +291,7 @@ class ReplayedCluster(AskedCluster):
         self._schedule = schedule
         self._at_us = at_us
 
-    def ask(self, question: Question[T], *, with_rebalances: bool) -> Reply[T]:
+    def ask(self, question: Question[T], *, with_rebalances: bool) -> TimedAnswer[T]:
         """Play the schedule up to the moment, ask, and play on until the answer has arrived.
 
         Raises: click.UsageError if the run ends before the moment.
@@ -312,7 +313,7 @@ class ReplayedCluster(AskedCluster):
         if played.answered_at_us is None:
             raise NoAnswer(f"the run ended at {clock(results.ended_at_us)}, before an answer")
         (answer,) = played.answers
-        return Reply(
+        return TimedAnswer(
             answer=answer,
             where=self._schedule.name,
             asked_at_us=played.asked_at_us,

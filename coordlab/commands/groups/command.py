@@ -29,7 +29,7 @@ from cluster.client.admin.offset_reset import (
 )
 from cluster.client.net.errors import ClientError
 from coordinator.states import GroupState
-from coordlab.commands.groups.asked_cluster import NoAnswer, QuestionOptions, Reply
+from coordlab.commands.groups.asked_cluster import NoAnswer, QuestionOptions, TimedAnswer
 from coordlab.commands.groups.facts import (
     DeletedGroup,
     DeletedOffsets,
@@ -489,7 +489,7 @@ def reset_offsets_command(
 
 def _print_and_exit_code(
     options: QuestionOptions,
-    reply: Reply[object],
+    reply: TimedAnswer[object],
     facts: Mapping[str, object],
     print_answer: Callable[[Console], None],
     *,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from coordlab.commands.groups.asked_cluster import Reply
+from coordlab.commands.groups.asked_cluster import TimedAnswer
 from coordlab.commands.groups.facts import (
     DEAD,
     EMPTY,
@@ -37,12 +37,12 @@ _MEMBERS_SHOWN = 5
 """An error message names at most so many members of a group, then `and 3 more`."""
 
 
-def print_reply_times(console: Console, asked: Reply[object]) -> None:
+def print_reply_times(console: Console, reply: TimedAnswer[object]) -> None:
     """Print who answered and when: `fencing-1 at 31.500000s, answered after 0.012 s`."""
-    took_us = asked.answered_at_us - asked.asked_at_us
+    took_us = reply.answered_at_us - reply.asked_at_us
     print_lines(
         console,
-        [f"{asked.where} at {clock(asked.asked_at_us)}, answered after {took_us / 1e6:.3f} s"],
+        [f"{reply.where} at {clock(reply.asked_at_us)}, answered after {took_us / 1e6:.3f} s"],
         style="dim",
     )
 

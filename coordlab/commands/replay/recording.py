@@ -29,7 +29,7 @@ LAST_ROWS = 1_000
 class Moment:
     """A run that stands still at one time of its clock. Nothing of that time has happened yet.
 
-    - `stage`: `warmup` for instance; "" before the first stage of the run.
+    - `stage`: "warmup" for instance; "" before the first stage of the run.
     - `status`: what each live node answers about its own state.
     - `faults`: an entry for each fault of the plan, with what is known of it so far.
     - `rows`: the last rows of the trace.
