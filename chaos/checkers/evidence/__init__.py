@@ -1,4 +1,4 @@
-"""Evidence: facts that checkers collect from the trace (the run's recorded rows), one per module.
+"""Evidence: facts that checkers compute from the trace (the run's recorded rows), one per module.
 
 Reading order:
 - facts shared by all checkers and coverage marks of a run: `coordinators`, `living_members`,

@@ -1,18 +1,17 @@
 """Records of data partitions that were acknowledged with acks=all, and logs that lack them.
 
-An acknowledgement with acks=all says that every in-sync replica has the records. A later leader is
-one of these replicas. So the log of a later leader, when it takes over, contains every record that
-was acknowledged before. (The checker Fencing checks the same for the appends of coordinators.)
+An acknowledgement with acks=all says that every in-sync replica has the records. The next leader is
+one of these replicas. So when it takes over, its log must have every record that was acknowledged
+before. (The checker Fencing checks the same for the appends of coordinators.) There are two
+exceptions:
 
-No two batches may be acknowledged at the same offset, because the first one would be lost. Two rows
-that show this are kept as a doubt, which is judged at the end, when all elections are known.
+- If unclean elections are allowed, acknowledged records may be lost, so nothing is judged.
+- A broker that was paused may take over late, when another leader already has a newer epoch. Its
+  log need not have what the other leader has acknowledged.
 
-With unclean elections (a replica that is not in sync may become leader) acknowledged records may be
-lost, so nothing is judged.
-
-A leader epoch is the number of a partition's leadership. A broker that was paused may take over
-late, in an epoch that is over because another leader has a newer one. The late broker's log need
-not have what the other leader acknowledged.
+Nor may two batches be acknowledged at the same offset, because then the first one was lost. Whether
+it was lost in a way that Kafka allows is known only at the end of the run, so such a case is first
+kept as a doubt.
 """
 
 from collections import deque
@@ -31,42 +30,32 @@ ACKNOWLEDGEMENT_KINDS = frozenset(
 )
 """Kinds of rows that AcknowledgedRecords must see."""
 MAX_KEPT = 256
-"""Number of kept acknowledgements per partition: the newest, which have the highest offsets."""
+"""Number of a partition's last acknowledgements that are kept. They have the highest offsets."""
 MAX_DOUBTS = 100
-"""Kept doubts of a run. A run without bugs has doubts only if data was lost as Kafka allows."""
+"""Number of doubts that are kept. There are doubts only if data was lost, allowed or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Rows that contradict each other, unless the partition lost data as Kafka allows.
-
-    `claim` is the contradiction as a sentence.
-    """
+    """Two acknowledgements at the same offset: a violation, unless the partition lost data."""
 
     partition: str
-    claim: str
+    claim: str  # a sentence for the finding
     rows: list[TraceRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingRecords:
-    """Acknowledged records that the log of a new leader lacks.
-
-    - `acknowledged`: the row that acknowledged the highest of them.
-    - `last`: the offset of the last record in that row.
-    """
+    """Acknowledged records that the log of a new leader lacks."""
 
     partition: str
-    acknowledged: TraceRow
-    last: int
-    leader: TraceRow
+    acknowledged: TraceRow  # RECORDS_PRODUCED with the highest offsets
+    last: int  # offset of the last record in that row
+    leader: TraceRow  # BECAME_LEADER of the new leader
 
 
 class AcknowledgedRecords:
-    """Compares the log of each new leader with the records acknowledged before.
-
-    Attribute, to read only: `doubts`.
-    """
+    """Compares the log of each new leader with the records that were acknowledged before."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
@@ -75,10 +64,11 @@ class AcknowledgedRecords:
         self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
         self._newest_epochs: dict[str, int] = {}  # partition -> newest leader epoch so far
         self._offsets: dict[str, IntervalSet] = {}  # partition -> acknowledged offsets
-        # Names of deleted topics. Their partitions get no doubts: a row may be about a new topic
-        # with the same name.
+        # Names of deleted topics. If an offset is acknowledged again there, it may be that of a new
+        # topic with the same name, so there are no doubts about them.
         self._deleted_topics: dict[str, None] = {}
         self.doubts: list[Doubt] = []
+        """Acknowledgements at the same offset, to be judged by the caller at the end of the run."""
 
     def observe(self, row: TraceRow) -> MissingRecords | None:
         """Take a row of ACKNOWLEDGEMENT_KINDS; return what the log of a new leader lacks."""
@@ -112,7 +102,7 @@ class AcknowledgedRecords:
         known = self._offsets.get(partition)
         if known is None:
             known = self._offsets[partition] = IntervalSet()
-        # The first test spares the search: nearly all records begin at the end of the known ones.
+        # Nearly all records begin where the known ones end. The first test spares these the search.
         if (known.end or 0) > start and known.covered(start, end):
             first = [
                 other
@@ -140,15 +130,16 @@ class AcknowledgedRecords:
         ends = self._ends.get(partition)
         if ends is None or leader.offset is None or epoch < newest_epoch:
             return None
-        # The producer's clock may be behind the leader's. Then an acknowledgement by the new leader
-        # may have an earlier time than the leader's own row. Such acknowledgements prove nothing.
+        # The producer's clock may be behind the leader's, so that an acknowledgement by the new
+        # leader itself has an earlier time than its BECAME_LEADER. So only acknowledgements count
+        # that are earlier by more than the clock error.
         before_us = leader.time_us - self._context.clock_error_us
         for end, row in reversed(ends):
             if row.time_us >= before_us:
                 continue
             if end <= leader.offset:
                 return None
-            ends.clear()  # other records get these offsets now
+            ends.clear()  # the loss is reported once; other records get these offsets now
             return MissingRecords(
                 partition=partition, acknowledged=row, last=end - 1, leader=leader
             )

@@ -1,17 +1,20 @@
-"""Evidence: the facts of one run that several checkers and coverage marks need, each kept once.
+"""Evidence: the facts of one run that several checkers need, each computed once.
 
-A checker judges one promise of the cluster. A coverage mark notes that a rare situation occurred.
-Each row of the trace is processed in this order:
+Many checkers need the same facts, such as which broker coordinates a group, or which faults are in
+force. Evidence has an attribute for each of these facts. Its value is an object, called a part,
+that follows the rows of the trace. A part begins to do so when its attribute is read for the first
+time. Therefore a checker reads the attributes that it needs in its constructor, before the first
+row. Facts that nobody reads cost nothing.
+
+A fact that only one checker needs has no attribute here. For example, the checker of durable
+commits has its registers of commits itself.
+
+Coverage marks, which note that a rare situation occurred in a run, use the same Evidence. For each
+row of the trace,
 
 1. coverage marks read the facts as they were before the row;
 2. CheckSuite feeds the row to the Evidence;
-3. the checkers judge the row by the facts after it.
-
-Evidence consists of parts, one per fact. Each part is an attribute. The first read of the attribute
-makes the part, which collects rows from then on. So each checker reads the attributes that it needs
-in its constructor, before the first row. A part that no checker reads costs nothing. A fact that
-only one checker needs is no part of Evidence: the checker itself keeps it. For example, the checker
-of durable commits keeps its registers of commits.
+3. the checkers judge the row, with the facts as they are after it.
 """
 
 from collections.abc import Callable
@@ -41,7 +44,7 @@ from protocol.trace import TraceKind, TraceRow
 
 
 class _Part(Protocol):
-    """One fact, kept up to date by the rows of some kinds."""
+    """What all parts have in common: they follow the rows of some kinds."""
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of one of the part's kinds."""
@@ -51,7 +54,7 @@ P = TypeVar("P", bound=_Part)
 
 
 class Evidence:
-    """The facts of one run: one attribute per fact, made by its first read."""
+    """The facts of one run, one attribute for each."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
@@ -59,9 +62,10 @@ class Evidence:
         # str because a TraceKind is a str.
         self._observers: dict[str, list[Callable[[TraceRow], None]]] = {}
         self.kinds_read: frozenset[TraceKind] = frozenset()
-        """Kinds of rows that the parts made so far take, except parts that affect no verdict.
+        """Kinds of rows on which the facts that were read so far depend.
 
-        CheckSuite reads these kinds, to see which verdicts are unsafe if rows of a node are lost.
+        CheckSuite uses this to tell which verdicts are unsafe if the rows of a node are lost. A
+        fact that only illustrates findings is not counted, because no verdict depends on it.
         """
 
     def observe(self, row: TraceRow) -> None:
@@ -71,7 +75,7 @@ class Evidence:
 
     @cached_property
     def coordinators(self) -> CoordinatorView:
-        """Coordinators of groups, and the groups' states in their memories."""
+        """Which broker coordinates each group, and what the brokers have of groups in memory."""
         return self._follow(CoordinatorView(self._context), COORDINATOR_KINDS)
 
     @cached_property
@@ -81,11 +85,7 @@ class Evidence:
 
     @cached_property
     def fenced_members(self) -> FencedMembers:
-        """Static members that a coordinator fenced, because a failover lost their member ids.
-
-        A static member has a configured `group.instance.id`. To fence it means to refuse its
-        requests, because the coordinator knows another member id for this instance id.
-        """
+        """Static members that a coordinator fenced, because a failover lost their member ids."""
         members = FencedMembers(self._context, self.coordinators, self.lost_data)
         return self._follow(members, FENCING_KINDS)
 
@@ -106,7 +106,7 @@ class Evidence:
 
     @cached_property
     def expiry(self) -> Expiry:
-        """Times at which groups lost their last member. Offsets expire some time after that."""
+        """Since when groups have had no members, which decides when their offsets may expire."""
         return self._follow(Expiry(self._context), EXPIRY_KINDS)
 
     @cached_property
@@ -132,12 +132,12 @@ class Evidence:
     @cached_property
     def turning_points(self) -> TurningPoints:
         """Events that may have led to a finding."""
-        # Their kinds are not added to `kinds_read`: they only illustrate findings.
+        # `_feed` and not `_follow`, because these events only illustrate findings.
         return self._feed(TurningPoints(), TURNING_KINDS)
 
     @cached_property
     def undisturbed(self) -> Undisturbed:
-        """Times since which nothing disturbs a group."""
+        """Since when nothing disturbs a group."""
         undisturbed = Undisturbed(self._context, self.faults, self.replicas)
         return self._follow(undisturbed, DISTURBING_KINDS)
 

@@ -1,15 +1,17 @@
 """Check that appends with acks=all were acknowledged with enough replicas in sync.
 
-Kafka refuses an append with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync.
-Later the high watermark (the offset below which every in-sync replica has the records) passes the
-append. If too few replicas are in sync then, Kafka answers NOT_ENOUGH_REPLICAS_AFTER_APPEND. At
-that moment, replicas that are being added to the ISR (the in-sync replicas) count as well, because
-the high watermark has waited for them (BEHAVIOUR 6.1; Kafka
-Partition.checkEnoughReplicasReachOffset). The leader's ISR counts, not the controller's: the
-controller may have removed a replica for which the leader still waits.
+If fewer than `min.insync.replicas` are in sync, Kafka refuses an append with NOT_ENOUGH_REPLICAS.
+It counts the replicas again when it has replicated the append, and answers
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if there are now too few (BEHAVIOUR 6.1; Kafka
+Partition.checkEnoughReplicasReachOffset). So an append that was acknowledged must have had enough
+replicas at that second moment.
 
-Only the coordinator's appends are judged: commits and assignments. A producer's row does not name
-the leader that acknowledged it.
+They are counted in the ISR that the leader names in its row of the append. This may have more
+brokers than the controller's ISR: one that the leader is about to add, and for which it has already
+waited, or one that the controller has removed without the leader's knowledge.
+
+Only the coordinators' appends are judged, which are commits and assignments. The row of a producer
+does not name the leader that acknowledged its records.
 """
 
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ REPLICAS_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooFew:
-    """An append acknowledged with too few replicas, and the controller's last decision."""
+    """A violation: an append that was acknowledged with too few replicas in sync."""
 
     summary: str
     evidence: list[TraceRow]
@@ -35,7 +37,8 @@ class EnoughReplicas:
     """Checks every acknowledged append, and keeps the controller's decisions as evidence."""
 
     def __init__(self) -> None:
-        self._decided: dict[str, TraceRow] = {}  # partition -> the controller's last decision
+        # partition -> the controller's last row with its ISR; it makes a finding easier to follow
+        self._decided: dict[str, TraceRow] = {}
 
     def observe(self, row: TraceRow, needed: int) -> TooFew | None:
         """Take a row of REPLICAS_KINDS; return the violation if the row shows one.

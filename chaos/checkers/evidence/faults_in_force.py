@@ -1,14 +1,14 @@
-"""The faults in force at each moment: they excuse a group from making progress.
+"""Which faults are in force at each moment of a run.
 
-The controller fences a broker that it counts as dead: the broker leads no partition and is in no
-list of brokers that clients get. Unfencing undoes this. Four rules say when a fault is in force:
+Many promises are judged only while nothing is broken. Four rules say when a fault is in force:
 
-1. A planned fault is in force from FAULT_INJECTED to FAULT_HEALED.
-2. A node that is down or paused counts as a fault, even if no fault of the plan is the cause.
-3. A broker counts as down until the controller unfences it, not only until its process starts. It
-   can register only when its former session has ended. Until then, a client that knows only this
-   broker waits, too.
-4. A momentary fault (a leadership move, a reset of connections) ends in the moment it begins.
+1. A fault of the run's plan is in force from its row FAULT_INJECTED to its row FAULT_HEALED.
+2. A node that is down or paused counts as a fault, too, whatever the reason.
+3. A broker that starts again counts as down until the controller unfences it. This may take a
+   while after the start of its process, because it can register only when its former session has
+   ended. Until then clients cannot use it.
+4. A momentary fault (a leadership move, a reset of connections) ends in the moment in which it
+   begins.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ FAULT_KINDS = frozenset(
         TraceKind.BROKER_UNFENCED,
     }
 )
-"""Kinds of trace rows that `observe` needs."""
+"""Kinds of rows that FaultsInForce must see."""
 KEPT_FAULTS = 64
-"""Number of past faults that are kept: the most recent ones."""
+"""Number of faults that are over and still kept: the last ones."""
 ENDING = frozenset({"crash", "power_loss"})
 """Faults whose only effect is that processes end."""
 OF_PROCESSES = frozenset({*ENDING, "pause"})
@@ -40,30 +40,35 @@ OF_PROCESSES = frozenset({*ENDING, "pause"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastFault:
-    """A fault that is over. Units: microseconds of the run's clock."""
+    """A fault that is over."""
 
-    began: TraceRow
-    ended_us: int
+    began: TraceRow  # the row with which it began
+    ended_us: int  # time of the run in microseconds
 
 
 class FaultsInForce:
-    """Follows every fault of a run, except the deaths of a group's own members."""
+    """Follows every fault of a run.
+
+    The death of a member is no fault by itself, because the checkers of groups follow their members
+    anyway. It is one if the run's plan ordered it.
+    """
 
     def __init__(self, context: CheckContext) -> None:
         self._consumers = {
             consumer for known in context.groups.values() for consumer in known.consumers
         }
-        # Faults in force, each with its first row. Keys: ("fault", fault id), ("down", node) and
-        # ("paused", node). A planned crash has two entries: "fault" and "down".
+        # Faults in force, each with the row with which it began. The keys are ("fault", fault id),
+        # ("down", node) and ("paused", node). A planned crash of broker-0 has two entries, such as
+        # ("fault", "crash-1") and ("down", "broker-0").
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
-        self._brokers: dict[str, None] = {}  # nodes known as brokers: they were unfenced once
-        self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
+        self._brokers: dict[str, None] = {}  # nodes that have been unfenced, and so are brokers
+        # brokers that have started again, and whose new process has not registered yet
+        self._unregistered: dict[str, None] = {}
         self._changed_us = 0  # time of the last beginning or end of a fault
-        # keys of the faults in `_active` that disturb no server
+        # Keys of the faults in `_active` that disturb no server; see `cluster_quiet_since_us`
         self._settled: dict[tuple[str, str], None] = {}
-        # time at which a fault last began to disturb servers, or stopped doing so
-        self._cluster_changed_us = 0
+        self._cluster_changed_us = 0  # when servers were last disturbed, or no longer disturbed
         self.was_quiet_since_us: int | None = 0
         """Value of `quiet_since_us` before the last row of FAULT_KINDS."""
 
@@ -76,9 +81,9 @@ class FaultsInForce:
     def cluster_quiet_since_us(self) -> int | None:
         """Time since which no fault has disturbed the servers; None while a fault does.
 
-        Two kinds of faults do not disturb servers, and are called settled. The first kind only ends
-        or pauses consumers. The second kind is the death of a broker that the controller has
-        fenced, because no other server waits for this broker.
+        Some faults in force do not disturb the servers; the code calls them settled. One kind are
+        faults that only end or pause consumers. The other kind are deaths of brokers which the
+        controller has fenced meanwhile: nobody waits for such a broker any more.
         """
         has_others = len(self._active) > len(self._settled)
         return None if has_others else self._cluster_changed_us
@@ -88,7 +93,8 @@ class FaultsInForce:
         self.was_quiet_since_us = self.quiet_since_us
         peer = row.peer or ""
         match row.kind:
-            # If a fault begins, its case sets `key`. Every other case returns.
+            # Some rows begin a fault: their cases set `key`, and the rest of this method adds the
+            # fault. The cases of all other rows return.
             case TraceKind.FAULT_INJECTED:
                 key = ("fault", row.cause or "")
                 if is_momentary(row):
@@ -106,19 +112,19 @@ class FaultsInForce:
             case TraceKind.NODE_RESUMED:
                 self._end(("paused", peer), row)
                 return
-            # This case is for all nodes except a restarted broker, which the next case handles.
             case TraceKind.NODE_STARTED if row.node not in self._brokers:
+                # Not a broker, or the first start of a broker
                 self._end(("down", row.node), row)
                 return
             case TraceKind.NODE_STARTED:
-                # A restarted broker stays down until it is unfenced (rule 3 above).
+                # A broker that starts again stays down until it is unfenced (rule 3).
                 key = ("down", row.node)
                 self._unregistered[row.node] = None
             case TraceKind.BROKER_REGISTERED:
                 self._unregistered.pop(peer, None)
                 return
             case TraceKind.BROKER_UNFENCED if peer in self._unregistered:
-                # The restarted broker has not registered yet, so this row is about its old process.
+                # The new process has not registered yet, so the controller means the former one.
                 return
             case TraceKind.BROKER_FENCED:
                 self._settle_fenced(row)
@@ -140,23 +146,23 @@ class FaultsInForce:
             self._cluster_changed_us = row.time_us
 
     def since(self, time_us: int) -> list[TraceRow]:
-        """Return the row of the beginning of each fault that was in force at `time_us` or later."""
+        """Return each fault in force at `time_us` or later, by the row with which it began."""
         past = [fault.began for fault in self._past if fault.ended_us >= time_us]
         return [*past, *self._active.values()]
 
     def _end(self, key: tuple[str, str], row: TraceRow) -> None:
-        """Move a fault in force to the past ones; do nothing if it is not in force."""
+        """Note that a fault is over. If it is not in force, nothing happens."""
         began = self._active.pop(key, None)
         if began is None:
             return
-        # A fenced, dead broker is settled, too. But servers notice its return, so the end of such a
-        # fault counts as a change.
+        # The death of a fenced broker is settled, too, but servers do notice the broker's return.
+        # So only the end of a fault of members leaves the servers undisturbed.
         concerned_members_only = key in self._settled and self._concerns_members_only(began)
         self._settled.pop(key, None)
         self._note_past(began, row.time_us, concerned_members_only=concerned_members_only)
 
     def _settle_fenced(self, row: TraceRow) -> None:
-        """Settle the faults of a fenced broker: no node waits for the broker while it is dead."""
+        """Note that a dead broker is fenced now, so that its death no longer disturbs servers."""
         if ("down", row.peer or "") not in self._active:
             return
         for key, began in self._active.items():
@@ -169,7 +175,7 @@ class FaultsInForce:
                 self._cluster_changed_us = row.time_us
 
     def _concerns_members_only(self, row: TraceRow) -> bool:
-        """Return True if a fault only ends or stops consumers."""
+        """Return True if a fault only ends or pauses consumers. `row` is its first row."""
         if row.kind == TraceKind.NODE_PAUSED:
             return row.peer in self._consumers
         detail = detail_of(row)
@@ -181,7 +187,7 @@ class FaultsInForce:
     def _note_past(
         self, began: TraceRow, ended_us: int, *, concerned_members_only: bool = False
     ) -> None:
-        """Add a fault to the past ones, and note the time at which things changed."""
+        """Add a fault to those that are over, and note the time of this change."""
         self._past.append(PastFault(began=began, ended_us=ended_us))
         del self._past[:-KEPT_FAULTS]
         self._changed_us = ended_us

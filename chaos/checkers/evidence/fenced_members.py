@@ -1,26 +1,25 @@
 """Static members that were fenced after a failover, because their new id was never stored.
 
-A static member has a configured `group.instance.id`, which keeps its place in the group through a
-restart. To fence a member means to refuse its requests, because another process has the place.
+A static member has a `group.instance.id`, with which it keeps its place in the group when it
+restarts. If two processes have the same instance id, the coordinator accepts only one of them and
+fences the other, with the error FENCED_INSTANCE_ID. This ends its application. In Kafka 3.9 the
+wrong one may be fenced, because JoinGroup cannot tell the rightful owner from an impostor (section
+2.2 of docs/kafka/BEHAVIOUR.md):
 
-Kafka 3.9 allows this sequence, because its JoinGroup cannot tell the rightful owner of a
-`group.instance.id` from an impostor (BEHAVIOUR 2.2, a section of docs/kafka/BEHAVIOUR.md):
-1. A static member that comes back gets a new member id. Unless the group is Stable (no rebalance is
-   in progress), the id is written only with the group's next assignment.
-2. Before that assignment another coordinator takes over, and loads the old id.
-3. The new coordinator answers requests that name the new id with FENCED_INSTANCE_ID. This error
-   ends the application.
-The same can happen in a split brain (two brokers act as the coordinator): the replaced coordinator
-has the old id, and fences a member that sends it a request with the new id. Two schedules of the
-corpus (files that the tests play) show the two cases:
+1. A static member restarts while a rebalance is in progress, and gets a new member id. The
+   coordinator will store the id with the next assignment.
+2. Before that assignment, another coordinator takes over. It loads the group with the old id.
+3. The member sends a request with its new id. The new coordinator takes it for an impostor.
+
+In a split brain, in which two brokers act as the coordinator, the replaced one may do the same: it
+knows only the old id. Two schedules of the tests' corpus show these cases:
 `static_member_whose_new_id_was_never_stored` and
 `static_member_fenced_by_a_replaced_coordinator`.
 
-If a member was Stable with an id, the id is stored: with the assignment of the generation (one
-numbered rebalance of the group), or by an append of its own. Kafka awaits this append before it
-gives a static member of a Stable group its new id. So a coordinator that loads the group without
-such an id has lost the id. Then the fencing is an error, unless the partition lost data
-(`lost_data`) or this coordinator had been replaced itself.
+Kafka does not allow this for an id with which the member has been Stable. Such an id is stored:
+with the assignment, or by an append of its own, which the coordinator awaits before it answers. If
+the group's present coordinator has loaded the group without such an id, it must not fence the
+member, unless the partition lost data (`lost_data`).
 """
 
 from dataclasses import dataclass, field
@@ -47,16 +46,17 @@ _STABLE = "STABLE"  # a member's state; the state of a group is "Stable"
 class _Group:
     """Member ids of one group, and the brokers that lack them."""
 
-    added: dict[str, None] = field(default_factory=dict)  # all ids that a coordinator gave
+    added: dict[str, None] = field(default_factory=dict)  # all ids that coordinators have given
     stable: dict[str, None] = field(default_factory=dict)  # ids with which a member was Stable
-    # id -> broker that lacks it -> True if the id was in `stable` when the broker's load lacked it
+    # id -> each broker that has the group without it. The value is True if the broker loaded the
+    # group without the id although a member had been Stable with it, which Kafka does not allow.
     lacking: dict[str, dict[str, bool]] = field(default_factory=dict)
 
 
 class FencedMembers:
     """Follows member ids, and finds members that were fenced because a failover lost their id.
 
-    The caller keeps `coordinators` and `lost_data` up to date.
+    The caller feeds rows to `coordinators` and `lost_data`.
     """
 
     def __init__(
@@ -82,7 +82,8 @@ class FencedMembers:
         member = row.member or ""
         match row.kind:
             case TraceKind.MEMBER_ADDED:
-                # The other brokers that have the group in memory do not have the new id.
+                # All other brokers that have the group in memory, such as a replaced coordinator,
+                # lack the new id.
                 group.added[member] = None
                 for broker in self._coordinators.holders(row.group or ""):
                     if broker != row.node:
@@ -108,10 +109,10 @@ class FencedMembers:
                 group.lacking.setdefault(member, {})[broker] = member in group.stable
 
     def _was_lost_legally(self, group: _Group, group_id: str, member: str) -> bool:
-        """Return True if a broker lacks the id in a way that Kafka allows.
+        """Return True if some broker lacks the id, and Kafka allows this.
 
-        Kafka allows it if the id was not stored yet, if the broker is not the coordinator any more,
-        or if the partition lost data as Kafka allows.
+        Kafka allows it if no member had been Stable with the id, if the broker is not the
+        coordinator, or if the partition lost data.
         """
         lacking = group.lacking.get(member, {})
         if self._lost_data.of(self._context.groups[group_id].offsets_partition):

@@ -1,14 +1,15 @@
 """IntervalSet: a set of offsets, stored as intervals.
 
-A run processes millions of records. Most ranges of offsets begin where the range before ended, so a
-few intervals hold all of them.
+A run may process millions of records, but mostly in order. So their offsets form a few intervals:
+the offsets 0 to 999 and 1200 to 1999 are stored as [0, 1000) and [1200, 2000). As usual, the first
+number of [start, end) is part of the interval, and the second is not.
 """
 
 from bisect import bisect_left, bisect_right
 
 
 class IntervalSet:
-    """Disjoint intervals [start, end) in ascending order, never touching each other."""
+    """A set of offsets. Its intervals are in ascending order, and neither overlap nor touch."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -36,7 +37,7 @@ class IntervalSet:
 
     def covered(self, start: int, end: int) -> int:
         """Return the number of offsets of [start, end) in the set."""
-        # The first interval that ends after `start`.
+        # Begin with the first interval that ends after `start`.
         first = bisect_right(self._ends, start)
         count = 0
         for index in range(first, len(self._starts)):
@@ -51,9 +52,9 @@ class IntervalSet:
         if ends and ends[-1] == start:  # the case of nearly every call
             ends[-1] = end
             return
-        # The intervals with the indices `first` to `last - 1` overlap or touch the new one, because
-        # they end at `start` or later, and start at `end` or earlier. The joined interval replaces
-        # them. If there are none, it is inserted at `first`.
+        # The intervals `first` to `last - 1` overlap or touch the new one: they end at `start` or
+        # later, and start at `end` or earlier. One joined interval replaces them. If there is no
+        # such interval, the new one is inserted at `first`.
         first = bisect_left(ends, start)
         last = bisect_right(self._starts, end)
         if first < last:

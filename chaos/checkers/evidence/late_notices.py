@@ -1,16 +1,16 @@
-"""Check that brokers ignore late notices: those about an older leadership than they know.
+"""Check that brokers ignore notices that come late.
 
-The leader of a partition of `__consumer_offsets` coordinates the groups stored there. The
-controller notifies a broker of each leadership that the broker gains or loses. The broker then
-loads the groups into memory, or unloads (drops) them. A notice has the leader epoch, the number of
-the partition's leadership. If the epoch is older than that of the last notice, the notice came
-late, and the broker must ignore it. A late unload would drop groups while the broker leads them. A
-late load would make the broker serve groups that another broker leads (BEHAVIOUR 5.4, 5.5;
+When a broker becomes leader of a partition of `__consumer_offsets`, it loads the partition's
+groups. When another broker becomes leader, it unloads them. It hears of both by notices, which may
+overtake each other. For example, a broker is told to load in epoch 5, and only then to unload,
+because it was replaced in epoch 4. It must ignore the second notice, because epoch 4 is older than
+epoch 5. If it obeyed, it would drop the groups that it now coordinates. If it obeyed a late notice
+to load, it would serve groups of which another broker is the coordinator (BEHAVIOUR 5.4, 5.5;
 KAFKA-10614).
 
 Three cases are no violation:
 - a second unload, because it drops nothing more;
-- the first notice to a new incarnation (life of the process), because it knows no epoch yet;
+- the first notice after a restart, because the new process knows no epoch yet;
 - an unload without an epoch, because it is about a deleted replica.
 """
 
@@ -24,17 +24,18 @@ NOTICE_KINDS = frozenset({TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overtaken:
-    """A load or unload that a broker carried out after a newer one."""
+    """A violation: a load or unload that a broker carried out after one of a newer epoch."""
 
     summary: str
     evidence: list[TraceRow]
 
 
 class LateNotices:
-    """Follows the newest leadership that each incarnation of a broker has loaded or unloaded."""
+    """Follows the loads and unloads of every broker."""
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, int, str], TraceRow] = {}  # (broker, incarnation, partition)
+        # (broker, incarnation, partition) -> the load or unload with the newest epoch
+        self._newest: dict[tuple[str, int, str], TraceRow] = {}
 
     def observe(self, row: TraceRow) -> Overtaken | None:
         """Take a row of NOTICE_KINDS; return the violation if the row shows one."""

@@ -1,7 +1,8 @@
-"""Living consumers of groups, and the state that each has reported last.
+"""Which consumers of each group are alive, and the state that each has reported last.
 
-A consumer is absent while it is dead, and present otherwise. A late member (which the run starts at
-a time of its plan) is absent until the run starts it. An incarnation is one life of a process.
+A consumer counts as present from its start to its death, and as absent otherwise. The consumers
+with which a run begins count as present even before their start. Those that the run starts later
+(`late`) are absent until then.
 """
 
 from chaos.checkers.context import CheckContext, detail_of
@@ -29,8 +30,8 @@ class Presence:
             for group_id, expected in context.groups.items()
             for consumer in expected.consumers
         }
-        # consumer -> True while it is absent. Except for late members, a consumer has no entry
-        # until its first start, and counts as present.
+        # consumer -> True if it is absent, False if it is present. A consumer without an entry has
+        # not started yet, and counts as present.
         self._absent = {
             consumer: True for expected in context.groups.values() for consumer in expected.late
         }
@@ -57,11 +58,11 @@ class Presence:
         return [consumer for consumer in expected.consumers if not self._absent.get(consumer)]
 
     def state_row(self, consumer: str) -> TraceRow | None:
-        """Return the consumer's last MEMBER_STATE in this incarnation; None before the first."""
+        """Return the last MEMBER_STATE of the consumer's present process; None before the first."""
         return self._states.get(consumer)
 
     def state(self, consumer: str) -> str | None:
-        """Return the state in that row; None before the first row of this incarnation."""
+        """Return the state in that row, such as "STABLE"; None before the first such row."""
         row = self._states.get(consumer)
         return None if row is None else detail_of(row).get("to")
 
@@ -74,7 +75,7 @@ class Presence:
         return consumer not in self._absent and consumer not in self._states
 
     def stable_as(self, member: str | None) -> TraceRow | None:
-        """Return the row with which a consumer became Stable under a member id, or None."""
+        """Return the row in which a consumer, Stable now, reported this under `member`; or None."""
         return next(
             (
                 row

@@ -1,15 +1,16 @@
-"""Partitions that may have lost acknowledged data with their last in-sync replica, as in Kafka.
+"""Partitions that may have lost acknowledged data in a way that Kafka allows.
 
-Kafka promises that acknowledged data survives while one in-sync replica survives (Kafka's
-documentation, Replication). The allowed loss has these steps:
-1. A broker's machine loses power, or its disk is emptied. From then on the broker lacks data, but
-   the controller does not know it.
-2. The broker's session ends. The controller removes the broker from the ISR (the in-sync replicas)
-   of each partition, except where it is the only member.
-3. Where the broker was the only member, it leads again when it is back. The data that it lost is
-   gone from the partition, even if another broker still has the data.
-The election of step 3 follows Kafka's rules, because the new leader is in the ISR. So the loss is
-no error of the coordinator.
+Kafka promises that acknowledged data survives as long as one in-sync replica survives (Kafka's
+documentation, Replication). The last one may lose it:
+
+1. The machine of broker-0 loses power, or its disk is emptied. Data is missing there from now on,
+   but the controller does not know this.
+2. The session of broker-0 ends. The controller removes it from the ISR of each partition. But where
+   it is the only member, it stays in the ISR.
+3. broker-0 comes back. Where it is in the ISR, the controller elects it. The missing data is lost,
+   even if another broker still has it.
+
+This election is right by Kafka's rules, so checkers do not expect the lost data any more.
 """
 
 from dataclasses import dataclass, field
@@ -29,18 +30,17 @@ LOSS_KINDS = frozenset(
 )
 """Kinds of rows that LostData must see."""
 EMPTY_DISK = "empty"
-"""Argument `disk` of a fault after which the node starts again on an empty disk."""
+"""Value of `disk` in the row of a fault after which the node starts again on an empty disk."""
 LOST_TRANSACTION = "lost transaction"
 """Name of the excuse for a transaction that never ends because a loss took its records."""
 
 
 @dataclass(slots=True)
 class _Replicas:
-    """The controller's view of a partition."""
+    """A partition's ISR, and the brokers in it that have lost data."""
 
     in_sync: tuple[str, ...] = ()
-    # broker that counts as in sync although it lacks data -> the row of the cause
-    damaged: dict[str, TraceRow] = field(default_factory=dict)
+    damaged: dict[str, TraceRow] = field(default_factory=dict)  # broker -> row of the damage
 
 
 class LostData:
@@ -63,11 +63,7 @@ class LostData:
                 pass
 
     def is_loss(self, row: TraceRow) -> bool:
-        """Return True if a row is the election with which its partition lost data as allowed.
-
-        Call it while `row` is the newest row of its partition, because only the partition's last
-        loss is compared.
-        """
+        """Return True if `row`, observed just now, is an election with which data was lost."""
         losses = self._losses.get(row.partition or "")
         return losses is not None and losses[-1] is row
 
@@ -82,7 +78,7 @@ class LostData:
                 replicas.damaged[row.peer] = row
 
     def _note_decision(self, row: TraceRow, partition: str) -> None:
-        """Note a new ISR; note a loss if its only member, a damaged broker, was elected."""
+        """Note a new ISR. It is a loss if a damaged broker, its only member, was elected."""
         replicas = self._replicas.setdefault(partition, _Replicas())
         replicas.in_sync = tuple(
             broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ())
@@ -94,7 +90,7 @@ class LostData:
         if row.kind != TraceKind.LEADER_ELECTED or row.peer not in replicas.damaged:
             return
         if replicas.in_sync != (row.peer,):
-            # Another in-sync replica had all data, so Kafka allows no loss. It is an error of the
-            # controller that it elected the damaged one.
+            # Another in-sync replica had all data, so the controller should have elected that one.
+            # Kafka does not allow this loss.
             return
         self._losses.setdefault(partition, []).append(row)

@@ -1,8 +1,9 @@
-"""Owners of partitions, according to the rows of members, not of coordinators.
+"""Which members own each partition, by what the members themselves believe.
 
-The ownership of a partition begins with the member's poll that assigns it. It ends when the member
-revokes the partition (gives it up in a rebalance), loses it (is no member any more), gets another
-assignment, or when the member's process ends.
+A member owns a partition from the poll in which it gets the assignment. It owns it until it revokes
+the partition in a rebalance, loses it because it is no longer a member, gets another assignment, or
+until its process ends. The coordinator may have given the partition to another member before that,
+so a partition may have two owners.
 """
 
 from collections.abc import Mapping
@@ -23,9 +24,9 @@ OWNER_KINDS = frozenset(
 """Kinds of rows that Owners must see."""
 
 Owner = tuple[str, int]
-"""A member's process: the node's name, and the incarnation (the number of the node's life)."""
+"""A process of a member: the node's name and the number of its restarts, ("consumer-a-1", 0)."""
 Ended = tuple[str, str, Owner]
-"""Group, partition, and the former owner."""
+"""An ownership that has ended: group, partition, and the former owner."""
 
 
 class Owners:

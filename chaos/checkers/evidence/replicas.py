@@ -1,20 +1,22 @@
-"""Leaders, in-sync replicas (ISR) and replicas of all partitions, as the controller decided them.
+"""Leaders, ISRs and replicas of all partitions, as the controller's rows show them.
 
-The trace has no row with the replicas of a partition. So all brokers that were ever in the
-partition's ISR count as its replicas. The first ISR of a partition has all its active replicas, in
-the order of the assignment, with the preferred leader first. So no broker is missing in a topic of
-the experiment. In a topic that an administrator creates (the fault `create_topic`), replicas on
-fenced brokers are missing until they join the ISR.
+Leaders and ISRs stand in the rows. Two things must be concluded from them:
 
-The fault `leadership_move` makes the controller put another replica first, and then elect it. No
-row shows the new order, and the order stays even if the election fails. So from the fault on,
-several replicas may be the preferred leader, until the controller elects the replica of the move as
-the preferred leader. The election of another preferred leader does not end the doubt, because the
-controller may get the order later.
+**The replicas of a partition.** Every broker that was ever in the partition's ISR counts as a
+replica. This is enough, because the first ISR of a new partition has all its replicas that are
+alive, in the order of the assignment. Only if an administrator creates a topic while brokers are
+fenced (the fault `create_topic`), their replicas are missing until they join the ISR.
 
-The controller fences a broker that it counts as dead, and unfences it when it is back. Only an
-unfenced broker may lead, and only while it is not stopping. A controller that was paused may still
-unfence a stopping broker, because it handles heartbeats that the broker sent before its shutdown.
+**The preferred leader.** It is the first replica of the assignment, and so at first the first of
+the ISR. The fault `leadership_move` changes the assignment: the controller puts another replica
+first, and then elects it. No row shows the new assignment, and the election may fail. So from then
+on, either replica may be the preferred leader. When the controller elects the replica of the move
+as preferred leader, the move has certainly been carried out. If it elects the other one, the doubt
+remains, because the controller may get the order later.
+
+Only an unfenced broker that is not stopping may lead. A broker that has begun to stop does not
+count any more, even if the controller unfences it: a controller that was paused may do so, because
+it handles heartbeats that the broker sent before its shutdown.
 """
 
 from collections.abc import Mapping
@@ -38,29 +40,24 @@ REPLICA_KINDS = frozenset(
         TraceKind.TOPIC_DELETED,
     }
 )
-"""Kinds of rows that a caller must give to `Replicas.observe`."""
+"""Kinds of rows that Replicas must see."""
 UNKNOWN_LEADER = "?"
 """Leader of a partition before the first election in the trace."""
-LEADERSHIP_MOVE = "leadership_move"  # the name of the fault
+LEADERSHIP_MOVE = "leadership_move"
+"""Name of a fault."""
 _OF_PREFERRED = frozenset({PREFERRED_LEADER, PREFERRED_LEADER_REQUESTED})
-"""Reasons of the elections whose leader is the preferred one."""
+"""Reasons for which the controller elects the preferred leader."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SeenPartition:
-    """The controller's last decision about a partition.
+    """The controller's last decision about a partition. Brokers are named as `broker-0`."""
 
-    - `leader`: "" if the partition has no leader. UNKNOWN_LEADER counts as a leader.
-    - `replicas`: the replicas, in the last order that is known for certain.
-    - `moved_to`: replicas that a `leadership_move` tried to put first since that order.
-    - `row`: the last row about the partition.
-    """
-
-    leader: str
+    leader: str  # "": the partition has no leader
     in_sync: tuple[str, ...]
-    replicas: tuple[str, ...]
-    row: TraceRow
-    moved_to: tuple[str, ...] = ()
+    replicas: tuple[str, ...]  # in the last order that is known for certain
+    row: TraceRow  # the last row about the partition
+    moved_to: tuple[str, ...] = ()  # replicas that a `leadership_move` may have put first since
 
     @property
     def preferred(self) -> str:
@@ -69,7 +66,7 @@ class SeenPartition:
 
     @property
     def possibly_preferred(self) -> tuple[str, ...]:
-        """The replicas one of which is the preferred leader."""
+        """The replicas of which one is the preferred leader. Without a move it is only one."""
         return (self.preferred, *self.moved_to)
 
 
@@ -79,7 +76,8 @@ class Replicas:
     def __init__(self) -> None:
         self._partitions: dict[str, SeenPartition] = {}
         self._may_lead: dict[str, int] = {}  # broker -> time of its unfencing, in microseconds
-        self._stopping: set[str] = set()  # brokers; nothing iterates over this set
+        # Brokers that are stopping. A set will do, because nothing iterates over it.
+        self._stopping: set[str] = set()
 
     @property
     def partitions(self) -> Mapping[str, SeenPartition]:
@@ -99,7 +97,7 @@ class Replicas:
         """Return True if some partition has no leader, and no in-sync replica that may lead.
 
         The clients of this partition fail until such a replica is back, although nothing else is
-        broken. A partition with UNKNOWN_LEADER has a leader.
+        broken.
         """
         return any(not self.may_be_led(known) for known in self._partitions.values())
 
@@ -114,7 +112,7 @@ class Replicas:
                 self._note_decision(row, row.partition)
             case TraceKind.FAULT_INJECTED:
                 self._note_move(row)
-            # The broker is the row's `peer`. A row without it would add "", which no ISR contains.
+            # In rows of the controller and the driver, the broker is the `peer`.
             case TraceKind.BROKER_UNFENCED if row.peer not in self._stopping:
                 self._may_lead[row.peer or ""] = row.time_us
             case TraceKind.BROKER_FENCED:
@@ -143,9 +141,9 @@ class Replicas:
         is_of_preferred = (
             row.kind == TraceKind.LEADER_ELECTED and detail_of(row).get("reason") in _OF_PREFERRED
         )
-        # The election of a preferred leader shows the order: the leader is the first replica, and
-        # its own move is carried out. The orders of other moves may still arrive, because an
-        # administrator whom a cut separates from the controller sends them again.
+        # The election of a preferred leader shows who is first in the assignment. If a move was to
+        # put this broker first, that is done. Other moves may still come, because an administrator
+        # who is cut off from the controller repeats the order.
         if is_of_preferred:
             replicas = (leader, *replicas)
             moved_to = tuple(broker for broker in moved_to if broker != leader)
@@ -158,7 +156,7 @@ class Replicas:
         )
 
     def _note_move(self, row: TraceRow) -> None:
-        """Note the replica that a `leadership_move` tries to put first."""
+        """Note the replica that a `leadership_move` may put first from now on."""
         detail = detail_of(row)
         if detail.get("fault") != LEADERSHIP_MOVE:
             return

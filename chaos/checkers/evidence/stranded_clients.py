@@ -1,17 +1,20 @@
 """Consumers that know only brokers which are lost for good, as in Kafka 3.9.
 
-With the first answer to its request Metadata, a client forgets its bootstrap servers. From then on
-it asks only the brokers of the last answer. An answer lists only unfenced brokers (the controller
-fences a broker that it counts as dead). So a client can be stranded in these steps:
-1. Some brokers are fenced. An answer lists only the other brokers.
-2. The listed brokers are lost, and none of them starts again.
-3. The fenced brokers come back. The client never hears of them.
-Kafka 3.8 added a way back, which is the default since 4.0: the setting
-`metadata.recovery.strategy` (KIP-899).
+A client asks its bootstrap servers only until it gets a first answer. From then on it asks the
+brokers that the last answer to its request Metadata listed. An answer lists only unfenced brokers.
+So a client can lose the cluster for ever. We call such a client stranded:
 
-The trace has no row of the brokers that a client knows. But the trace shows the client's lookups of
-the coordinator. A stranded client's lookups all fail: no known broker can be reached, or the broker
-that the client asked is down.
+1. Of three brokers, broker-0 and broker-1 are fenced. The client gets an answer that lists broker-2
+   only.
+2. broker-2 is lost, and never starts again.
+3. The other two come back. The client never hears of them.
+
+(Since Kafka 3.8 the setting `metadata.recovery.strategy` offers a way back, which is the default
+since 4.0, KIP-899.)
+
+The trace does not show which brokers a client knows. It shows its lookups of the coordinator. A
+stranded client's lookups all fail: it finds no broker that it could ask, or the broker that it asks
+is down.
 """
 
 from dataclasses import dataclass, field
@@ -37,12 +40,9 @@ STRANDED = "knows only brokers that are lost for good"
 
 @dataclass(slots=True)
 class _Failures:
-    """A series of failed lookups: each found no broker to ask, or asked a broker that is down.
+    """A series of lookups that all failed as those of a stranded client do."""
 
-    Units: `first_us` and `last_us` are times of the run in microseconds.
-    """
-
-    first_us: int
+    first_us: int  # time of the first of them, in microseconds of the run
     last_us: int = 0
     asked: dict[str, None] = field(default_factory=dict)  # brokers that were down when asked
 
@@ -52,31 +52,31 @@ class StrandedClients:
 
     def __init__(self) -> None:
         self._unfenced: frozenset[str] = frozenset()
-        # An ordered set of every set of brokers that an answer to Metadata may have listed: all
-        # brokers that were unfenced at some time.
+        # The lists of brokers that answers to Metadata may have had so far: each set of brokers
+        # that were unfenced at the same time. The dict is used as an ordered set.
         self._listed: dict[frozenset[str], None] = {}
-        # Nodes that ended and did not start again. Nothing iterates over this set.
+        # Nodes that have ended and not started again. A set will do: nothing iterates over it.
         self._down: set[str] = set()
         self._failures: dict[str, _Failures] = {}  # by consumer
 
     def lost_brokers(self, consumer: str, *, since_us: int, until_us: int) -> frozenset[str]:
         """Return the brokers that a stranded consumer knows; empty if it is not stranded.
 
-        A consumer is stranded if all its lookups failed from `since_us` to `until_us`, and the
-        brokers that it knows are down now. Units: microseconds of the run.
+        It counts as stranded if all its lookups failed from `since_us` to `until_us` (times of the
+        run in microseconds), and all brokers that it may know are down now.
         """
         failures = self._failures.get(consumer)
         if failures is None or failures.first_us > since_us or failures.last_us < until_us:
             return frozenset()
-        # A set of brokers that the client may know: it contains a broker that the client asked, and
-        # all of its brokers are down.
+        # Which of the lists does the client have? One with a broker that it has asked. It is
+        # stranded if all brokers of such a list are down.
         known = (
             listed
             for broker in failures.asked
             for listed in self._listed
             if broker in listed and listed <= self._down
         )
-        return next(known, frozenset())  # one such set suffices
+        return next(known, frozenset())  # one such list suffices
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of STRANDING_KINDS."""
@@ -99,7 +99,7 @@ class StrandedClients:
                 pass
 
     def _list(self, unfenced: frozenset[str]) -> None:
-        """Note the brokers that metadata lists from now on. Clients ignore an empty list."""
+        """Note the list of brokers in answers from now on. Clients ignore an empty list."""
         self._unfenced = unfenced
         if unfenced:
             self._listed[unfenced] = None

@@ -1,7 +1,9 @@
-"""Events that may have led to a finding: faults, elections, fencing, loads, unloads, failures.
+"""Events that may have led to a finding, such as faults, elections, fencing, loads and rebalances.
 
-A finding is a violation that a checker reports. The finding's own evidence proves what happened.
-The rows that this module keeps, from the time before and around it, show how it became possible.
+A finding is a violation that a checker reports. Its evidence proves the violation, but often does
+not tell how it came about: "offset 20 was lost" does not show that the coordinator changed just
+before. So a finding also lists the events that came before its evidence and during it. This module
+keeps the rows of such events and chooses those that belong to a finding.
 """
 
 from collections import deque
@@ -33,11 +35,11 @@ TURNING_KINDS = frozenset((*_FAULTS, *_OF_BROKERS, *_OF_PARTITIONS, *_OF_GROUPS)
 }
 """Kinds of rows that TurningPoints must see."""
 KEPT = 512
-"""Number of kept rows: some minutes of a small cluster."""
+"""Number of rows that are kept. A small cluster writes so many in some minutes."""
 MOST_FAULTS, MOST_OTHERS = 4, 8
-"""Limits of the events shown with a finding, because a longer list would be hard to read.
+"""A finding shows at most 4 rows about faults and 8 other rows, the last ones.
 
-If there are more, the last ones are shown.
+A longer list would be hard to read.
 """
 _CONTROLLERS = controller_name(0).removesuffix("0")  # the beginning of every controller's name
 
@@ -49,7 +51,7 @@ class TurningPoints:
         self._rows: deque[TraceRow] = deque(maxlen=KEPT)
 
     def observe(self, row: TraceRow) -> None:
-        """Take a row of TURNING_KINDS; of failed requests only those to a controller count."""
+        """Take a row of TURNING_KINDS. Of failed requests, only those to a controller are kept."""
         if row.kind == TraceKind.REQUEST_FAILED and not _asks_controller(row):
             return
         self._rows.append(row)
@@ -62,14 +64,16 @@ class TurningPoints:
         groups: Collection[str],
         faults: Iterable[TraceRow],
     ) -> tuple[TraceRow, ...]:
-        """Return the events before a finding, in time order: MOST_FAULTS and MOST_OTHERS at most.
+        """Return the events that may have led to a finding, in time order.
 
         - `evidence`: the rows of the finding, in time order.
-        - `partitions`, `groups`: the partitions and groups that the finding is about.
-        - `faults`: the row of the beginning of each fault that was in force at the first row of
-          `evidence` or later. The relevant time begins with the first of these rows.
+        - `partitions`, `groups`: what the finding is about; rows about others are left out.
+        - `faults`: the first row of each fault that was in force at the first row of `evidence` or
+          later.
 
-        Of rows that differ only in their times, the last one is returned.
+        The events are taken from the time between the first of these faults and the last row of
+        `evidence`. If the same event is repeated, such as a failed request, only the last one is
+        returned.
         """
         if not evidence:
             return ()
@@ -86,7 +90,8 @@ class TurningPoints:
                 faults_by_cause[row.kind, row.cause] = row
             elif _concerns(row, partitions, groups):
                 subject = (row.kind, row.node, row.peer, row.partition, row.group, row.api)
-                others.pop(subject, None)  # so that the new row takes the last place
+                # Without the pop, the new row would take the place of the old one, not the last.
+                others.pop(subject, None)
                 others[subject] = row
         chosen = [
             *list(faults_by_cause.values())[-MOST_FAULTS:],
@@ -100,7 +105,7 @@ def _asks_controller(row: TraceRow) -> bool:
 
 
 def _concerns(row: TraceRow, partitions: Collection[str], groups: Collection[str]) -> bool:
-    """Return True if a row is about one of `partitions` or `groups`, or is of another kind."""
+    """Return False if a row is about another partition or group than those given."""
     if row.kind in _OF_PARTITIONS:
         return row.partition in partitions
     if row.kind in _OF_GROUPS:
@@ -109,5 +114,5 @@ def _concerns(row: TraceRow, partitions: Collection[str], groups: Collection[str
 
 
 def _place(row: TraceRow) -> tuple[int, str, int, int]:
-    """Return the place of a row in the trace's order, which also identifies the row."""
+    """Return a key that orders rows by their times. No two rows have the same key."""
     return (row.time_us, row.node, row.incarnation, row.seq)

@@ -1,16 +1,20 @@
-"""Times since which nothing disturbs a group.
+"""Since when nothing disturbs a group.
 
-Some promises hold only some time after the last disturbance. A group is disturbed
+Some promises have a time limit that counts from the last disturbance of a group. Some disturbances
+last for a while:
 
-1. while a fault is in force, unless the fault only ends or pauses consumers (then 3 and 4 apply);
-2. while a partition that its coordinators need has no leader, or too few replicas in sync;
-3. while it has no member that is alive and not paused;
-4. at the moment when one of its members starts, ends, is paused or is resumed; when a coordinator
-   loads (reads into memory) the group; and when a partition that its coordinators need has a new
-   leader or a new ISR (set of in-sync replicas), or is loaded or unloaded (dropped from memory).
+1. a fault is in force, unless it only ends or pauses consumers (these are disturbances of other
+   kinds, below);
+2. a partition that the group's coordinators need has no leader, or too few replicas in sync;
+3. no member is alive and running.
 
-What members do by themselves, such as a rebalance (in which they get new partitions), is no
-disturbance.
+Others are over in a moment:
+
+4. a member starts, ends, is paused or is resumed;
+5. a partition that the group's coordinators need gets another leader or another ISR, or a
+   coordinator loads or unloads it.
+
+What members do by themselves, such as a rebalance, is no disturbance.
 """
 
 from dataclasses import dataclass, field
@@ -42,8 +46,8 @@ class _Group:
     coordinators: tuple[str, ...]  # partitions that the group's coordinators need
     # The two dicts are used as ordered sets: only the keys matter.
     alive: dict[str, None] = field(default_factory=dict)  # members whose processes live
-    stopped: dict[str, None] = field(default_factory=dict)  # members of `alive` that are paused
-    changed_us: int = 0  # time of the last disturbance of kind 4 in the list above
+    stopped: dict[str, None] = field(default_factory=dict)  # those of `alive` that are paused
+    changed_us: int = 0  # time of the last disturbance of kind 4 or 5
 
 
 class Undisturbed:
@@ -72,8 +76,7 @@ class Undisturbed:
         """Return the time since which a group is undisturbed; None while it is disturbed."""
         quiet_us = self._faults.cluster_quiet_since_us
         group = self._groups[group_id]
-        # The two numbers are equal if no member is alive (both are 0), or if all of them are
-        # paused.
+        # The two numbers are equal if all living members are paused, or if there are none (0 = 0).
         if quiet_us is None or len(group.alive) == len(group.stopped):
             return None
         if not all(self._serves(partition) for partition in group.coordinators):
@@ -87,14 +90,14 @@ class Undisturbed:
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of DISTURBING_KINDS."""
-        # Some rows about a node are written by the driver (the process that conducts the run). In
-        # these the node is the `peer`.
+        # Some rows about a node, such as NODE_KILLED, are written by the driver (the process that
+        # conducts the run). These have the node as `peer`.
         node = row.peer or row.node
         match row.kind:
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._note_life(node, row, lives=row.kind == TraceKind.NODE_STARTED)
             case TraceKind.MEMBER_STATE:
-                # A consumer that leaves the group counts as gone until its process starts again.
+                # A consumer that has left the group counts as dead until its process starts again.
                 if row.cause == MemberStateCause.LEFT:
                     self._note_life(row.node, row, lives=False)
             case TraceKind.NODE_PAUSED | TraceKind.NODE_RESUMED if node in self._group_of:
@@ -106,8 +109,8 @@ class Undisturbed:
                     group.stopped.pop(node, None)
             case TraceKind.GROUP_LOADED if row.group in self._groups:
                 self._groups[row.group].changed_us = row.time_us
-            # All other kinds with a partition: a new leader or ISR, a load or an unload.
             case _ if row.partition is not None:
+                # A new leader or ISR, a load or an unload
                 for group in self._groups.values():
                     if row.partition in group.coordinators:
                         group.changed_us = row.time_us
@@ -129,7 +132,7 @@ class Undisturbed:
     def _serves(self, partition: str) -> bool:
         """Return True if a partition has a leader and enough in-sync replicas.
 
-        Also return True if no row has told its state yet.
+        The result is also True if no row has shown its state yet.
         """
         known = self._replicas.of(partition)
         if known is None:

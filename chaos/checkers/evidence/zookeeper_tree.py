@@ -1,13 +1,17 @@
-"""Znodes and sessions of a ZooKeeper ensemble, computed from the transactions in the trace.
+"""The tree of a ZooKeeper ensemble and its sessions, computed from the transactions in the trace.
 
-An ensemble is a set of ZooKeeper servers that replicate one tree of paths. A znode is a node of
-this tree. A session is a client's connection to the ensemble, which survives a change of the
-server. All servers apply the same sequence of transactions, each server at its own time (ZK-02). A
-zxid is the number of a transaction. A transaction counts as applied at the first row about it; the
-rows of the other servers repeat it and are ignored. An ephemeral znode is removed at the end of the
-session that created it (ZK-12). Rule ids are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+ZooKeeper keeps a tree of znodes, which have paths like those of files. Its servers replicate the
+tree: they all apply the same transactions in the same order, each server at its own time (ZK-02).
+Every server writes a row when it applies a transaction. Here the transaction takes effect with the
+first of these rows, and the others are ignored. A transaction has a number, its zxid, and later
+transactions have higher ones.
 
-A consumer owns a partition by an ephemeral znode, the owner node of the partition.
+Checkers ask what the tree looked like at some zxid. Of interest are the znodes of consumers, above
+all the owner nodes. A consumer owns partition 0 of `orders` while it has the owner node
+`/consumers/GROUP/owners/orders/0`. This znode is ephemeral: it is removed when the session of the
+consumer ends (ZK-12).
+
+Rule ids are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from bisect import bisect_right
@@ -29,28 +33,24 @@ def owner_path(group: str, partition: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Znode:
-    """A znode as it is after one transaction.
+    """A znode as some transaction has left it."""
 
-    - `session`: the session with which an ephemeral znode ends; None: the znode is persistent.
-    - `row`: the row about the transaction.
-    """
-
-    session: str | None
+    session: str | None  # the session with which it ends, if it is ephemeral; None if it is not
     data: str
-    row: TraceRow
+    row: TraceRow  # the row about the transaction
 
 
 @dataclass(slots=True)
 class _Path:
-    """Versions of the znode at one path.
+    """The history of one path: from the transaction `zxids[i]` on, `znodes[i]` is there.
 
-    From the transaction `zxids[i]` on, `znodes[i]` is at the path. None: no znode is at the path.
+    None means that there is no znode at the path.
     """
 
     zxids: list[int] = field(default_factory=list)
     znodes: list[Znode | None] = field(default_factory=list)
 
-    # Transactions are put in the order of their zxids, so `at` can search by bisection.
+    # Transactions come in the order of their zxids. So the list is sorted, and `at` can use bisect.
     def put(self, zxid: int, znode: Znode | None) -> None:
         self.zxids.append(zxid)
         self.znodes.append(znode)
@@ -76,9 +76,9 @@ class ZooKeeperTree:
         self.clients: dict[str, str] = {}
         """Session -> the client that has it."""
         self.is_news = False
-        """True if the last row was the first of its transaction."""
+        """True if the last row was the first one about its transaction."""
         self.problem: str | None = None
-        """Sentence on an illegal change by the last transaction; None if it was legal."""
+        """If the last transaction was illegal, a sentence about it."""
         self._paths: dict[str, _Path] = {}
         self._owned: dict[str, dict[str, None]] = {}  # session -> paths of its ephemeral znodes
 
@@ -105,7 +105,7 @@ class ZooKeeperTree:
         return None if known is None else known.now
 
     def children(self, parent: str, zxid: int) -> tuple[str, ...]:
-        """Return the names of a path's children after the transaction `zxid`, sorted."""
+        """Return the names of the znodes below `parent` after the transaction `zxid`, sorted."""
         return tuple(
             sorted(
                 path[len(parent) + 1 :]
@@ -115,7 +115,7 @@ class ZooKeeperTree:
         )
 
     def changes_of(self, parent: str, after: int, until: int) -> list[int]:
-        """Return the zxids of transactions that changed a znode below a path.
+        """Return the zxids of transactions that changed a znode below `parent`.
 
         Only zxids above `after` and up to `until` are returned.
         """
@@ -140,7 +140,8 @@ class ZooKeeperTree:
             case "createSession":
                 self.sessions[session] = row
                 return None
-            case "error":  # a refused request has a zxid, too, and changes nothing
+            case "error":
+                # ZooKeeper gives a refused request a zxid, too. It changes nothing.
                 return None
             case _ if session not in self.sessions:
                 return f"{op} {detail.get('path') or ''} of session {session}, which is not open"

@@ -1,14 +1,16 @@
-"""Effects of an order about a group, as the rows of coordinators show them.
+"""What an administrator's order about a group has changed, as the rows of coordinators show it.
 
-An order is about one topic of the group or about all of its topics. The order's row does not say
-which. A coordinator may refuse the order for a topic that a member reads, and carry it out for
-another topic. An order counts as carried out if the coordinator accepted it for at least one topic
-or member. Then it must have its effect:
+An order that was carried out must have its effect:
 
 - `reset_offsets` commits an offset for each partition of its topics, without a member.
 - `delete_offsets` removes the offsets of at least one topic. Of each topic it removes all or none.
-- `remove_members` removes each member of the group.
-- `delete_group` makes the group Dead (the state of a group that no longer exists).
+- `remove_members` removes every member of the group.
+- `delete_group` deletes the group, whose state becomes Dead.
+
+The first two orders are about one topic of the group or about all of them, and the order's row does
+not say which. Besides, a coordinator may refuse the order for a topic that a member reads, and
+carry it out for another one. So it is only checked that some topic was changed, and that no topic
+was changed by halves.
 
 Source: Kafka AdminClient; KIP-496 (OffsetDelete), KIP-571 (removal of members).
 """
@@ -42,20 +44,15 @@ EFFECT_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Effects:
-    """Changes of one group since an order about it.
-
-    - `stored_before`: partitions for which the coordinator had an offset when the order was given.
-    - `members_before`: the group's members when the order was given; None if they are not known.
-    - `committed`: partitions for which an administrator's commit was stored since the order.
-    - `removed`: partitions whose offset was removed since the order, each with the cause.
-    """
+    """An order about a group, and what has changed in the group since then."""
 
     group: str
-    fault: str
+    fault: str  # one of GROUP_ORDERS
+    # Partitions for which the coordinator had an offset when the order was given
     stored_before: tuple[str, ...]
-    members_before: tuple[str, ...] | None
-    committed: dict[str, None] = field(default_factory=dict)
-    removed: dict[str, str] = field(default_factory=dict)
+    members_before: tuple[str, ...] | None  # members at that time; None: not known
+    committed: dict[str, None] = field(default_factory=dict)  # partitions an administrator set
+    removed: dict[str, str] = field(default_factory=dict)  # partition -> cause of the removal
     removed_members: dict[str, None] = field(default_factory=dict)
     is_deleted: bool = False
 
@@ -65,7 +62,7 @@ class GroupEffects:
 
     def __init__(self, context: CheckContext) -> None:
         self._groups = context.groups
-        # broker -> group -> partitions of which the broker has stored an offset in this tenure
+        # broker -> group -> partitions of which the broker has stored an offset since its last load
         self._stored: dict[str, dict[str, dict[str, None]]] = {}
         self._order: _Effects | None = None
 
@@ -89,7 +86,7 @@ class GroupEffects:
             case TraceKind.COMMIT_STORED:
                 by_group = self._stored.setdefault(row.node, {})
                 by_group.setdefault(group, {})[row.partition or ""] = None
-                # A commit without a member has generation -1.
+                # An administrator commits without a member. Such a commit has generation -1.
                 if order is not None and (row.generation is None or row.generation < 0):
                     order.committed[row.partition or ""] = None
             case TraceKind.OFFSET_REMOVED:
@@ -103,7 +100,7 @@ class GroupEffects:
                 if order is not None and row.cause == DeletionCause.DELETED:
                     order.is_deleted = True
             case TraceKind.LOAD_STARTED:
-                # Offsets of an earlier tenure may have been lost since.
+                # The broker forgets what it had stored before. What it has now is not known.
                 by_group = self._stored.get(row.node, {})
                 for name, known in self._groups.items():
                     if known.offsets_partition == row.partition:
@@ -114,9 +111,11 @@ class GroupEffects:
     def find_missing(self, *, is_undisturbed: bool) -> str | None:
         """Return a sentence about a missing effect of the order; None if no effect is missing.
 
-        The caller makes sure that the order was carried out. `is_undisturbed`: nothing was broken,
-        and the group's coordinator did not change. If it is False, a replaced coordinator may have
-        carried out the order, or the order may have been refused for some of its partitions.
+        The caller makes sure that the order was carried out.
+
+        `is_undisturbed`: True if nothing was broken, and the coordinator did not change. Otherwise
+        less is expected, because a replaced coordinator may have carried out the order, or it may
+        have been refused for some partitions.
         """
         order = self._order
         known = None if order is None else self._groups.get(order.group)
@@ -141,7 +140,7 @@ def _missing_commits(
         return "no offset was committed"
     for of_topic in _by_topic(partitions).values() if all_of_topic else ():
         missing = [partition for partition in of_topic if partition not in order.committed]
-        # A topic without any commit may be none of the order's topics.
+        # If no partition of a topic has a commit, the order may not have been about this topic.
         if missing and len(missing) < len(of_topic):
             return f"no offset of {missing[0]} was committed"
     return None

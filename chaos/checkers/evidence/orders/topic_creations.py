@@ -1,9 +1,8 @@
-"""The creation of a topic that an administrator orders, and the rows that show its effect.
+"""What an administrator's order to create a topic has changed, as the controller's rows show it.
 
-The row of the order has the partitions that the topic is to have; none if the order's number is not
-positive. The controller elects the first leader of each new partition. So a row LEADER_ELECTED with
-TOPIC_CREATED as its reason shows a partition, with its active replicas as its ISR (the in-sync
-replicas). No row shows the other replicas.
+The controller elects the first leader of each new partition. So for each of them there is a row
+LEADER_ELECTED with the reason TOPIC_CREATED. Its ISR has the replicas that are alive; no row shows
+the others.
 Source: Kafka ReplicationControlManager.createTopic.
 """
 
@@ -19,11 +18,11 @@ CREATE_TOPIC = "create_topic"  # name of the fault
 
 
 class TopicCreation:
-    """One order, and what the controller did with its topic since then.
+    """One order, and what the controller has done with its topic since then.
 
     - `row`: the row of the order.
-    - `must_succeed`: nothing was broken when the order was given.
-    - `exists`: the topic existed when the order was given.
+    - `must_succeed`: True if nothing was broken when the order was given.
+    - `exists`: True if the topic existed when the order was given.
     """
 
     def __init__(self, row: TraceRow, *, must_succeed: bool, exists: bool) -> None:
@@ -31,6 +30,7 @@ class TopicCreation:
         self.row = row
         self.must_succeed = must_succeed
         self.topic = str(detail.get("topic"))
+        # The ordered partitions; empty if the order asks for 0 partitions or fewer
         self._partitions: tuple[str, ...] = tuple(detail.get("partitions", ()))
         self._replication_factor = int(detail.get("replication_factor", 0))
         self._has_existed = exists
@@ -50,30 +50,31 @@ class TopicCreation:
     def misfits(self, errors: Sequence[str], brokers: int) -> list[str]:
         """Return the errors of a refusal that do not fit the order.
 
-        `brokers`: number of the brokers that are registered at least.
+        `brokers` is the number of brokers that can certainly get a replica.
         """
         return [error for error in errors if not self._fits(error, brokers)]
 
     def _fits(self, error: str, brokers: int) -> bool:
         match error:
             case ErrorCode.TOPIC_ALREADY_EXISTS.name:
-                # The first request of the order may have created the topic: then its answer was
-                # lost, and the request was repeated.
+                # This also fits if the order created the topic itself: the answer to its request
+                # was lost, and the repeated request was refused.
                 return self._has_existed
             case ErrorCode.INVALID_PARTITIONS.name:
                 return not self._partitions
             case ErrorCode.INVALID_REPLICATION_FACTOR.name:
-                # Without an unfenced broker, the controller refuses every number.
+                # If something is broken, all brokers may be fenced. Then every number is refused.
                 return not self.must_succeed or not 1 <= self._replication_factor <= brokers
             case ErrorCode.NONE.name | ErrorCode.UNKNOWN_SERVER_ERROR.name:
-                return False  # a refusal names an error; the other one shows a bug
+                return False  # NONE is no refusal, and the other error shows a bug
             case _:
                 return not self.must_succeed
 
     def find_missing(self) -> tuple[str, TraceRow | None] | None:
-        """Return what an order that was carried out has not done, with a row; None if nothing.
+        """Return what is wrong with the new topic, as a sentence and a row; None if nothing is.
 
-        A topic that was deleted after the order is not judged.
+        The caller makes sure that the order was carried out. A topic that was deleted afterwards is
+        not judged.
         """
         if self._is_deleted:
             return None
@@ -85,7 +86,8 @@ class TopicCreation:
             )
         for partition, row in self._elected.items():
             isr = detail_of(row).get("isr", ())
-            # While nothing is broken every replica is active, and so in the ISR.
+            # While nothing is broken every replica is alive, and so in the first ISR. Otherwise
+            # some may be missing.
             is_whole = len(isr) == self._replication_factor or (
                 not self.must_succeed and 0 < len(isr) < self._replication_factor
             )

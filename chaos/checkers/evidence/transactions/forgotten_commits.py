@@ -1,31 +1,37 @@
 """Transactional commits that Kafka 3.9 itself forgets, although their transaction was committed.
 
-A pending offset is an offset of a transaction that has not ended yet. The marker ends it: a record
-that the transaction coordinator writes to the offsets partition (the partition of
-`__consumer_offsets` that stores the group). Kafka forgets commits in two cases:
+When a member commits offsets in a transaction (TxnOffsetCommit), the group's coordinator keeps them
+as pending until the transaction's marker arrives. In two cases Kafka loses a pending offset. The
+commit is then missing from the coordinator's memory, but not from its log, so that the next load
+brings it back.
 
-1. The append of a TxnOffsetCommit (the request that commits offsets in a transaction) fails while
-   the client's second attempt waits for the log. Kafka then removes the pending offset of the
-   partition, although it now belongs to the second attempt. The second attempt is acknowledged, but
-   its marker finds no offset (Kafka `GroupMetadata.failPendingTxnOffsetCommit`).
-2. The request that writes a marker is answered immediately, but the effects of the marker wait for
-   the single thread that loads partitions. If a load is running, the effects come late. If the
-   producer's next transactions have committed offsets in the meantime, the effects end these
-   transactions, too (Kafka `scheduleHandleTxnCompletion`). They also remove an offset of the
-   producer whose append is in progress: its transaction is acknowledged, and its marker finds no
-   offset (Kafka `GroupMetadata.completePendingTxnOffsetCommit`). If the removed offset had
-   replaced an offset of a committed transaction, that older offset is lost, too.
+Case 1, a failed append (Kafka `GroupMetadata.failPendingTxnOffsetCommit`):
 
-Schedules of the corpus (files that the tests play) show the cases:
+1. The append of an offset is slow, and the client sends its TxnOffsetCommit again. Now the pending
+   offset belongs to this second attempt, which waits for its own append.
+2. The first append fails. The coordinator removes the pending offset.
+3. The second append succeeds, and the client gets its acknowledgement. But when the marker arrives,
+   there is no pending offset that it could make valid.
+
+Case 2, a late end (Kafka `scheduleHandleTxnCompletion`):
+
+1. The marker of a transaction is written. Its effects wait for the thread that loads partitions,
+   which is busy with a load. The transaction coordinator does not know this, and completes the
+   transaction.
+2. The same producer begins its next transaction, and commits offsets in it.
+3. The load is over, and the effects come. They end all pending offsets of the producer, also those
+   of the next transaction. An offset whose append is in progress is removed (Kafka
+   `GroupMetadata.completePendingTxnOffsetCommit`). If it had replaced an offset of a committed
+   transaction, that older offset is lost, too.
+
+This module recognizes case 1: an append failed at the coordinator during the transaction, and the
+transaction never ended in the group. `transaction_ends` recognizes case 2, and calls `forget`.
+
+Schedules of the tests' corpus show the cases:
 `failed_append_empties_the_slot_of_the_next_attempt`,
 `end_of_a_transaction_that_comes_behind_a_load`,
 `late_end_of_a_transaction_while_the_next_offset_is_appended` and
 `late_end_while_a_replacing_offset_is_appended`.
-
-In both cases the log has the commit, and the next load of the group shows it. Nothing else excuses
-the loss of an acknowledged commit. Two facts prove case 1: an append failed at the same coordinator
-during the transaction, and the transaction never ended in the group. `transaction_ends` judges
-case 2.
 """
 
 from dataclasses import dataclass
@@ -47,22 +53,23 @@ FORGETTING_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Producer:
-    """The last transaction of a producer. `decided_us` is the time at which its end was decided."""
+    """The last transaction of a producer."""
 
     began_us: int = 0
-    decided_us: int = 0
+    decided_us: int = 0  # when the coordinator decided to commit it
 
 
 class ForgottenCommits:
-    """Knows the times of commits that groups forgot."""
+    """Tells whether a group may have forgotten a certain commit."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._producers: dict[int, _Producer] = {}
-        self._pending: dict[tuple[str, int], TraceRow] = {}  # (group, producer id)
+        # (group, producer id) -> the row of its last pending offset
+        self._pending: dict[tuple[str, int], TraceRow] = {}
         # (broker, partition) -> time of the last failed append
         self._failed: dict[tuple[str, str], int] = {}
-        # (group, member) -> times in which its commits were forgotten
+        # (group, member) -> times (from, to) between which its commits may have been forgotten
         self._times: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
 
     def forget(self, group: str, member: str | None, from_us: int, to_us: int) -> None:
@@ -70,10 +77,11 @@ class ForgottenCommits:
         self._times.setdefault((group, member), []).append((from_us, to_us))
 
     def has_forgotten(self, group: str, member: str | None, sent_us: int, answered_us: int) -> bool:
-        """Return True if the group forgot commits between `sent_us` and `answered_us`.
+        """Return True if the group may have forgotten a commit of a member.
 
-        A group that was loaded in the meantime does not know the members of its transactional
-        commits. So an entry without a member counts for all members.
+        `sent_us` and `answered_us` are the times between which the commit was made. An entry
+        without a member counts for all members: if the group was loaded in the meantime, it did not
+        know who had made the commit.
         """
         times = (*self._times.get((group, member), ()), *self._times.get((group, None), ()))
         return any(sent_us <= to_us and from_us <= answered_us for from_us, to_us in times)
@@ -94,7 +102,7 @@ class ForgottenCommits:
                 pass
 
     def _note_state(self, row: TraceRow) -> None:
-        """Note the times of a transaction; at its end, look for offsets that are still pending."""
+        """Note the times of a transaction; at its end, look for pending offsets without an end."""
         detail = detail_of(row)
         producer_id, state = detail["producer_id"], detail["to"]
         known = self._producers.setdefault(producer_id, _Producer())
@@ -104,7 +112,7 @@ class ForgottenCommits:
             case "PrepareCommit":
                 known.decided_us = row.time_us
             case "CompleteCommit" | "CompleteAbort":
-                # All markers are written. An offset that still waits will never get an end.
+                # All markers are written. An offset that is still pending will get no end.
                 of_producer = [key for key in self._pending if key[1] == producer_id]
                 for key in of_producer:
                     pending = self._pending.pop(key)
@@ -118,7 +126,7 @@ class ForgottenCommits:
         expected = self._context.groups.get(group)
         if expected is None:
             return
-        # -1: no append failed. It is before the beginning of every transaction.
+        # If no append failed, the time is -1, which is before every transaction.
         failed_us = self._failed.get((pending.node, expected.offsets_partition), -1)
         if transaction.began_us <= failed_us <= transaction.decided_us:
             self.forget(group, pending.member, transaction.decided_us, transaction.decided_us)

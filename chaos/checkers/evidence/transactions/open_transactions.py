@@ -1,14 +1,15 @@
 """Transactions without an end, and offsets that wait for the end of their transaction.
 
-A marker is the record that ends a transaction (commit or abort) in a partition. A load is the
-reading of a partition of `__consumer_offsets` or `__transaction_state` into a coordinator's memory.
+A transaction is open from its first state Ongoing until all of its markers are written. A marker is
+the record that ends the transaction in a partition. An offset that was committed in a transaction
+is unstable, which means that nobody may use it, from its row TXN_COMMIT_PENDING until its marker
+arrives in the group's partition (TRANSACTION_COMPLETED). If the group is deleted, the offset is
+deleted with it.
 
-A transaction is open from its first state Ongoing, or from a load that finds it open, until all of
-its markers are written. An offset of a transaction is unstable from its TXN_COMMIT_PENDING, or from
-a load that finds it unstable, until the marker arrives (TRANSACTION_COMPLETED) or the group is
-deleted. A load replaces all earlier knowledge about its partition, because the log decides. A load
-of an older leader epoch than the newest known one changes nothing: a broker that was paused may
-still load what its successor has loaded before, and has ended since.
+When a coordinator loads a partition, its rows show which transactions and offsets are in the log.
+From then on only these count, because the log decides. There is one exception: a broker that was
+paused may still load a partition in an older leader epoch than the newest one. By then its
+successor may have ended what this load still finds open. So such an outdated load is ignored.
 """
 
 from collections.abc import Mapping
@@ -37,12 +38,12 @@ OPEN_STATES = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction without an end. `since` is the row that shows its state: a change or a load."""
+    """A transaction without an end."""
 
     transactional_id: str
-    partition: str
+    partition: str  # partition of `__transaction_state` that stores it
     state: str
-    since: TraceRow
+    since: TraceRow  # the first row that shows this state: TRANSACTION_STATE, or one of a load
 
 
 class OpenTransactions:
@@ -52,12 +53,12 @@ class OpenTransactions:
         self._groups_in: dict[str, list[str]] = {}
         for group_id, expected in context.groups.items():
             self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
-        self._open: dict[str, OpenTransaction] = {}
+        self._open: dict[str, OpenTransaction] = {}  # by transactional id
         self._unstable: dict[tuple[str, int], TraceRow] = {}  # by (group, producer id)
-        self._last: dict[int, TraceRow] = {}  # by producer id
-        # Partition -> the newest leader epoch of a load or of a transaction's state.
+        self._last: dict[int, TraceRow] = {}  # producer id -> its last TRANSACTION_STATE
+        # partition -> the newest leader epoch in which it was loaded, or a transaction changed
         self._newest: dict[str, int] = {}
-        # The keys (node, group) are the groups that an outdated load reads now.
+        # (node, group) of each group whose last load by this node was outdated
         self._outdated: dict[tuple[str, str], None] = {}
 
     @property
@@ -78,13 +79,14 @@ class OpenTransactions:
         """Take a row of OPEN_KINDS."""
         match row.kind:
             case TraceKind.TRANSACTION_STATE:
-                self._is_outdated(row)  # notes the epoch
+                self._is_outdated(row)  # called only to note the row's epoch
                 self._note_state(row)
             case TraceKind.TRANSACTIONS_LOADED:
                 if not self._is_outdated(row):
                     self._loaded(row)
             case TraceKind.LOAD_STARTED:
-                # The rows GROUP_LOADED of this load follow.
+                # Forget the unstable offsets of the partition's groups. The rows GROUP_LOADED that
+                # follow show those that are in the log.
                 is_outdated = self._is_outdated(row)
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._outdated.pop((row.node, group_id), None)
@@ -105,7 +107,7 @@ class OpenTransactions:
                 pass
 
     def _is_outdated(self, row: TraceRow) -> bool:
-        """Return True if a newer leader epoch of the row's partition is known; note its epoch."""
+        """Return True if an earlier row had a newer leader epoch; note this row's epoch."""
         if row.leader_epoch is None:
             return False
         newest = self._newest.get(row.partition or "", row.leader_epoch)
@@ -126,8 +128,8 @@ class OpenTransactions:
             self._open.pop(transactional_id, None)
             return
         known = self._open.get(transactional_id)
-        # When a partition is added to a transaction, another row with the state Ongoing comes. The
-        # first row is kept, because it shows since when the transaction is in this state.
+        # The state Ongoing has several rows, one for each partition that joins the transaction. The
+        # first of them is kept, because it shows since when the transaction has been open.
         if known is None or known.state != state:
             self._set_open(transactional_id, state, row)
 

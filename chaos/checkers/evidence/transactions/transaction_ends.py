@@ -1,40 +1,43 @@
 """Check that a transaction ends in a group as its coordinator decided.
 
-If the decision is to commit, the group must count the transaction's offsets. If the decision is to
-abort, the group must forget them. The decision is a TRANSACTION_STATE row of the transaction
-coordinator. The group's coordinator gets the transaction's marker (the record that ends the
-transaction in a partition) later. Its row TRANSACTION_COMPLETED is the end in the group. Sometimes
-the marker arrives after the next decision for the same producer. So any decision since the
-transaction's first offset in the group may match its end. Sometimes no decision matches, or only a
-decision that is later than the transaction's own. Then the end may still be a late end (see the
-last list below).
+Three kinds of rows tell the story of a transaction that commits offsets of a group:
 
-An end is not judged in three cases:
-- No decision is known. The transaction coordinator may have died after its decision and before its
-  row, and a coordinator that loads this decision writes no such row.
-- The marker may belong to another transaction, because the decision on this transaction had been
-  carried out everywhere before. (If a coordinator loads a group together with the marker, no row
-  shows the end.)
-- The log of transactions lost data with its last in-sync replica (`lost_data`), and has only an
-  older decision now.
+1. TXN_COMMIT_PENDING: the group's coordinator has a pending offset of the transaction.
+2. TRANSACTION_STATE: the transaction coordinator decides to commit or to abort. Then it writes
+   markers, the records that end the transaction in its partitions.
+3. TRANSACTION_COMPLETED: the marker has arrived, and the group's coordinator makes the pending
+   offsets valid or drops them. We call this the end of the transaction in the group.
 
-As in Kafka, the end of the producer's previous transaction may come late (`forgotten_commits`), and
-then end the present transaction, too. An end counts as such a late end if three conditions hold:
-1. The previous transaction was decided before the present one committed anything in the group, and
-   this decision is the one that the end shows.
-2. The previous transaction has not ended in the group before.
-3. The group's coordinator has completed a load since that decision.
+The end must agree with the decision. The rows have only the producer id in common, and a marker may
+arrive when the producer's next transaction has been decided as well. So an end is right if any
+decision since the transaction's first pending offset agrees with it.
 
-The late end of an aborted transaction may find offsets of its own transaction and of the next one,
-and remove them together. Then condition 3 is enough, because the end shows its own decision.
+**Not judged.** If no decision agrees, it still may be no violation:
+- No decision is known. The transaction coordinator may have died after the decision and before its
+  row. A coordinator that loads the decision writes no such row.
+- The marker may belong to another transaction, because this one was already over. (If a coordinator
+  loads a group together with the marker, no row shows the end.)
+- The log of transactions lost data with its last in-sync replica (`lost_data`), and now has only an
+  older decision.
 
-The late end of a committed transaction may count no offset. In this case it found an offset of the
-next transaction in the same partition, whose append was in progress, and removed it. That offset
-had replaced the offsets of the ended transactions, so these are forgotten, too.
+**Late ends.** In Kafka, the effects of a marker may wait behind a load, and come when the producer
+has begun its next transaction. Then they end this one, too (case 2 of `forgotten_commits`). This is
+no violation here, but commits are forgotten, and the attributes `late` and `emptied` tell which.
+There are three variants:
 
-A transaction coordinator may load the decision of a coordinator that died, perhaps before it wrote
-the row of the decision. The new coordinator then writes the markers (again) and completes the
-transaction. So for a late end, this load counts as a decision of the transaction, too.
+- The late end finds only offsets of the next transaction. It is recognized by three conditions.
+  The producer's previous transaction was decided before the present one committed anything in the
+  group, and the end agrees with that decision. It has not ended in the group before. The group's
+  coordinator has completed a load since that decision.
+- The late end of an aborted transaction finds offsets of its own transaction and of the next one,
+  and drops them together. It is recognized by the load alone, because it agrees with its decision.
+- The late end of a committed transaction makes no offset valid. It has found an offset of the next
+  transaction in the same partition, whose append was in progress, and removed it. That offset had
+  replaced those of the ended transaction, so they are forgotten, too.
+
+For late ends, a load counts like a decision. When a transaction coordinator dies after a decision,
+perhaps before it wrote the row, the next one loads the decision, writes the markers again and
+completes the transaction.
 """
 
 from collections import deque
@@ -58,7 +61,7 @@ END_KINDS = frozenset(
 )
 """Kinds of rows that TransactionEnds must see."""
 MAX_KEPT_DECISIONS = 16
-"""Number of a producer's decisions that are kept: the most recent ones."""
+"""Number of a producer's last decisions that are kept."""
 _COMMIT, _ABORT = "PrepareCommit", "PrepareAbort"
 """States of a transaction whose outcome is decided: the two decisions."""
 _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
@@ -67,9 +70,9 @@ _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongEnd:
-    """A group acted against the decision, or two transactional ids got one producer id.
+    """A violation: an end that does not agree with the decision, or a wrong producer id.
 
-    `evidence` has the rows of the decisions and of the end, or the rows with the producer id.
+    A producer id is wrong if it is negative, or if two transactional ids got the same one.
     """
 
     summary: str
@@ -78,39 +81,23 @@ class WrongEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Markers:
-    """Markers that a transaction coordinator writes after it made or loaded a decision.
+    """Markers that a transaction coordinator writes because it made or loaded a decision."""
 
-    - `since_us`: time of the decision, or of the load.
-    - `state`: the decision, PrepareCommit or PrepareAbort.
-    """
-
-    since_us: int
-    state: str
+    since_us: int  # time of the decision, or of the load
+    state: str  # the decision, PrepareCommit or PrepareAbort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End:
-    """The end of a transaction in a group.
+    """The end of a transaction in a group."""
 
-    - `row`: the TRANSACTION_COMPLETED.
-    - `pending`: the rows of the producer's offsets that this end ended, the oldest first.
-    - `ended_us`: time of the previous end of the same producer in the group; -1: this is the first.
-    - `loaded_us`: time of the broker's last load of a partition before the end; -1: it has loaded
-      none.
-    - `is_over`: True if the transaction of `since` had been carried out before. Then the end may
-      belong to another transaction.
-    - `is_replaced`: True if an append was in progress whose offset can have replaced the pending
-      ones. It is True only if the end came behind a load, and counted no offset although it
-      commits.
-    """
-
-    row: TraceRow
-    pending: list[TraceRow]
+    row: TraceRow  # TRANSACTION_COMPLETED
+    pending: list[TraceRow]  # rows of the pending offsets that it ended, the oldest first
     producer_id: int
-    ended_us: int
-    loaded_us: int
-    is_over: bool
-    is_replaced: bool
+    ended_us: int  # time of the producer's previous end in the group; -1: this is the first
+    loaded_us: int  # time of the last load of the broker before the end; -1: it has loaded nothing
+    is_over: bool  # True if the pending transaction was over, so that another one may have ended
+    is_replaced: bool  # True if this is a late end of the third variant
 
     @property
     def since(self) -> TraceRow:
@@ -119,10 +106,10 @@ class _End:
 
 
 class TransactionEnds:
-    """Follows the decisions for each producer, and checks every end in a group.
+    """Follows the decisions about each producer's transactions, and checks every end in a group.
 
-    `clock_error_us` is the largest difference between the clocks of two nodes. The caller keeps
-    `lost_data` up to date.
+    - `clock_error_us`: the largest difference between the clocks of two nodes.
+    - `lost_data`: partitions that lost data. The caller feeds rows to it.
     """
 
     def __init__(self, clock_error_us: int, lost_data: LostData) -> None:
@@ -130,24 +117,25 @@ class TransactionEnds:
         self._lost_data = lost_data
         self._decisions: dict[int, deque[TraceRow]] = {}  # by producer id
         self._markers: dict[int, deque[_Markers]] = {}  # by producer id
-        # (transaction coordinator, incarnation, leader epoch, transactional id) -> the markers of a
-        # decision that the coordinator has loaded, until the id's first change of state
+        # Decisions that a transaction coordinator has loaded, and must still complete. Key:
+        # (coordinator, incarnation, leader epoch, transactional id).
         self._to_complete: dict[tuple[str, int, int | None, str], _Markers] = {}
         # producer id -> time at which its last decision had been carried out in all partitions
         self._carried_out_us: dict[int, int] = {}
-        # (group, producer id) -> the rows of the producer's offsets since its last end
+        # (group, producer id) -> the rows of the pending offsets since the producer's last end
         self._pending: dict[tuple[str, int], list[TraceRow]] = {}
         self._ends: deque[_End] = deque()  # not judged yet
-        self._loaded_us: dict[str, int] = {}  # broker -> its last load
-        self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id): the last end
-        # producer id -> the first TRANSACTION_STATE with it
+        self._loaded_us: dict[str, int] = {}  # broker -> time of its last load
+        self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id) -> last end
+        # producer id -> the first TRANSACTION_STATE with it, which shows to whom it was given
         self._given: dict[int, TraceRow] = {}
         self.late: list[tuple[TraceRow, TraceRow]] = []
-        """Pairs: the first offset that a late end ended by mistake, and the late end."""
+        """Late ends: the row of the first offset that one ended by mistake, and its own row."""
         self.emptied: list[tuple[TraceRow, TraceRow]] = []
-        """Pairs: an offset whose append was in progress when an end behind a load removed it, and
-        this end."""
-        # (group, producer id) -> an end that came behind a load, and the appends in progress then
+        """Late ends that removed an offset whose append was in progress: the offset's row, and the
+        end's own row."""
+        # (group, producer id) -> the last end that came behind a load, and the appends that were in
+        # progress then
         self._behind_load: dict[tuple[str, int], tuple[TraceRow, frozenset[int | None]]] = {}
         # (broker, incarnation) -> append ids of the appends in progress
         self._appends: dict[tuple[str, int], dict[int | None, None]] = {}
@@ -157,7 +145,7 @@ class TransactionEnds:
         if row.kind == TraceKind.LOAD_COMPLETED:
             self._loaded_us[row.node] = row.time_us
             return
-        # The append id is in the column `correlation_id`.
+        # In rows of appends, `correlation_id` is the id of the append.
         if row.kind == TraceKind.APPEND_STARTED:
             self._appends.setdefault((row.node, row.incarnation), {})[row.correlation_id] = None
             return
@@ -175,8 +163,8 @@ class TransactionEnds:
         producer_id = detail["producer_id"]
         if row.kind == TraceKind.TRANSACTION_STATE:
             self._note_markers(row, producer_id)
-            # Decisions and ends are matched by producer id. So an id must be valid, and belong to
-            # one transactional id only.
+            # Everything here depends on the producer id. So it is checked that each id is valid and
+            # belongs to only one transactional id.
             first = self._given.setdefault(producer_id, row)
             if first is row and producer_id < 0:
                 yield WrongEnd(
@@ -214,7 +202,7 @@ class TransactionEnds:
                 ended_us = self._ended_us.get(key, -1)
                 self._ended_us[key] = row.time_us
                 if pending is None:
-                    return  # without its first offset, its decision cannot be found
+                    return  # no offset was pending, as far as the trace shows
                 self._ends.append(
                     _End(
                         row=row,
@@ -232,9 +220,8 @@ class TransactionEnds:
             case _:
                 pass
 
-        # Another node wrote the decision. It came before the end, but may have a later time by that
-        # node's clock. So an end is judged only when rows within the clock error can no longer
-        # come.
+        # The decision was made before the end, but by another node, whose clock may be ahead. So an
+        # end is judged a little later, when the row of its decision must have come.
         yield from self._judge(row.time_us - self._margin_us)
 
     def finish(self) -> Iterator[WrongEnd]:
@@ -242,9 +229,9 @@ class TransactionEnds:
         yield from self._judge(None)
 
     def _note_markers(self, row: TraceRow, producer_id: int) -> None:
-        """Note the markers of a decision, or those of a loaded decision that is carried out now."""
+        """Note the markers of a decision, or of a loaded decision that has been carried out."""
         detail = detail_of(row)
-        # The row of the load has no producer id, so its markers are noted at this row.
+        # Markers are kept by producer id. The row of the load does not have it, but this row does.
         loaded = self._to_complete.pop(
             (row.node, row.incarnation, row.leader_epoch, detail["transactional_id"]), None
         )
@@ -257,37 +244,42 @@ class TransactionEnds:
         self._markers.setdefault(producer_id, deque(maxlen=MAX_KEPT_DECISIONS)).append(markers)
 
     def _has_ended_in_the_log(self, known: TraceRow, row: TraceRow, producer_id: int) -> bool:
-        """Return True if `known` was at another coordinator than `row`, and has ended since.
+        """Return True if the transaction of the pending offset `known` has ended without a row.
 
-        The coordinator of `row` has loaded the group together with the marker, so no row shows the
-        end.
+        `row` is a later pending offset of the same producer, at another coordinator of the group.
+        If the transaction of `known` was carried out, this coordinator has loaded the group
+        together with the marker. No row shows an end then.
         """
         is_same_life = (known.node, known.incarnation) == (row.node, row.incarnation)
         carried_out_us = self._carried_out_us.get(producer_id, -1)
         return not is_same_life and known.time_us + self._margin_us < carried_out_us
 
     def _take_emptied(self, key: tuple[str, int], pending: TraceRow) -> None:
-        """Note that a late end has removed `pending`, whose append was in progress at that end."""
+        """If a late end has removed the offset of `pending`, note it in `emptied`.
+
+        It has removed the offset if its append was in progress at that end.
+        """
         end, appends = self._behind_load.get(key, (None, frozenset()))
         if end is None:
             return
-        # Each incarnation of a broker counts its append ids anew.
+        # A broker that restarts counts its append ids anew, so they must be of the same process.
         is_same_life = (pending.node, pending.incarnation) == (end.node, end.incarnation)
         if is_same_life and pending.correlation_id in appends:
             self.emptied.append((pending, end))
         else:
-            del self._behind_load[key]  # this append began after the end, and so did all later ones
+            del self._behind_load[key]  # this append began after that end, so all later ones do too
 
     def _is_behind_load(self, end: TraceRow, producer_id: int) -> bool:
-        """Return True if a load delayed an end until its transaction had been carried out.
+        """Return True if an end came late, because it waited behind a load.
 
-        The load was completed between the decision on the transaction and the end.
+        This is so if the transaction had already been carried out, and the broker completed a load
+        between the decision and the end.
         """
         carried_out_us = self._carried_out_us.get(producer_id)
         if carried_out_us is None:
             return False
-        # The next transaction may be decided before the end, too, so this is the last decision that
-        # was carried out.
+        # The last decision that was carried out. The very last one may be about the next
+        # transaction.
         known = self._markers.get(producer_id, ())
         decided_us = max(
             (markers.since_us for markers in known if markers.since_us <= carried_out_us),
@@ -301,12 +293,12 @@ class TransactionEnds:
         )
 
     def _is_over(self, since: TraceRow, end: TraceRow, producer_id: int) -> bool:
-        """Return True if the transaction of `since` was carried out before `end`'s marker came."""
+        """Return True if the transaction of the pending offset `since` was over before `end`."""
         carried_out_us = self._carried_out_us.get(producer_id, -1)
         return since.time_us + self._margin_us < carried_out_us < end.time_us - self._margin_us
 
     def _judge(self, until_us: int | None) -> Iterator[WrongEnd]:
-        """Judge the ends up to `until_us`, or all ends if `until_us` is None."""
+        """Judge the ends up to the time `until_us`; None: all of them."""
         while self._ends and (until_us is None or self._ends[0].row.time_us <= until_us):
             end = self._ends.popleft()
             decided = [
@@ -314,13 +306,12 @@ class TransactionEnds:
                 for row in self._decisions.get(end.producer_id, ())
                 if row.time_us >= end.since.time_us - self._margin_us
             ]
-            # If the group counted offsets, it has committed them, whatever the marker says.
+            # If the group made offsets valid, it has committed them, whatever the row says.
             detail = detail_of(end.row)
             is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT
-            # If the present transaction's own decision does not fit, the end may belong to the
-            # previous transaction. This holds even if a later decision fits, and even if the
-            # present transaction is not decided yet.
+            # If the decision about this transaction does not agree, the end may be a late one of
+            # the previous transaction. A later decision that agrees does not speak against it.
             own = self._own_decision(end, decided, wanted)
             if own is None and self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
@@ -345,10 +336,10 @@ class TransactionEnds:
             )
 
     def _own_decision(self, end: _End, decided: list[TraceRow], wanted: str) -> TraceRow | None:
-        """Return the decision about the transaction of `end.since` that fits its end, if any.
+        """Return the decision about the pending transaction, if it agrees with the end.
 
-        The possible ones are the first decision that certainly came after `end.since`, and the
-        decisions before it that are within the clock error.
+        It is the first decision after the first pending offset. Because of the clock error, several
+        decisions may be this first one.
         """
         for row in decided:
             if detail_of(row)["to"] == wanted:
@@ -358,9 +349,9 @@ class TransactionEnds:
         return None
 
     def _note_removed_with(self, end: _End, own: TraceRow) -> None:
-        """Note offsets of the next transaction, if the late end of an aborted one removed them.
+        """If an end is a late one of the second variant, note the first offset that it took.
 
-        `own` is the decision to abort. Offsets that came after it belong to the next transaction.
+        `own` is the decision to abort. Pending offsets after it belong to the next transaction.
         """
         if own.time_us > end.loaded_us:
             return
@@ -370,14 +361,14 @@ class TransactionEnds:
                 return
 
     def _is_late_end_of_previous(self, end: _End, wanted: str) -> bool:
-        """Return True if an end belongs to the previous transaction and comes late."""
+        """Return True if an end is a late one of the previous transaction (first variant)."""
         since_us = end.since.time_us
         known = self._markers.get(end.producer_id, ())
         before = [markers for markers in known if markers.since_us < since_us]
         if not before:
             return False
         previous = before[-1]
-        # The three conditions of the module's docstring, in their order.
+        # The three conditions of the first variant, in their order.
         return (
             previous.state == wanted
             and end.ended_us < previous.since_us
@@ -385,6 +376,6 @@ class TransactionEnds:
         )
 
     def _is_lost(self, decision: TraceRow) -> bool:
-        """Return True if a decision may be lost. The log then has only an older decision."""
+        """Return True if a decision may have been lost with its partition's last replica."""
         losses = self._lost_data.of(decision.partition or "")
         return bool(losses) and losses[-1].time_us > decision.time_us
