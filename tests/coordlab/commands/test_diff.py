@@ -1,14 +1,14 @@
-"""`diff`: the first event in which two runs differ, and the nearest run that passes.
+"""`coordlab diff` compares two runs: what is the first event in which they differ?
 
-A run is given by a schedule (an experiment file, played in virtual time), by a seed that draws a
-schedule, or by the directory of a past run. A schedule is played with a network seed, which draws
-the latencies. Two runs part at the first trace row that differs. Times, record offsets and ids
-depend on latencies: a row without them is a step.
+A user gives each run as a schedule (an experiment file, which `diff` then plays in virtual time),
+as a seed that draws a schedule, or as the directory of a past run. With `--against-passing` a
+single run is enough: `diff` looks for the smallest change with which this run passes, and compares
+the two.
 
-In `failing_experiment` a cut (nodes are separated on the network) breaks a promise under every
-network seed. A pause of a member has no effect there. The nearest passing run is the one to which
-the smallest change leads. Exit code 1 (EXIT_VIOLATED) means that the two runs differ, as for `diff`
-of Unix.
+Exit code 1 (EXIT_VIOLATED) means that the runs differ, as for `diff` of Unix.
+
+The schedule failing.yaml has a cut of the network, which breaks a promise, and a pause of a member,
+which has no effect.
 """
 
 import json
@@ -30,12 +30,18 @@ CRASH = {"at": "1s", "fault": "crash", "target": "coordinator-of(readers)", "dur
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write three schedules into an empty folder; `one` and `other` differ in the second crash."""
+    """Write three schedules into an empty folder.
+
+    In one.yaml the second crash is at 5 s, in other.yaml at 5.5 s.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")  # so that no line of the output is wrapped
-    one, other = ([CRASH, CRASH | {"at": at, "target": "broker(0)"}] for at in ("5s", "5500ms"))
-    Path("one.yaml").write_text(experiment_text(quick_experiment(faults=one)))
-    Path("other.yaml").write_text(experiment_text(quick_experiment(faults=other)))
+    second_crash = CRASH | {"at": "5s", "target": "broker(0)"}
+    later_crash = second_crash | {"at": "5500ms"}
+    one = quick_experiment(faults=[CRASH, second_crash])
+    other = quick_experiment(faults=[CRASH, later_crash])
+    Path("one.yaml").write_text(experiment_text(one))
+    Path("other.yaml").write_text(experiment_text(other))
     Path("failing.yaml").write_text(experiment_text(failing_experiment()))
 
 
@@ -53,13 +59,16 @@ def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Cap
 
     comparison = json.loads(capsys.readouterr().out)
     assert comparison["equal"] is False
-    # "parts" describes the place where the two runs part.
-    assert comparison["rows_alike"] > 100  # equal rows before the first that differs
-    assert comparison["parts"]["one"][0]["kind"] == "fault_injected"
-    assert comparison["parts"]["one"][0]["cause"] == "crash-1"
-    assert comparison["parts"]["one"][0]["time_us"] < comparison["parts"]["other"][0]["time_us"]
+    # The number of equal rows before the first that differs.
+    assert comparison["rows_alike"] > 100
+    # "parts" has the rows of both runs from the place on where the runs part.
+    parts = comparison["parts"]
+    first_row_of_one, first_row_of_other = parts["one"][0], parts["other"][0]
+    assert first_row_of_one["kind"] == "fault_injected"
+    assert first_row_of_one["cause"] == "crash-1"
+    assert first_row_of_one["time_us"] < first_row_of_other["time_us"]
     # The driver, the process that injects faults, wrote that row.
-    assert comparison["parts"]["nodes"][0]["node"] == "driver"
+    assert parts["nodes"][0]["node"] == "driver"
 
 
 @pytest.mark.usefixtures("files")
@@ -79,14 +88,16 @@ def test_two_traces_are_shown_side_by_side_with_the_rows_before(capsys: Captured
 def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
     capsys: Captured,
 ) -> None:
-    """A run directory has a trace with messages, but a schedule is played without them.
+    """The trace in a run directory also has messages, but a schedule is played without them.
 
-    So only two run directories can be compared in their messages.
+    So messages are compared only with `--messages`, and only between two run directories.
     """
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
-    # The folder also has the link `latest`, to the second run.
-    first, second = sorted(str(p) for p in Path("runs/quick").iterdir() if not p.is_symlink())
+    # Leave out `latest`, a link to the second run.
+    first, second = sorted(
+        str(path) for path in Path("runs/quick").iterdir() if not path.is_symlink()
+    )
 
     assert run_cli(["diff", first, "one.yaml"]) == EXIT_PASS
     assert run_cli(["diff", first, second, "--messages"]) == EXIT_PASS
@@ -99,7 +110,11 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
 @pytest.mark.usefixtures("files")
 @pytest.mark.slow
 def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captured) -> None:
-    """The run fails under other network seeds, and without the pause; without the cut it passes."""
+    """`diff` tries small changes of the failing run until one passes.
+
+    It still fails with other network seeds, which give the messages other latencies, and without
+    the pause. Without the cut it passes.
+    """
     assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED
 
     captured = capsys.readouterr()
@@ -115,13 +130,17 @@ def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captu
 def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     capsys: Captured,
 ) -> None:
-    """Other latencies make rows differ from the first message on; the first steps are equal."""
-    failing = Path("failing.yaml")
-    # The argument 4711 is a seed of a space, which draws another schedule.
-    assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED
+    """In two runs with other latencies, all rows differ from the first message on.
+
+    That would say nothing. So such runs are compared by their steps: rows without times, offsets
+    and ids, which depend on latencies. Their first steps are equal.
+    """
+    # 4711 is a seed, which draws another schedule.
+    assert run_cli(["diff", "failing.yaml", "4711"]) == EXIT_VIOLATED
 
     output = capsys.readouterr().out
-    # Under every seed the finding's summary has the same text in front of the colon.
+    # The output has the finding of failing.yaml. Its text up to the colon is the same under every
+    # seed.
     summary = play(failing_experiment(), 3).findings[0].summary
     assert summary.split(":")[0] in output
     assert "The first step that differs is at" in output
@@ -130,10 +149,11 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
 
 
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
-    """A neighbouring network seed is tried first, because it leaves the schedule unchanged.
+    """If a schedule fails only with some latencies (a race), the next network seed passes.
 
-    A race is a failure that depends on latencies. No schedule of these tests fails only in a race.
-    So `failed`, with seed 3, is a run of another experiment; `schedule` passes with seed 4.
+    This seed is tried first, because it leaves the schedule unchanged. The test has no schedule
+    that fails only in a race, so it pretends: `failed` is a run of another experiment with seed 3,
+    and `schedule` passes with seed 4.
     """
     schedule = quick_experiment()
     failed = play(failing_experiment(), 3)

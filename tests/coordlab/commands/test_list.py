@@ -1,7 +1,8 @@
-"""`list`: the information beside a run's verdict, and the names by which commands find a run.
+"""`coordlab list` shows the past runs, each with the name by which other commands find it.
 
-A run is a directory `<experiment>/<name>`; an analysed run has a summary. A caveat, marked with
-`*`, is a remark on a run that passed, such as that two members owned a partition at the same time.
+The name of a run is that of its directory, such as `crash/2026-01-01T10-00-00.000Z`. A run
+that passed has a `*` if something bad happened in it that no promise forbids, such as two members
+that owned a partition at the same time. The list explains the `*` below.
 """
 
 import json
@@ -20,8 +21,7 @@ from results_schema.results import EXIT_PASS, Verdict
 from tests.support.builders.past_runs import analysed_run
 from tests.support.builders.report_rows import S
 
-# Two members, one of each coordinator, owned a partition at the same time, from 10 s to 39 s.
-BOTH = Owners(
+TWO_OWNERS = Owners(
     group="g",
     partitions=1,
     first_coordinator=("broker-2", 0),
@@ -34,17 +34,21 @@ BOTH = Owners(
     records_both=7,
     healed_us=None,
 )
+"""Two members, each assigned by another coordinator, owned a partition from 10 s to 39 s."""
 
 
 @pytest.mark.parametrize(("verdict", "marked"), [(Verdict.PASS, True), (Verdict.VIOLATED, False)])
 def test_pass_with_two_owners_is_marked(
     verdict: Verdict, marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`pass` alone would hide that a partition had two owners; a broken promise needs no mark."""
+    """`pass` alone would hide that a partition had two owners.
+
+    A violated run needs no mark, because its reader looks at the run anyway.
+    """
     run = analysed_run(tmp_path, verdict=verdict)
     summary = read_summary(run.path)
     assert summary is not None
-    write_summary(replace(summary, owners=(BOTH,)))
+    write_summary(replace(summary, owners=(TWO_OWNERS,)))
 
     assert run_cli(["list", "--runs", str(tmp_path)]) == EXIT_PASS
     shown = capsys.readouterr().out
@@ -53,8 +57,8 @@ def test_pass_with_two_owners_is_marked(
 
     assert (f"{verdict.value} *" in shown) is marked
     assert ("* passed, and felt two owners at once" in " ".join(shown.split())) is marked
-    clause = "two members owned a partition of g at once for 29.00 s"
-    assert listed["caveats"] == ([clause] if marked else [])
+    caveat = "two members owned a partition of g at once for 29.00 s"
+    assert listed["caveats"] == ([caveat] if marked else [])
 
 
 @pytest.mark.slow
@@ -63,15 +67,19 @@ def test_runs_of_several_seeds_are_one_line(
 ) -> None:
     """Twenty lines for twenty seeds would hide all other runs; the JSON has each seed."""
     monkeypatch.setenv("COLUMNS", "130")  # on a narrow terminal a run has several lines
-    small = (
-        *("run", "coordinator_crash", "--runtime", "virtual", "--runs", str(tmp_path)),
-        *("--no-analyze", "--var", "groups.orders-readers.members=1"),
-        *("--var", "topics.orders.partitions=1", "--var", "faults[0].duration=1s"),
+    # The variables make the experiment small, so that it is played in a moment.
+    variables = (
+        "groups.orders-readers.members=1",
+        "topics.orders.partitions=1",
+        "faults[0].duration=1s",
     )
-    assert run_cli([*small, "--seed", "5"]) == EXIT_PASS
-    assert run_cli([*small, "--seeds", "1..3", "--workers", "1"]) == EXIT_PASS
+    run_small = ["run", "coordinator_crash", "--runtime", "virtual", "--runs", str(tmp_path)]
+    run_small += ["--no-analyze", *(f"--var={variable}" for variable in variables)]
+    assert run_cli([*run_small, "--seed", "5"]) == EXIT_PASS
+    assert run_cli([*run_small, "--seeds", "1..3", "--workers", "1"]) == EXIT_PASS
     capsys.readouterr()
 
+    # All seeds of a command count as one run for `--limit`.
     assert run_cli(["list", "--runs", str(tmp_path), "--limit", "2"]) == EXIT_PASS
     shown = capsys.readouterr().out
     assert run_cli(["list", "--runs", str(tmp_path), "--limit", "1", "--json"]) == EXIT_PASS
@@ -122,7 +130,7 @@ def test_name_in_a_list_finds_its_run(tmp_path: Path) -> None:
 
 
 def test_name_of_no_run_gets_a_suggestion_and_a_place_to_look(tmp_path: Path) -> None:
-    """The name that is given lacks the last letter."""
+    """The name that is given here lacks the last letter of the run's name."""
     path = analysed_run(tmp_path, verdict=Verdict.PASS).path
     name = path.relative_to(tmp_path)
     with pytest.raises(NotARun, match=f"did you mean `{name}`") as wrong:

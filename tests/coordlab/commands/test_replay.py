@@ -1,8 +1,11 @@
-"""`replay`: plays a run again, compares its trace, and can stop at a moment of it.
+"""`replay` plays a run again, compares its trace with that of the run, and can stop in between.
 
-A replay file is an experiment with a stamp: the seed and the digest of the run from which it was
-made, and the code and Python that played it. A digest is a hash of all rows of a trace. `QUICK` is
-an experiment with one fault, the crash of the coordinator of its group; `PLAYED` is a run of it.
+A run in virtual time can be repeated exactly. To prove that it was, a replay file has a stamp: the
+digest of the run's trace (a hash of all its events), the seed, and the versions of coordlab's code
+and of Python that played it.
+
+The experiment of these tests, `QUICK`, has one fault, the crash of a group's coordinator. `PLAYED`
+is a run of it.
 """
 
 import json
@@ -20,7 +23,7 @@ from chaos.results.replay_stamp import ReplayStamp
 from chaos.results.run_directory import list_runs
 from cluster.trace.parquet import read_parquet
 from coordlab.cli import run_cli
-from protocol.trace import MESSAGE_KINDS
+from protocol.trace import MESSAGE_KINDS, TraceRow
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR, EXIT_PASS, EXIT_VIOLATED
 from tests.support.builders.quick_experiment import quick_experiment
 from tests.support.harness.terminal import TerminalCommand
@@ -43,11 +46,12 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def write() -> WriteFile:
     """Return a function that writes a replay file of `PLAYED` and returns the file's name.
 
-    Arguments replace fields of the stamp. The digest "0f" belongs to no code and no trace.
+    Its arguments replace fields of the stamp: `write(digest="0f")` writes a file with a false
+    digest.
     """
 
-    def write_file(**changed: object) -> str:
-        stamp = msgspec.structs.replace(stamp_of(QUICK, PLAYED), **changed)
+    def write_file(**fields_of_stamp: object) -> str:
+        stamp = msgspec.structs.replace(stamp_of(QUICK, PLAYED), **fields_of_stamp)
         stamped = msgspec.structs.replace(QUICK, replay=stamp)
         Path("found.yaml").write_text(experiment_text(stamped))
         return "found.yaml"
@@ -58,12 +62,16 @@ def write() -> WriteFile:
 def test_replay_of_a_stamped_run_gives_the_same_trace_and_a_whole_run_directory(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """The trace is equal byte for byte; the run directory has messages, results and a command."""
+    """The trace is the same, and the run directory has all that a run writes.
+
+    It has rows about messages, results, and another replay file, which can be played again.
+    """
     assert run_cli(["replay", write()]) == EXIT_PASS
 
     output = capsys.readouterr().out
     assert f"same trace: {PLAYED.rows:,} rows, {PLAYED.digest}" in output
-    assert "commit gap" in output  # a measure of the run's summary, so the run was analysed
+    # The output has the summary of the run's figures, so the run was analysed.
+    assert "commit gap" in output
     (past,) = list_runs(Path("runs"))
     results = past.results()
     assert results is not None
@@ -108,9 +116,9 @@ def test_another_trace_by_the_same_code_is_reported_as_our_failure(
 ) -> None:
     """The same code, file and seed must give the same trace; if they do not, the tool has failed.
 
-    So there is no verdict about Kafka. A trail is a text such as `1s 1f3a 77b0 ...`: the length of
-    a step, then the trace's digest after each step. Here the third digest is false, so that the
-    traces seem to differ first between 2 and 3 s.
+    So there is no verdict about Kafka. To tell when the traces began to differ, the stamp also has
+    a trail: a text such as `1s 1f3a 77b0 ...`, with the digest of the trace after each second. Here
+    the third digest is false, so the traces seem to differ first between 2 and 3 s.
     """
     step, *digests = PLAYED.trail.split()
     assert step == "1s"
@@ -150,7 +158,10 @@ def test_replay_of_an_experiment_without_stamp_compares_nothing(capsys: Captured
 
 @pytest.mark.slow
 def test_replay_of_a_seed_writes_a_file_that_replays_without_the_space(capsys: Captured) -> None:
-    """A seed draws a schedule from a space (a file); the written file plays the schedule again."""
+    """A seed can also be replayed: it draws a schedule from a space, a file that describes many.
+
+    The replay file that is written then has this schedule.
+    """
     code = run_cli(["replay", "3", "--space", "reference", "--json"])
     first = json.loads(capsys.readouterr().out)
 
@@ -168,11 +179,12 @@ def test_until_ends_the_trace_at_a_time_and_shows_the_state(
     """Half a second after the crash the coordinator is down, but the members do not know it."""
     crash_us = crash_time_us()
     until_us = crash_us + 500_000
-    code = run_cli(["replay", write(), "--until", f"{until_us / 1e6:.6f}s"])
+    until = f"{until_us / 1e6:.6f}s"
+    code = run_cli(["replay", write(), "--until", until])
 
     output = capsys.readouterr().out
     assert code == EXIT_PASS
-    assert f"at {until_us / 1e6:.6f}s, stage faults" in output
+    assert f"at {until}, stage faults" in output
     assert re.search(r"broker-\d +down", output)
     assert "crash-0 on broker-" in output
     assert "consumer-readers-1: STABLE, generation 1" in output
@@ -201,9 +213,9 @@ def test_until_a_time_after_the_end_is_reported(write: WriteFile, capsys: Captur
 def test_impossible_options_are_refused_before_the_replay(
     write: WriteFile, capsys: Captured, arguments: list[str], reason: str
 ) -> None:
-    """A debugger on a pipe would wait for ever.
+    """For example, `--break-at` opens a debugger, which would wait for ever without a terminal.
 
-    `--json` prints one document, but the state that `--until` shows would be a second one.
+    `--json` prints one document, and the state that `--until` shows would not be part of it.
     """
     assert run_cli(["replay", write(), *arguments]) == EXIT_BAD_ARGUMENTS
     assert reason in capsys.readouterr().err
@@ -211,13 +223,15 @@ def test_impossible_options_are_refused_before_the_replay(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("last", "code", "ending"), [("c", 0, "PASS"), ("q", 130, "directory")])
+@pytest.mark.parametrize(
+    ("last_command", "code", "last_words"), [("c", 0, "PASS"), ("q", 130, "directory")]
+)
 def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
-    write: WriteFile, tmp_path: Path, last: str, code: int, ending: str
+    write: WriteFile, tmp_path: Path, last_command: str, code: int, last_words: str
 ) -> None:
-    """At the prompt, helpers such as groups() work; `c` goes on to the verdict, `q` ends the run.
+    """At the prompt of the debugger, a user can ask for the cluster's groups and nodes.
 
-    130 is the exit code of an interrupted run.
+    `c` lets the run go on to its verdict, `q` ends it. 130 is the exit code of an interrupted run.
     """
     # The coordinator of `QUICK` crashes 1 s after the beginning of the steady state. Half a second
     # before the crash, the group is still stable.
@@ -231,25 +245,21 @@ def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
     command.read_until(break_us)
     command.type("p node('broker-1')\n")
     command.read_until("BrokerNode")
-    command.type(f"{last}\n")
-    command.read_until(ending)
+    command.type(f"{last_command}\n")
+    command.read_until(last_words)
 
     assert command.finish() == code
 
 
 def crash_time_us() -> int:
-    """Return the time at which the crash of `QUICK` is injected."""
-    times: list[int] = []
-    play(
-        QUICK,
-        SEED,
-        observers=[lambda row: times.append(row.time_us) if row.kind == "node_killed" else None],
-    )
-    return times[0]
+    """Return the time at which the crash of `QUICK` kills the coordinator."""
+    rows: list[TraceRow] = []
+    play(QUICK, SEED, observers=[rows.append])
+    return next(row.time_us for row in rows if row.kind == "node_killed")
 
 
 def test_stamp_is_that_of_the_search() -> None:
-    """The stamp has the digest of a run as a search plays it, without rows of messages."""
+    """A search plays runs without rows about messages, and the stamp has the digest of these."""
     stamp = stamp_of(QUICK, PLAYED)
 
     assert isinstance(stamp, ReplayStamp)

@@ -1,11 +1,13 @@
-"""`coordlab shrink` from outside: its files, its output, and its ends.
+"""`coordlab shrink` from outside: the files that it writes, what it prints, and how it ends.
 
-`shrink` searches the smallest schedule (experiment with faults) that breaks the same promise. It
-leaves parts of the experiment out, plays the rest in virtual time (a simulated clock), and goes on
-with the rest if the finding (the broken promise) remains. Robustness is the number of network
-seeds, which draw the latencies, under which the smallest schedule fails as well. A guard is a
-safety rule of Kafka's that an experiment can switch off. A stamp is the seed, the code and the
-digest of the run from which a file was made.
+A schedule is an experiment file with faults. When a schedule breaks one of Kafka's promises,
+`shrink` looks for a smaller one that breaks the same promise: it leaves a part of the schedule out,
+plays the rest, and goes on with the rest if the promise is still broken. At last it plays the
+smallest schedule with several network seeds, each of which gives the messages other latencies, and
+reports with how many of them it fails (its robustness).
+
+The schedule of these tests fails because a guard is switched off: a check by which a real Kafka
+broker would refuse the harmful request.
 """
 
 import io
@@ -31,6 +33,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PA
 from tests.support.worlds.planted import readers, small
 
 ROOT = Path(__file__).resolve().parents[3]
+# Only the second one, the pause, is needed to break a promise.
 FAULTS: tuple[dict[str, object], ...] = (
     {"at": "1234ms", "fault": "reset", "from": "broker(1)", "to": "clients"},
     {"at": "2037ms", "fault": "pause", "target": "coordinator-of(readers)", "duration": "14321ms"},
@@ -39,7 +42,7 @@ FAULTS: tuple[dict[str, object], ...] = (
 
 
 def schedule(folder: Path, *, guarded: bool = False) -> Path:
-    """Write a schedule of three faults; one breaks fencing if the guard is off (not `guarded`)."""
+    """Write a schedule with three faults, which breaks a promise unless it is `guarded`."""
     experiment = small(*FAULTS, group=readers(members=2), guards={"high_watermark_gate": guarded})
     path = folder / "found.yaml"
     path.write_text(experiment_text(experiment), encoding="utf-8")
@@ -50,7 +53,11 @@ def schedule(folder: Path, *, guarded: bool = False) -> Path:
 def test_shrink_writes_a_file_that_fails_and_prints_its_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three faults become one; the written file fails when it is played, with that run's stamp."""
+    """Three faults become one, and the file that `shrink` writes still breaks the promise.
+
+    The file has a stamp: the seed and the digest of its run. When the file is played again, the run
+    has the same digest.
+    """
     path = schedule(tmp_path)
 
     code = run_cli(["shrink", str(path), "--robustness", "5", "--time-limit", "5m"])
@@ -63,7 +70,8 @@ def test_shrink_writes_a_file_that_fails_and_prints_its_steps(
     assert "3 faults -> 1" in output
     assert "of 5 network seeds" in output
     assert [fault.fault for fault in experiment.faults] == ["pause"]
-    assert experiment.faults[0].at == "1s"  # 2037ms was replaced by a round time that fails, too
+    # The time of the fault was 2037ms. `shrink` also tries round times, and 1s fails, too.
+    assert experiment.faults[0].at == "1s"
     assert text.startswith("# fencing is violated: ")
     assert "append completed" in text
     assert experiment.replay is not None
@@ -118,9 +126,9 @@ def test_shrink_refuses_an_invalid_schedule(
 
 @pytest.mark.slow
 def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
-    """The interrupt is sent after the first smaller schedule, so that there is one to write.
+    """Ctrl-C comes after the first line about a smaller schedule, so that there is one to write.
 
-    How many faults it has depends on the time of the interrupt; there are three at most.
+    How far `shrink` has come by then depends on the time, so the schedule may have three faults.
     """
     path = schedule(tmp_path)
     # With -u Python writes each line to the pipe at once.
@@ -143,6 +151,7 @@ def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
     assert len(written.faults) <= 3
 
 
+# Three findings of a run, each a broken promise.
 FENCING = PlayedFinding(
     signature=Signature(check="fencing", claim="x"), summary="an append of an old leader", time_us=1
 )
@@ -155,7 +164,7 @@ LOST_TOO = PlayedFinding(
 
 
 @pytest.mark.parametrize(
-    ("check", "about", "kept"),
+    ("option_check", "finding_of_file", "kept"),
     [
         (None, None, FENCING),
         (None, "durable_commits: offset 9 is lost", LOST_TOO),
@@ -164,23 +173,34 @@ LOST_TOO = PlayedFinding(
         ("fencing", "durable_commits: offset 9 is lost", FENCING),
         ("liveness", None, None),
     ],
+    ids=[
+        "the file names none",
+        "the same finding",
+        "another finding of its check",
+        "no finding of its check",
+        "--check has precedence",
+        "--check without a finding",
+    ],
 )
 def test_finding_of_the_file_is_preferred_to_an_earlier_one(
-    check: str | None, about: str | None, kept: PlayedFinding | None
+    option_check: str | None, finding_of_file: str | None, kept: PlayedFinding | None
 ) -> None:
-    """The file's stamp names its finding (`about`), which may not be the run's first.
+    """`shrink` keeps one of the findings of a run, if possible the one that the file is about.
+
+    The stamp of the file names its finding. It need not be the first one of the run.
 
     1. A finding with the same check and summary is preferred.
     2. Otherwise it is the first finding of the same check, because other code may use other words.
     3. Otherwise it is the run's first finding.
 
-    The option `--check` has precedence over all of them.
+    The option `--check` has precedence over all of them. The first finding is the one with the
+    smallest time, here FENCING.
     """
     played = PlayedRun(seed=7, result=PlayResult.VIOLATED, findings=(LOST_TOO, LOST, FENCING))
     stamp = ReplayStamp(
-        seed=7, code="ab", python="3.11", result="violated", digest="cd", finding=about
+        seed=7, code="ab", python="3.11", result="violated", digest="cd", finding=finding_of_file
     )
-    assert finding_to_keep(played, check, stamp) == kept
+    assert finding_to_keep(played, option_check, stamp) == kept
 
 
 SIZES = Sizes(
@@ -194,8 +214,8 @@ def test_without_a_terminal_each_success_is_a_line() -> None:
     console = Console(width=60, record=True, force_terminal=False, file=io.StringIO())
     view = shrink_view(console, "seed 7")
     with view:
-        for runs, after in ((2, SIZES), (3, SIZES), (4, SMALLER), (5, SMALLER)):
-            view(ShrinkProgress(does="leaving out faults", runs=runs, before=SIZES, after=after))
+        for runs, smallest in ((2, SIZES), (3, SIZES), (4, SMALLER), (5, SMALLER)):
+            view(ShrinkProgress(does="leaving out faults", runs=runs, before=SIZES, after=smallest))
 
     lines = console.export_text().splitlines()
     assert len(lines) == 2

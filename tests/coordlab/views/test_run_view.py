@@ -1,7 +1,7 @@
-"""The live panel of a run: bounded for any size of the cluster, readable without colour.
+"""The live panel of a run: it fits a terminal for any size of the cluster, and needs no colour.
 
-The panel is drawn again and again; it shows the run's stage, brokers, groups and faults. In all
-these tests the run's clock shows NOW_S. A generation counts a group's rebalances.
+While a run goes on, the panel shows its stage, brokers, groups and faults, and is drawn again
+several times a second. In all these tests the run has lasted NOW_S seconds.
 """
 
 import io
@@ -18,7 +18,7 @@ from results_schema.journal import FaultOutcome, JournalEntry
 SECOND = 1_000_000
 WIDTHS = (40, 80, 120)
 NOW_S = 100
-# Indexes of lines of the panel; line 0 has the names of experiment and runtime.
+# Line 0 of the panel has the names of the experiment and of the runtime. The next lines have:
 STAGE_LINE = 1
 BROKERS_LINE = 2
 
@@ -45,7 +45,7 @@ def group(coordinator: int, state: str = "Stable", members: int = 20) -> GroupSt
 
 
 def members(group_id: str, count: int, coordinator: int) -> dict[NodeName, MemberStatus]:
-    """Return members as they report themselves, with the coordinator that they know."""
+    """Return what `count` members of a group report: all of them know this coordinator."""
     return {
         NodeName(f"consumer-{group_id}-{n}"): MemberStatus(
             group_id=group_id,
@@ -66,22 +66,25 @@ def status(
 ) -> ClusterStatus:
     """Return a status in which each group has twenty members, which know broker 0 as coordinator.
 
-    `groups` is what the coordinators know of the groups, which may differ from what members know.
+    `groups` has what coordinators report about each group. That may differ from what members know:
+    in a split brain a group has two reports.
     """
     ids = [BrokerId(n) for n in range(brokers)]
+    members_of_all_groups: dict[NodeName, MemberStatus] = {}
+    for group_id in groups:
+        members_of_all_groups |= members(group_id, count=20, coordinator=0)
     return ClusterStatus(
         brokers_alive={broker: broker not in down for broker in ids},
         brokers_fenced=dict.fromkeys(ids, False),
         groups=groups,
-        members={
-            name: member for group_id in groups for name, member in members(group_id, 20, 0).items()
-        },
+        members=members_of_all_groups,
     )
 
 
 def fault(number: int, outcome: FaultOutcome = FaultOutcome.PLANNED, **more: int) -> JournalEntry:
-    """Return repetition `number` of the experiment's first fault, `crash-0`.
+    """Return a crash of broker `number`, as the run's journal records it.
 
+    Its id is `crash-0.7`, for example, because it is repetition 7 of the first fault of a plan.
     `more` sets other fields of the entry.
     """
     entry = JournalEntry(
@@ -107,7 +110,10 @@ def progress(
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_present_stage_is_visible_without_colour(stage: str) -> None:
-    """The present stage is in brackets; a narrow terminal shows only the present stage."""
+    """A line lists all stages, with the present one in brackets.
+
+    A narrow terminal shows only the present one: `faults (stage 3 of 5)`.
+    """
     assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[STAGE_LINE]
     assert lines_of(progress(stage=stage), 40)[STAGE_LINE].startswith(f"{stage} (stage ")
 
@@ -115,11 +121,19 @@ def test_present_stage_is_visible_without_colour(stage: str) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> None:
     """The state of a group is the important word, so it is never truncated."""
-    # All twenty members know broker 0 as the coordinator.
-    two_copies = [group(0, "PreparingRebalance", 8), group(2)]
-    text = " ".join(" ".join(lines_of(progress(status({"readers": two_copies})), width)).split())
-    for word in ("PreparingRebalance", "Stable", "broker 0", "broker 2", "20 x broker 0"):
-        assert word in text, word
+    reports = [
+        group(coordinator=0, state="PreparingRebalance", members=8),
+        group(coordinator=2, state="Stable"),
+    ]
+    text = _words_of(lines_of(progress(status({"readers": reports})), width))
+    # The last text is about the members: all twenty know broker 0 as the coordinator.
+    for part in ("PreparingRebalance", "Stable", "broker 0", "broker 2", "20 x broker 0"):
+        assert part in text, part
+
+
+def _words_of(lines: list[str]) -> str:
+    """Return the words of all lines, separated by single blanks."""
+    return " ".join(" ".join(lines).split())
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -143,7 +157,8 @@ def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
 def test_many_brokers_are_counted_by_state() -> None:
     """The word `up` a hundred times would hide the two brokers that are down."""
     lines = lines_of(progress(status({}, brokers=100, down=(7, 8))), 80)
-    assert " ".join(lines[BROKERS_LINE].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
+    words = _words_of([lines[BROKERS_LINE]])
+    assert words == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -155,15 +170,13 @@ def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
     hit = FaultOutcome.HIT
     past = [fault(n, hit, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
     in_force = fault(90, hit, fired_at_us=(NOW_S - 1) * SECOND)
-    first = 91  # planned one second from now; each further one, a second later
-    to_come = [
-        fault(n, planned_at_us=(NOW_S + 1 + n - first) * SECOND) for n in range(first, 1_000)
-    ]
-    lines = lines_of(progress(faults=(*past, in_force, *to_come)), width)
-    text = " ".join(" ".join(lines).split())
+    # Fault 91 is planned for one second from now, and each further one for a second later.
+    planned = [fault(n, planned_at_us=(NOW_S + n - 90) * SECOND) for n in range(91, 1_000)]
+    lines = lines_of(progress(faults=(*past, in_force, *planned)), width)
+    text = _words_of(lines)
     assert len(lines) <= 30  # the lines of a usual terminal
-    for word in ("broker(90)", "in force", "1.000 s ago", "broker(91)", "in 1.000 s"):
-        assert word in text, word
+    for part in ("broker(90)", "in force", "1.000 s ago", "broker(91)", "in 1.000 s"):
+        assert part in text, part
     assert "and 992 more faults: 86 healed, 906 planned" in text
 
 
@@ -171,9 +184,9 @@ def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
 def test_terminal_without_cursor_movement_gets_lines(
     terminal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a panel cannot be redrawn, it would be printed again and again, or never.
+    """On such a terminal each drawing of the panel would be printed below the last one.
 
-    A line is printed when the stage changes, so `steady` is printed only once.
+    So it gets a line for each change, such as that of the stage: `steady` is printed only once.
     """
     monkeypatch.setenv("TERM", terminal)
     shown = Console(file=io.StringIO(), width=80, force_terminal=True)
@@ -186,7 +199,10 @@ def test_terminal_without_cursor_movement_gets_lines(
 
 
 def test_line_of_a_fault_at_the_beginning_of_the_clock_has_its_own_time() -> None:
-    """A fault at 0 us has the time 0, and not the time of the progress that shows it."""
+    """A fault at 0 s has this time in its line, and not the time at which the view shows it.
+
+    That would happen if the code took a time of 0 for a missing time.
+    """
     shown = Console(file=io.StringIO(), width=80)
     with run_view(shown, "small", "virtual") as view:
         view(progress(stage="faults", faults=(fault(0, FaultOutcome.HIT, fired_at_us=0),)))

@@ -1,8 +1,8 @@
-"""The view of a standing cluster (`up`): a panel on a terminal, lines of changes elsewhere.
+"""What `coordlab up` shows: a panel on a terminal, and a line for each change elsewhere.
 
-A standing cluster runs until a user stops it, and serves clients from outside; a user's commands
-inject its faults. The cluster of these tests has none of the lab's own clients (group members and
-producers).
+`up` starts a cluster that runs until its user stops it. Clients from outside, such as Java
+programs, use the cluster, and the user injects faults by other commands. coordlab has no clients of
+its own in the cluster of these tests.
 """
 
 import io
@@ -46,6 +46,7 @@ def status(state: str = "Stable", *, members: int = 2, down: int | None = None) 
 
 
 def crash(number: int, *, healed_at_us: int | None) -> JournalEntry:
+    """Return a crash of broker-1: crash-0 at 0 s, crash-1 at 10 s, and so on."""
     return JournalEntry(
         fault_id=f"crash-{number}",
         fault="crash",
@@ -85,18 +86,19 @@ def test_panel_shows_brokers_groups_and_faults_at_any_width(width: int) -> None:
 
 def test_panel_of_a_cluster_without_groups_shows_that() -> None:
     """An empty panel would look as if the groups were not known yet."""
-    bare = replace(status(), groups={})
-    text = panel(progress(bare))
+    without_groups = replace(status(), groups={})
+    text = panel(progress(without_groups))
     assert "no group" in text
-    assert "records" not in text  # the lab has no client here
+    # coordlab has no clients of its own here, so there is no line about their records.
+    assert "records" not in text
 
 
 def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
     """After a day a cluster has had hundreds of faults, so only three past ones are shown."""
-    # Fault 3, in the place of a past one, has not been healed.
-    over = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
-    in_force = crash(3, healed_at_us=None)
-    shown = panel(progress(status(), *over[:3], in_force, *over[4:]))
+    faults = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
+    # Fault 3, an old one, was never healed.
+    faults[3] = crash(3, healed_at_us=None)
+    shown = panel(progress(status(), *faults))
     assert shown.count("healed") == 3
     assert shown.count("in force") == 1
 
@@ -117,15 +119,18 @@ def test_lines_report_each_change_once() -> None:
         "   60.000 s  serving",
         "   60.000 s  group payments: Stable at broker 1, generation 3, 2 members",
     ]
+    # Nothing has changed.
     assert list(lines(progress(status(), stage="serving"))) == []
-    hit = crash(1, healed_at_us=None)
-    assert list(lines(progress(status(members=1, down=1), hit, stage="serving"))) == [
+    # Broker 1 crashes, and the group loses a member.
+    fault = crash(1, healed_at_us=None)
+    assert list(lines(progress(status(members=1, down=1), fault, stage="serving"))) == [
         "   10.000 s  crash coordinator-of(payments): hit broker-1; in force",
         "   60.000 s  broker 1 is down",
         "   60.000 s  group payments: Stable at broker 1, generation 3, 1 member",
     ]
-    gone = replace(status(), groups={})
-    assert list(lines(progress(gone, hit, stage="serving"))) == [
+    # Broker 1 is back, and no broker has the group.
+    without_groups = replace(status(), groups={})
+    assert list(lines(progress(without_groups, fault, stage="serving"))) == [
         "   60.000 s  broker 1 is up",
         "   60.000 s  group payments: no coordinator has it",
     ]

@@ -1,20 +1,18 @@
-"""The live view and the closing summary, on a terminal and without one.
+"""What a run prints: the live view while it goes on, and the summary at its end.
 
-Each function `page_*` returns an output. The file pages/views.txt has all outputs. Each output is
-below the name and the docstring of its function. Readers of that file see the docstring, so it says
-what the view is for, not what the function does.
+Each function `page_*` makes up a moment of a run, and returns what a user sees then. The last test
+compares all these texts, each below the docstring of its function, with pages/views.txt, which a
+person has reviewed.
 
-The cluster has three brokers. Broker 0 is up. Broker 1 is fenced (excluded from the cluster) and
-does not report itself, so the views call it down. Broker 2 is dead. The group has two members. Its
-coordinator is broker 2, which led the offsets partition (a partition of `__consumer_offsets`) that
-stores the group. A run is in virtual time (on a simulated clock) or on Ray (a library for
-distributed processes); the views name it "virtual" or "ray". A blast radius has the groups and
-partitions that a fault affects.
+In most of them a cluster has three brokers. Broker 0 is up. Broker 1 is fenced by the controller
+and sends no report, so the views call it down. Broker 2 is dead; it was the coordinator of the
+group, which has two members.
 """
 
 import io
 import re
 
+from msgspec import structs
 from rich.console import Console
 
 from chaos.run.runner import Progress
@@ -34,7 +32,8 @@ GROUP = "orders-readers"
 def console(*, terminal: bool = False) -> Console:
     """Return a console of 200 columns that writes to a buffer.
 
-    With `terminal` it writes as it would to a terminal, with movements of the cursor.
+    By default it writes as to a file. With `terminal` it writes as to a terminal, and moves the
+    cursor.
     """
     return Console(file=io.StringIO(), width=200, force_terminal=terminal, no_color=True)
 
@@ -49,11 +48,11 @@ def text_of(shown: Console) -> str:
 
 
 def status(coordinator: int | None = 2) -> ClusterStatus:
-    """Return the cluster's status; both members know `coordinator` as their coordinator."""
+    """Return the cluster's status; both members take `coordinator` for their coordinator."""
     return ClusterStatus(
-        # Each broker's own report. Broker 1 has none; its state comes from the controller, which
-        # reports for every broker whether it is fenced.
+        # What the brokers report themselves. Broker 1 sends no report.
         brokers_alive={BrokerId(0): True, BrokerId(2): False},
+        # What the controller reports about each broker.
         brokers_fenced={BrokerId(0): False, BrokerId(1): True, BrokerId(2): False},
         groups={
             GROUP: [
@@ -106,20 +105,18 @@ def page_live_view_without_a_terminal_prints_a_line_for_each_change() -> str:
     """A log file of a CI run must not be full of redrawn panels."""
     shown = console()
     with run_view(shown, "coordinator_crash", "virtual") as view:
+        # The view is called several times a second. A call without a change must print no line:
+        # here the second call of the stage "steady", and the second one with the same fault.
         for time_us in (0, 250_000):
             view(Progress(stage="steady", time_us=time_us, status=None, faults=()))
-        # The second progress has no change, so it must print no line.
         for entry in (fault(), fault(), fault(healed_at_us=36_250_000)):
             view(Progress(stage="faults", time_us=36_500_000, status=status(), faults=(entry,)))
     return text_of(shown)
 
 
 def other_fault(**changes: object) -> JournalEntry:
-    """Return the fault of `fault()` with other values in some fields, which `changes` names."""
-    entry = fault()  # a new object, so no other test sees the changes
-    for name, value in changes.items():
-        setattr(entry, name, value)
-    return entry
+    """Return the fault of `fault()` with other values in some fields."""
+    return structs.replace(fault(), **changes)
 
 
 def page_live_view_shows_the_outcome_of_each_kind_of_fault_and_the_nodes_it_hit() -> str:
@@ -186,18 +183,28 @@ def page_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults()
 def page_live_view_shows_a_group_without_a_coordinator() -> str:
     """Between the kill and the load the group must remain on the screen."""
     shown = console(terminal=True)
-    # The killed broker served the group, and no other broker has loaded it yet (read it from its
-    # offsets partition). So the members know no coordinator, and no broker reports the group.
-    unserved = status(coordinator=None)
-    unserved.groups = {}
+    # The broker that served the group is dead, and no other broker has loaded the group yet. So the
+    # members know no coordinator, and no broker reports the group.
+    without_coordinator = status(coordinator=None)
+    without_coordinator.groups = {}
     with run_view(shown, "coordinator_crash", "ray") as view:
-        view(Progress(stage="faults", time_us=20_000_000, status=unserved, faults=()))
+        view(Progress(stage="faults", time_us=20_000_000, status=without_coordinator, faults=()))
     return text_of(shown)
 
 
 def page_summary_of_a_violated_run_has_the_story_of_the_finding() -> str:
     """Exit code 1 alone explains nothing."""
     shown = console()
+    fault_row = TraceRow(
+        run="r",
+        time_us=2,
+        node_time_us=2,
+        seq=0,
+        node="driver",
+        incarnation=0,
+        kind="fault_injected",
+        cause="cut-0",
+    )
     report = CheckReport(
         check="durable_commits",
         outcome=CheckOutcome.VIOLATED,
@@ -207,9 +214,7 @@ def page_summary_of_a_violated_run_has_the_story_of_the_finding() -> str:
                 summary="an acknowledged commit vanished",
                 time_us=5,
                 story=("1.000 s broker-2 acknowledged [10]", "9.000 s broker-0 returned 4"),
-                # Positions: run, time on the run's clock and on the node's clock, number of the
-                # row, node, incarnation (number of the node's restarts), kind.
-                led_to=(TraceRow("r", 2, 2, 0, "driver", 0, "fault_injected", cause="cut-0"),),
+                led_to=(fault_row,),
             ),
         ),
         findings_total=3,
@@ -223,8 +228,9 @@ def page_summary_of_a_violated_run_has_the_story_of_the_finding() -> str:
         faults=(fault(healed_at_us=36_250_000),),
         ended_at_us=46_000_000,
     )
-    # None: there are no figures from the trace (the run's recorded events) yet.
-    print_summary(shown, manifest(runtime="ray"), results, None)
+    # The run was not analysed, so it has no figures.
+    figures = None
+    print_summary(shown, manifest(runtime="ray"), results, figures)
     return text_of(shown)
 
 

@@ -1,14 +1,12 @@
-"""The view of an exploration, during it and at its end, on terminals of any width.
+"""What `coordlab explore` shows: a panel or lines while it searches, and a summary at its end.
 
-- An exploration, or search, plays seeds. Each seed draws a plan of faults from a space (a file).
-- A finding is a broken promise. Findings of one check and claim form a group such as `fencing-1`.
-- A coverage mark is a named rare situation that runs should reach.
-- A mutated run plays a changed plan of an earlier seed; its lineage lists the seeds.
-- A recheck plays a seed a second time, in another process, to compare the results.
-- An excuse is a case in which a promise did not hold, but did not have to.
+An exploration plays many runs to find one that breaks a promise of Kafka's. Each run has a seed,
+which draws a plan of faults from a file (the space). Broken promises are called findings; similar
+ones have a common name, such as `fencing-1`. Some seeds are played a second time in another
+process, to prove that a run can be repeated. Coverage marks are rare situations that some run
+should reach: the more of them were reached, the more a search without findings means.
 
-`passed`, `violated` and `inconclusive` make runs. A violated run breaks the check "fencing" unless
-another is named.
+`passed(seed)`, `violated(seed)` and `inconclusive(seed, ...)` make the result of a run.
 """
 
 import io
@@ -49,13 +47,19 @@ MANIFEST = ExplorationManifest(
 )
 
 
-def everything() -> Tally:
-    """Return running totals of eleven seeds, with every possible outcome of a seed.
+def tally_of_every_outcome() -> Tally:
+    """Return the running totals of eleven seeds, with every possible outcome of a seed.
 
-    Seeds 0 to 4 pass (seed 4 with an excuse), 5 to 7 break promises, 8 is unknown, 9 breaks the
-    tool, 10 ends its worker. Seeds 0 and 1 are played again, and 1 then has another result.
+    - Seeds 0 to 4 pass. In the run of seed 4 a promise did not hold, but is excused: it need not
+      hold if all members are dead.
+    - Seeds 5 to 7 break promises.
+    - Seed 8 is unknown, because the cluster did not become steady.
+    - Seed 9 fails by an error of coordlab itself.
+    - Seed 10 ends the process that plays it.
+
+    Seeds 0 and 1 are played a second time, and 1 then has another result.
     """
-    tally = Tally(100)  # 100 % of the played seeds are to be played again
+    tally = Tally(100)  # 100 % of the seeds are to be played a second time
     runs = (
         *map(passed, range(4)),
         PlayedRun(seed=4, result=PlayResult.PASS, excused={"liveness: all members are dead": 2}),
@@ -92,9 +96,12 @@ def printed(width: int) -> tuple[Console, io.StringIO]:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width: int) -> None:
-    """11 runs in 30 s are 22 a minute; 754 s are 12 min 34 s. Markup in a finding is plain text."""
+    """Eleven runs in 30 s are 22 a minute, and the 754 s that are left are 12 min 34 s.
+
+    The text of a finding may look like markup, and is shown as it is.
+    """
     console, out = printed(width)
-    console.print(exploration_panel("standard", progress(everything())))
+    console.print(exploration_panel("standard", progress(tally_of_every_outcome())))
     output = " ".join(out.getvalue().split())
     for part in (
         "exploring standard",
@@ -115,7 +122,10 @@ def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width:
 
 
 def test_panel_of_a_stopping_search_names_what_it_waits_for() -> None:
-    """After the time limit the workers only finish their seeds, so no time is left to show."""
+    """After the time limit the workers finish the runs that they are playing.
+
+    So the panel says this, and not how much time is left.
+    """
     console, out = printed(100)
     console.print(exploration_panel("standard", progress(Tally(0), stop=Stop.TIME_LIMIT)))
     assert "the time limit was reached: finishing what is being played" in out.getvalue()
@@ -137,27 +147,31 @@ def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> No
         tally.take(Lost(seeds=(10,), why="killed"))
         view(progress(tally, elapsed_s=3.0))
         view(progress(tally, elapsed_s=LINE_EVERY_S + 0.5))
-    # Each line begins with its time.
+    # Each line begins with its time: "2.0 s  fencing-1: ...".
     lines = [line.split(" s  ", 1)[1] for line in out.getvalue().splitlines()]
-    assert lines[1:3] == [
-        "fencing-1: it broke 5 (seed 5)",
-        "the lab itself failed: seed 10 ends its worker: killed",
-    ]
-    assert [line.startswith(("0 of 1,000", "3 of 1,000")) for line in lines] == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    progress_at_0_s, finding, failure, progress_at_the_end = lines
+    assert progress_at_0_s.startswith("0 of 1,000")
+    assert finding == "fencing-1: it broke 5 (seed 5)"
+    assert failure == "the lab itself failed: seed 10 ends its worker: killed"
+    assert progress_at_the_end.startswith("3 of 1,000")
 
 
 @pytest.mark.parametrize("width", [40, 100])
 def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: int) -> None:
-    """Reasons of unknown runs are directly below the verdict, because they limit what it says."""
+    """The summary of a search that was interrupted.
+
+    The reasons of unknown runs stand above the counts, directly below the verdict, because they
+    limit what the verdict says.
+    """
     console, out = printed(width)
     path = Path("runs/explorations/standard/then")
     results = results_of(
-        everything(), Stop.INTERRUPTED, path, elapsed_s=30.0, runs_per_minute=22.0, workers=2
+        tally_of_every_outcome(),
+        Stop.INTERRUPTED,
+        path,
+        elapsed_s=30.0,
+        runs_per_minute=22.0,
+        workers=2,
     )
     print_exploration(console, path, MANIFEST, results)
     lines = out.getvalue().splitlines()
@@ -171,7 +185,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
         "coordlab itself failed; this says nothing about Kafka",
         "in 1 run (9): KeyError: 'x'",
         "seed 10 ended its worker twice: the worker was killed",
-        # The builder gives both runs of seed 1 one digest, although their results differ.
+        # The builders give both runs of seed 1 the same digest, although their results differ.
         "seed 1 is not deterministic: digest 0001 by here:1, 0001 by here:2; what differs: result,",
         # N stands for any number, so that equal reasons are counted together.
         "unknown in 1 run (8): no steady state within Ns",
@@ -180,12 +194,16 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
         f"never reached: {next(iter(MARKS))} (",
     ):
         assert part in output, part
-    unknown_at = next(index for index, line in enumerate(lines) if "unknown in 1 run" in line)
-    assert unknown_at < next(index for index, line in enumerate(lines) if "5 pass" in line)
+    assert _index_of("unknown in 1 run", lines) < _index_of("5 pass", lines)
     # A command to copy is on one line, however narrow the terminal is.
     assert f"  python -m coordlab replay {path}/findings/fencing-1.yaml" in lines
     assert f"  python -m coordlab shrink {path}/findings/fencing-1.yaml" in lines
     assert f"to go on: python -m coordlab explore --resume {path}" in lines
+
+
+def _index_of(text: str, lines: list[str]) -> int:
+    """Return the index of the first line that contains `text`."""
+    return next(index for index, line in enumerate(lines) if text in line)
 
 
 def test_summary_of_a_finished_search_has_no_command_to_resume() -> None:
@@ -203,19 +221,21 @@ def test_summary_of_a_finished_search_has_no_command_to_resume() -> None:
 
 
 def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage() -> None:
-    """A mutated seed is named by its lineage: 12-200 is the plan of seed 12, mutated by seed 200.
+    """Some runs do not draw a plan, but change (mutate) the plan of an earlier run.
 
-    Seed 200 alone would draw another plan. Two of the 202 runs are mutated. One of the two reaches
-    a mark that no drawn plan reached, so half of the mutated runs (0.50) reached something rare.
+    Such a run is named by its lineage: 12-200 is the plan of seed 12, changed by seed 200. Seed 200
+    alone would draw another plan.
+
+    Here 200 runs drew their plans, and two are mutated. One of the two reaches a mark that no drawn
+    plan reached, so half of the mutated runs (0.50) reached something rare.
     """
-    mark, other = list(MARKS)[:2]
-    # 200 drawn runs reach one of the two marks, so that the other one is rare.
-    common = [
-        msgspec.structs.replace(passed(seed), marks=(min(mark, other),)) for seed in range(200)
-    ]
-    rare = msgspec.structs.replace(passed(200), marks=(max(mark, other),), lineage=(12, 200))
+    common_mark, rare_mark = sorted(list(MARKS)[:2])
+    drawn = [msgspec.structs.replace(passed(seed), marks=(common_mark,)) for seed in range(200)]
+    reaches_rare_mark = msgspec.structs.replace(passed(200), marks=(rare_mark,), lineage=(12, 200))
     with_finding = msgspec.structs.replace(violated(201), lineage=(12, 200, 201))
-    record = PlayedSeeds(worker="here:1", busy_s=2.0, runs=(*common, rare, with_finding))
+    record = PlayedSeeds(
+        worker="here:1", busy_s=2.0, runs=(*drawn, reaches_rare_mark, with_finding)
+    )
     # No seed is played a second time; a quarter of the seeds are mutated.
     tally, guidance = Tally(0), Guidance(0.25)
     tally.take(record)
@@ -235,9 +255,9 @@ def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage(
     output = " ".join(out.getvalue().split())
     for part in (
         "fencing-1 1 run, seed 12-200-201",
-        f"rare: {max(mark, other)}, 1 run (1 mutated)",
+        f"rare: {rare_mark}, 1 run (1 mutated)",
         "2 runs of plans mutated from 2 plans; 1 plan kept now",
         "rare marks and pairs in each: 0.50 mutated, 0.00 drawn meanwhile",
-        f"reached by mutated plans alone: {max(mark, other)}",
+        f"reached by mutated plans alone: {rare_mark}",
     ):
         assert part in output, (part, output)

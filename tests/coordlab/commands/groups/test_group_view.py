@@ -1,8 +1,8 @@
-"""The output of `groups`: columns, missing values, members that prevent an act, and reasons.
+"""What `coordlab groups` prints about groups, their members and offsets, and their rebalances.
 
-Each function `page_...` returns one output. The file pages/groups.txt has all outputs, with the
-names and docstrings of these functions; `pytest --rewrite` writes the file, and a person reviews
-it. The generation counts the rebalances of a group.
+Each function `page_...` makes up an answer of a cluster, and returns what the command prints then.
+The last test compares all these texts, each below the docstring of its function, with
+pages/groups.txt, which a person has reviewed.
 """
 
 import io
@@ -32,10 +32,10 @@ from protocol.trace import TraceEvent, TraceKind, stamp
 from tests.support.harness.golden import Golden, sections
 
 
-def printed(show: Callable[[Console], None], width: int = 200) -> list[str]:
-    """Return the lines that `show` prints on a terminal of this width."""
+def printed(print_on: Callable[[Console], None], width: int = 200) -> list[str]:
+    """Return the lines that a function prints on a terminal of this width."""
     file = io.StringIO()
-    show(Console(file=file, width=width))
+    print_on(Console(file=file, width=width))
     return file.getvalue().splitlines()
 
 
@@ -46,12 +46,15 @@ def member(index: int, *, instance: str | None = None) -> GroupMember:
         group_instance_id=instance,
         client_id=f"consumer-{index}",
         host=f"host-{index}",
-        assigned=tuple(TopicPartition("orders", 2 * index + nth) for nth in range(2)),
+        assigned=(
+            TopicPartition("orders", 2 * index),
+            TopicPartition("orders", 2 * index + 1),
+        ),
     )
 
 
 def group(**changes: object) -> GroupFacts:
-    """Return a Stable group (not in a rebalance) of two members; `changes` replace its fields."""
+    """Return a Stable group of two members; `changes` replace its fields."""
     fields: dict[str, object] = {
         "group": "g",
         "state": "Stable",
@@ -63,7 +66,7 @@ def group(**changes: object) -> GroupFacts:
 
 
 def rebalance(**changes: object) -> Rebalance:
-    """Return a rebalance in progress, begun by the expiry of `m`; `changes` replace fields."""
+    """Return a rebalance in progress, which began because the session of member `m` expired."""
     fields: dict[str, object] = {
         "group": "g",
         "coordinator": "broker-1",

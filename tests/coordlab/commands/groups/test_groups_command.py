@@ -1,9 +1,9 @@
-"""`groups` at a moment of a replay: its output, its exit codes, and its refusals.
+"""`groups` at a moment of a replay: its output, its exit codes, and what it refuses.
 
-`groups` asks a cluster about its groups, in the manner of kafka-consumer-groups. With `--replay`
-and `--at` it plays an experiment in virtual time (a simulated clock) up to a moment, and asks the
-cluster of that moment. `QUICK` is an experiment with one fault, the crash of the coordinator of its
-group `readers`.
+`coordlab groups` asks a cluster about its groups, as kafka-consumer-groups does. With `--replay
+FILE --at 60s` it plays an experiment in virtual time up to that moment, and asks the cluster then.
+The experiment of these tests, `QUICK`, has one fault: the coordinator of its group `readers`
+crashes.
 """
 
 import json
@@ -20,6 +20,7 @@ from chaos.exploration.replay_file import stamp_of
 from chaos.results.run_directory import create_run_directory
 from chaos.run.plan import plan_of
 from coordlab.cli import run_cli
+from protocol.trace import TraceRow
 from results_schema.manifest import RunStatus
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_VIOLATED
 from tests.support.builders.quick_experiment import quick_experiment
@@ -33,20 +34,17 @@ QUICK = quick_experiment()
 
 def crash_time_us() -> int:
     """Return the time of the coordinator's kill in `QUICK`, 1 s after the steady state begins."""
-    times: list[int] = []
-    play(
-        QUICK,
-        0,
-        observers=[lambda row: times.append(row.time_us) if row.kind == "node_killed" else None],
-    )
-    return times[0]
+    rows: list[TraceRow] = []
+    play(QUICK, 0, observers=[rows.append])
+    return next(row.time_us for row in rows if row.kind == "node_killed")
 
 
 CRASH_US = crash_time_us()
-STEADY_US = CRASH_US - 500_000  # half a second after the steady state
-STEADY = f"{STEADY_US}us"
-DEAD = f"{CRASH_US + 100_000}us"
-"""A moment at which brokers still name the dead coordinator."""
+STEADY_US = CRASH_US - 500_000
+WHILE_STEADY = f"{STEADY_US}us"
+"""The value of `--at` for half a second before the crash, when the group is stable."""
+AFTER_CRASH = f"{CRASH_US + 100_000}us"
+"""The value of `--at` for a moment at which brokers still name the dead coordinator."""
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +55,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("quick.yaml").write_text(experiment_text(QUICK))
 
 
-def groups(*arguments: str, at: str = STEADY) -> int:
+def groups(*arguments: str, at: str = WHILE_STEADY) -> int:
     """Run `groups` at a moment of the replay; return its exit code."""
     return run_cli(["groups", *arguments, "--replay", "quick.yaml", "--at", at])
 
@@ -67,56 +65,57 @@ def document(captured: Captured) -> Any:  # noqa: ANN401 - what JSON holds
     return json.loads(captured.readouterr().out)
 
 
-RESET = ("reset-offsets", "--group", "tool", "--topic", "orders:0")
+RESET_TOOL = ("reset-offsets", "--group", "tool", "--topic", "orders:0")
 ANSWERED = (
-    (EXIT_PASS, STEADY, ("list", "--why")),
-    (EXIT_PASS, STEADY, ("describe", "--group", GROUP)),
-    (EXIT_PASS, STEADY, ("describe", "--group", GROUP, "--members", "--verbose")),
-    (EXIT_PASS, STEADY, ("describe", "--group", GROUP, "--state")),
-    (EXIT_VIOLATED, STEADY, ("describe", "--group", "nobody", "--group", GROUP, "--state")),
-    (EXIT_VIOLATED, DEAD, ("describe", "--group", GROUP, "--timeout", "500ms")),
-    (EXIT_VIOLATED, STEADY, ("delete", "--group", GROUP)),
+    (EXIT_PASS, WHILE_STEADY, ("list", "--why")),
+    (EXIT_PASS, WHILE_STEADY, ("describe", "--group", GROUP)),
+    (EXIT_PASS, WHILE_STEADY, ("describe", "--group", GROUP, "--members", "--verbose")),
+    (EXIT_PASS, WHILE_STEADY, ("describe", "--group", GROUP, "--state")),
+    (EXIT_VIOLATED, WHILE_STEADY, ("describe", "--group", "nobody", "--group", GROUP, "--state")),
+    (EXIT_VIOLATED, AFTER_CRASH, ("describe", "--group", GROUP, "--timeout", "500ms")),
+    (EXIT_VIOLATED, WHILE_STEADY, ("delete", "--group", GROUP)),
     (
         EXIT_VIOLATED,
-        STEADY,
+        WHILE_STEADY,
         ("reset-offsets", "--group", GROUP, "--all-topics", "--to-latest", "--execute"),
     ),
-    (EXIT_VIOLATED, STEADY, ("delete-offsets", "--group", GROUP, "--topic", "orders:0")),
-    (EXIT_PASS, STEADY, (*RESET, "--to-offset", "9999")),
-    (EXIT_VIOLATED, STEADY, (*RESET, "--topic", "odrers", "--to-latest", "--execute")),
+    (EXIT_VIOLATED, WHILE_STEADY, ("delete-offsets", "--group", GROUP, "--topic", "orders:0")),
+    (EXIT_PASS, WHILE_STEADY, (*RESET_TOOL, "--to-offset", "9999")),
+    (EXIT_VIOLATED, WHILE_STEADY, (*RESET_TOOL, "--topic", "odrers", "--to-latest", "--execute")),
 )
 """Exit code, moment and command line of each question.
 
-EXIT_VIOLATED (1) means here that the answer to one of the questions is an error.
+EXIT_VIOLATED (1) means here that an answer is an error.
 """
 
 
 def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> None:
     """Answers have the columns, reasons, errors and names of Kafka's tool.
 
-    Times and uuids are replaced before the comparison, because each change of the code changes
-    them.
+    Times become `#` and uuids become numbers before the comparison, because most changes of the
+    code change them.
     """
-    outputs, numbers = [], dict[str, int]()
+    outputs: list[str] = []
+    numbers_of_uuids: dict[str, int] = {}
     for code, at, arguments in ANSWERED:
         assert groups(*arguments, at=at) == code, arguments
         answer = re.sub(r"\d+\.\d{2,}", "#", capsys.readouterr().out)
-        lines = [line.rstrip() for line in number_uuids(answer, numbers).splitlines()]
+        lines = [line.rstrip() for line in number_uuids(answer, numbers_of_uuids).splitlines()]
         outputs.append("\n".join((f"$ coordlab groups {' '.join(arguments)}", *lines)) + "\n")
     assert not Path("runs").exists(), "nothing of the run is written"
     golden.check("pages/answers.txt", "\n".join(outputs))
 
 
 def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None:
-    """Upper and lower case are equal; every group here has the type `classic`."""
-    for words, count in {
-        ("--state", "STABLE,empty"): 1,
-        ("--state", "Dead"): 0,
-        ("--type", "classic"): 1,
-        ("--type", "consumer"): 0,
-    }.items():
-        assert groups("list", *words, "--json") == EXIT_PASS
-        assert len(document(capsys)["groups"]) == count, words
+    """The only group is Stable and has the type `classic`; upper and lower case are equal."""
+    for option, value, count in (
+        ("--state", "STABLE,empty", 1),
+        ("--state", "Dead", 0),
+        ("--type", "classic", 1),
+        ("--type", "consumer", 0),
+    ):
+        assert groups("list", option, value, "--json") == EXIT_PASS
+        assert len(document(capsys)["groups"]) == count, (option, value)
 
 
 def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> None:
@@ -138,10 +137,9 @@ def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> 
 def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     capsys: Captured,
 ) -> None:
-    """The answer comes when the controller has fenced the dead broker and the next has loaded.
+    """The answer comes when the controller has fenced the dead broker, and the next has loaded.
 
-    To fence a broker is to exclude it from the cluster. This takes 1 to 5 s with this experiment's
-    short sessions.
+    That takes 1 to 5 s in this experiment, whose brokers have short sessions.
     """
     at_us = CRASH_US + 100_000
     arguments = ("describe", "--group", GROUP, "--state", "--why", "--json")
@@ -159,9 +157,11 @@ def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
 def test_replaced_coordinator_that_is_cut_off_can_be_asked(
     capsys: Captured,
 ) -> None:
-    """The old coordinator, cut off from all brokers and replaced, still has its group.
+    """In a split brain, both coordinators have the group.
 
-    Without `--broker` all brokers are asked, and the answer lists the new coordinator.
+    A cut separates the coordinator from the other brokers, and another broker takes over. With
+    `--broker` the old one is asked, and answers as before. Without it all brokers are asked, and
+    the answer lists the new one.
     """
     cut = {
         "at": "1s",
@@ -172,26 +172,28 @@ def test_replaced_coordinator_that_is_cut_off_can_be_asked(
     }
     Path("quick.yaml").write_text(experiment_text(quick_experiment(faults=[cut])))
     assert groups("list", "--json") == EXIT_PASS
-    (old,) = document(capsys)["groups"]
+    (before_cut,) = document(capsys)["groups"]
+    old_coordinator = before_cut["coordinator"]
 
-    at = f"{CRASH_US + 3_000_000}us"  # the cut, of 4 s, begins at CRASH_US
-    assert groups("list", "--json", at=at) == EXIT_PASS
-    claims = document(capsys)["groups"]
-    assert any(claim["coordinator"] != old["coordinator"] for claim in claims)
-    assert groups("list", "--json", "--broker", str(old["coordinator"]), at=at) == EXIT_PASS
-    assert document(capsys)["groups"] == [old]
+    # The cut begins at CRASH_US, because it has the time of the crash in `QUICK`, and lasts 4 s.
+    during_cut = f"{CRASH_US + 3_000_000}us"
+    assert groups("list", "--json", at=during_cut) == EXIT_PASS
+    listed = document(capsys)["groups"]
+    assert any(group["coordinator"] != old_coordinator for group in listed)
+    assert groups("list", "--json", "--broker", str(old_coordinator), at=during_cut) == EXIT_PASS
+    assert document(capsys)["groups"] == [before_cut]
 
 
 def test_reset_is_committed_with_execute(capsys: Captured) -> None:
-    """The reset creates the group; instead of an offset beyond the log it commits the log's end.
+    """The reset creates the group `tool`, and commits an offset of it.
 
-    `state` is that before the reset: Dead, because the group did not exist.
+    The log is shorter than 9999 records, so the log's end is committed instead. `state` is that
+    before the reset: Dead, because the group did not exist.
     """
-    arguments = ("reset-offsets", "--group", "tool", "--topic", "orders:0", "--to-offset", "9999")
-    assert groups(*arguments, "--execute", "--json") == EXIT_PASS
-    done = document(capsys)
-    assert (done["executed"], done["state"], done["error"]) == (True, "Dead", None)
-    (offset,) = done["offsets"]
+    assert groups(*RESET_TOOL, "--to-offset", "9999", "--execute", "--json") == EXIT_PASS
+    answer = document(capsys)
+    assert (answer["executed"], answer["state"], answer["error"]) == (True, "Dead", None)
+    (offset,) = answer["offsets"]
     assert offset["asked_for"] == 9999
     assert 0 < offset["new_offset"] < 9999
 
@@ -203,7 +205,7 @@ def test_moment_that_never_comes_is_refused_with_the_end_of_the_run(capsys: Capt
 
 
 def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
-    """A microsecond after the question all nodes stop, so no answer can arrive."""
+    """The question is asked a microsecond before the run ends, so no answer can arrive."""
     ended_us = play(QUICK, 0).virtual_us
     code = groups("list", at=f"{ended_us - 1}us")
 
@@ -216,7 +218,7 @@ def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> No
     stamp = msgspec.structs.replace(stamp_of(QUICK, play(QUICK, 0)), code="0f")
     stamped = msgspec.structs.replace(QUICK, replay=stamp)
     Path("found.yaml").write_text(experiment_text(stamped))
-    arguments = ["groups", "list", "--replay", "found.yaml", "--at", STEADY]
+    arguments = ["groups", "list", "--replay", "found.yaml", "--at", WHILE_STEADY]
 
     assert run_cli(arguments) == EXIT_BAD_ARGUMENTS
     assert "the code is another" in capsys.readouterr().err
@@ -269,7 +271,8 @@ def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> Non
     [
         ("virtual", {}, "is a run in virtual time"),
         ("ray", {"status": RunStatus.COMPLETED, "ended_at": "now"}, "is completed"),
-        ("ray", {"pid": 2**22 + 1}, "broke off"),  # larger than any pid of Linux
+        # No process of Linux has so large a pid, so the one that drove the run is dead.
+        ("ray", {"pid": 2**22 + 1}, "broke off"),
         ("ray", {"host": "elsewhere"}, "is driven from elsewhere: ask there"),
         ("ray", {"config": {}}, "is a run of another version"),
         ("ray", {}, "cannot be asked: there is no"),
@@ -279,7 +282,10 @@ def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> Non
 def test_run_that_cannot_be_asked_is_refused_with_the_reason(
     capsys: Captured, runtime: str, change: dict[str, object], error_output: str
 ) -> None:
-    """The command refuses, and does not wait, if the cluster has ended or is elsewhere."""
+    """The command refuses at once if the cluster has ended or is elsewhere, and says which.
+
+    `change` replaces fields of the run's manifest.
+    """
     directory = create_run_directory(
         Path("runs"), QUICK, plan_of(QUICK), seed=0, runtime=runtime, replay=""
     )

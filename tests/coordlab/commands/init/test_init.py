@@ -1,7 +1,7 @@
-"""`init`: a new user's file must run, explain itself, and overwrite nothing.
+"""`coordlab init` writes an experiment file, which must run, explain itself, and overwrite nothing.
 
-`init mine` writes an experiment file `mine.yaml`: a cluster, a plan with one fault, and all
-settings of interest. Settings whose value is the default are commented out.
+`init mine` writes `mine.yaml`, with a cluster, a plan with one fault, and all settings that a new
+user may want to change. A setting whose value is the default is commented out: `#name: value`.
 """
 
 import re
@@ -20,10 +20,17 @@ from coordlab.cli import run_cli
 from coordlab.commands.init.command import fault_plans
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
-# Finds a setting that is commented out: `#name: value` without a space after the `#`.
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
-# Finds a comment that ends in "Default: VALUE." above an indented line "name: OTHER VALUE".
+"""Finds the `#` before a setting that is commented out. Before a comment in words it is followed by
+a space."""
 QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z._]+:) (\S+)$", re.MULTILINE)
+"""Finds a setting with a comment above it that quotes its default, in two lines such as these:
+
+# How many replicas must have a record. Default: 1.
+min.insync.replicas: 2
+
+Its groups are the default (1), the line end with the name, and the value (2).
+"""
 
 
 @pytest.fixture
@@ -50,9 +57,9 @@ def test_new_experiment_runs_unchanged_and_proves_something(
     arguments = ("--runtime", "virtual", "--seed", "1", "--no-analyze", "--no-trace")
     assert run_cli(["run", "mine.yaml", *arguments]) == EXIT_PASS, capsys.readouterr().out
 
-    entries = open_run(here / "runs" / "mine").journal()  # of the faults
-    assert fault in {entry.fault for entry in entries}
-    assert {entry.outcome.value for entry in entries} == {"hit"}
+    journal_of_faults = open_run(here / "runs" / "mine").journal()
+    assert fault in {entry.fault for entry in journal_of_faults}
+    assert {entry.outcome.value for entry in journal_of_faults} == {"hit"}
 
 
 @pytest.mark.usefixtures("here")
@@ -68,11 +75,11 @@ def test_commented_lines_have_the_defaults() -> None:
     assert len(COMMENTED_OUT.findall(text)) > 20  # the pattern still finds the lines
     assert uncommented.groups["readers"].config.group_instance_id == "readers-{index}"
     assert uncommented.checks == ("fencing", "durable_commits")
-    # Only these two commented lines are examples, and not defaults.
-    plain = msgspec.to_builtins(uncommented)
-    plain["groups"]["readers"]["config"]["group.instance.id"] = None
-    plain["checks"] = []
-    assert msgspec.convert(plain, Experiment) == as_written
+    # These two commented lines are examples. All others have defaults.
+    without_examples = msgspec.to_builtins(uncommented)
+    without_examples["groups"]["readers"]["config"]["group.instance.id"] = None
+    without_examples["checks"] = []
+    assert msgspec.convert(without_examples, Experiment) == as_written
 
 
 @pytest.mark.usefixtures("here")
@@ -83,10 +90,12 @@ def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
     """
     run_cli(["init", "mine"])
     uncommented = COMMENTED_OUT.sub(r"\1", Path("mine.yaml").read_text())
+    # In one file the quoted defaults replace the values, in the other the settings are removed.
     Path("quoted.yaml").write_text(QUOTED_DEFAULT.sub(r"\2 \1", uncommented))
     Path("unset.yaml").write_text(QUOTED_DEFAULT.sub("", uncommented))
 
-    quoted, unset = (load_experiment(f"{name}.yaml").experiment for name in ("quoted", "unset"))
+    quoted = load_experiment("quoted.yaml").experiment
+    unset = load_experiment("unset.yaml").experiment
 
     # Six settings of the file have another value than Kafka's default.
     quotations = QUOTED_DEFAULT.findall(uncommented)
@@ -98,7 +107,7 @@ def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_comment_lists_all_checks() -> None:
-    """The comment of the key `checks` says that a run without it has all checks."""
+    """The comment of the key `checks` says that a run without the key has all checks."""
     run_cli(["init", "mine"])
     text = " ".join(Path("mine.yaml").read_text().replace("\n#", "").split())
 
@@ -119,7 +128,10 @@ def test_new_file_fits_a_screen_and_has_the_commands_to_check_and_run_it(fault: 
 def test_new_file_of_a_name_is_written_where_run_finds_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a folder of experiments, `run mine` is enough; the output ends with the next step."""
+    """If there is a folder `experiments`, the file is written into it, and `run mine` finds it.
+
+    The output ends with this next step.
+    """
     (here / "experiments").mkdir()
 
     assert run_cli(["init", "mine"]) == EXIT_PASS
@@ -181,7 +193,10 @@ def test_copy_of_a_shipped_experiment_differs_only_in_its_name(source: str) -> N
 def test_bad_arguments_write_nothing(
     here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 254, and a message with a suggestion; `file` is no folder to write into."""
+    """The exit code is 254, and most messages have a suggestion.
+
+    The last argument is a path below `file`, which is no folder.
+    """
     (here / "file").write_text("")
 
     assert run_cli(["init", *arguments]) == EXIT_BAD_ARGUMENTS

@@ -1,10 +1,11 @@
-"""Several seeds of one experiment, played together: exit code, representative run, figures, JUnit.
+"""`coordlab run --seeds 1..20` plays an experiment with several seeds, and sums up their runs.
 
-A seed is the number that decides all random choices of a run. Figures of a run are, for example,
-`detect` (the time from a crash to the controller's decision) and `commit gap` (the time from a
-member's last acknowledged commit to the next one). The representative run is the one whose report
-stands for all. JUnit is a format of test results that CI systems read. `S` is a second in
-microseconds; `past` is a run that has written its directory.
+The command prints which seeds passed, and for each figure its median over all seeds. The figures of
+these tests are `detect` (how long the controller needed to notice a crash) and `commit gap` (how
+long a member could not commit). One run is chosen as the representative run, whose report stands
+for all. The command also writes a JSON document, and a JUnit file for CI systems.
+
+Times are microseconds, and S is a second.
 """
 
 import io
@@ -28,7 +29,11 @@ FINDING = Finding(check="fencing", summary="an old leader appended", time_us=7)
 
 
 def crash(seed: int, detect_us: int, *, join_us: int | None = None) -> RunSummary:
-    """Return the summary of a coordinator's crash; the commit gap is 1 s longer than `detect`."""
+    """Return the summary of a run in which the coordinator crashed.
+
+    The commit gap is 1 s longer than `detect`. Members had to join again only if `join_us` is
+    given.
+    """
     values = {"detect": [detect_us], "commit gap": [detect_us + S]}
     if join_us is not None:
         values["join"] = [join_us]
@@ -44,7 +49,7 @@ def seed_run(
     reasons: tuple[str, ...] = (),
     past: PastRun | None = None,
 ) -> SeedRun:
-    """Return a seed that was played, with this verdict and outcome."""
+    """Return the result of one seed; `past` is its run directory, if it wrote one."""
     violated = verdict is Verdict.VIOLATED
     check = CheckReport(
         check="fencing",
@@ -62,7 +67,7 @@ def seed_run(
 
 
 def runs(*played: SeedRun, interrupted: bool = False) -> SeedRuns:
-    """Return seeds of one command; `interrupted`: the command was ended by Ctrl-C."""
+    """Return the results of all seeds of a command, which may have been ended by Ctrl-C."""
     return SeedRuns(experiment="x", runtime="virtual", runs=played, interrupted=interrupted)
 
 
@@ -114,10 +119,11 @@ def test_violated_seeds_come_first_each_with_its_command() -> None:
         "  again: coordlab run x --seed 2",
         "",
     ]
-    checks = " ".join(next(line for line in lines if line.startswith("fencing")).split())
-    # The check passed in four seeds: in the three that passed, and in seed 2, which is unknown for
+    # Below the seeds stands a table: in how many seeds each check passed, and was violated. The
+    # check passed in four seeds: in the three that passed, and in seed 2, which is unknown for
     # another reason. It is violated in seed 3.
-    assert checks == "fencing 4 1"
+    (row_of_fencing,) = [line for line in lines if line.startswith("fencing")]
+    assert row_of_fencing.split() == ["fencing", "4", "1"]
 
 
 def test_failure_of_the_tool_names_its_seed() -> None:
@@ -126,17 +132,21 @@ def test_failure_of_the_tool_names_its_seed() -> None:
     assert "seed 4 failed: OSError: No space left on device" in printed(found)
     documents = found.document()["runs"]
     assert isinstance(documents, list)
-    assert [each["failure"] for each in documents] == [None, FAILED.failure]
+    assert [run["failure"] for run in documents] == [None, FAILED.failure]
 
 
 def test_each_figure_is_a_median_with_its_range() -> None:
-    """If only some seeds have a value, the row also has their number: `1 of 3`."""
+    """A row has the figure's median over all seeds, and in brackets its smallest and largest value.
+
+    If only some seeds have a value, the row also has their number: `1 of 3`.
+    """
     joined = replace(seed_run(3), summary=crash(3, 9 * S, join_us=700_000))
     shown = printed(runs(seed_run(1, detect_us=7 * S), seed_run(2), joined))
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert "median over 3 seeds (smallest to largest)" in lines
-    # The first column is about each run's median value of a figure, the second about its largest.
-    # Here each run has one value of `detect`, so the columns are equal.
+    # A run may have several values of a figure. The first column is about the median of each run,
+    # the second about the largest of each run. Here each run has one value of `detect`, so the
+    # columns are equal.
     assert "detect 8.00 s (7.00 to 9.00 s) 8.00 s (7.00 to 9.00 s)" in lines
     assert "join 700 ms 700 ms 1 of 3" in lines
     assert max(map(len, shown.splitlines())) <= 80
@@ -179,35 +189,39 @@ def test_interrupted_seed_is_reported_once() -> None:
 def test_representative_run_is_the_first_violated_one() -> None:
     """Seeds 3 and 6 are violated. Figures decide only if no seed is violated."""
     played = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
-    chosen = played.chosen({})  # no figures
+    chosen = played.chosen(summaries={})
     assert chosen is not None
     assert (chosen.run.seed, chosen.because) == (3, "the first seed with a violation")
 
 
 def test_without_a_violation_the_median_run_is_representative() -> None:
-    """Runs are ordered by their longest time to detect, or by the next figure that they have.
+    """Runs are ordered by their longest time to detect, and the one in the middle is chosen.
 
     Runs without figures are ordered by their length. A run that failed cannot be representative.
     """
-    played = runs(*(seed_run(seed) for seed in (1, 2, 3)))
-    detects_us = {1: 7 * S, 2: 9 * S, 3: 8 * S}
-    chosen = played.chosen({seed: crash(seed, time_us) for seed, time_us in detects_us.items()})
+    played = runs(seed_run(1), seed_run(2), seed_run(3))
+    summaries = {1: crash(1, 7 * S), 2: crash(2, 9 * S), 3: crash(3, 8 * S)}
+    chosen = played.chosen(summaries)
     assert chosen is not None
     assert (chosen.run.seed, chosen.because) == (3, "its longest detect, 8.00 s, is the median")
-    by_length = played.chosen({})  # no figures
-    assert by_length is not None
-    assert by_length.because.startswith("its length, ")
-    assert runs(FAILED).chosen({}) is None
+    chosen_by_length = played.chosen(summaries={})
+    assert chosen_by_length is not None
+    assert chosen_by_length.because.startswith("its length, ")
+    assert runs(FAILED).chosen(summaries={}) is None
 
 
 def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
-    """CI reads the outcome of each seed, and numbers with their units."""
+    """CI reads the outcome of each seed, and numbers with their units.
+
+    Seed 1 passed and has a run directory, 3 is violated, and 5 was not played.
+    """
     past = PastRun(past_run(tmp_path).path)
     played = runs(seed_run(1, past=past), VIOLATED, NOT_PLAYED, interrupted=True)
     document = played.document()
     seeds = document["seeds"]
     assert isinstance(seeds, dict)
-    assert {state: numbers for state, numbers in seeds.items() if numbers} == {
+    seeds_by_state = {state: numbers for state, numbers in seeds.items() if numbers}
+    assert seeds_by_state == {
         "passed": [1],
         "violated": [3],
         "not played": [5],
@@ -244,11 +258,11 @@ def test_junit_has_a_suite_for_each_seed_and_only_a_passed_seed_has_a_green_one(
     past = PastRun(past_run(tmp_path).path)
     played = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
     root = ET.fromstring(played.junit())
-    suites = {
+    failures_and_errors = {
         suite.get("name"): (suite.get("failures"), suite.get("errors"))
         for suite in root.iterfind("testsuite")
     }
-    assert suites == {
+    assert failures_and_errors == {
         "coordlab.x.seed-1": ("0", "0"),
         "coordlab.x.seed-3": ("1", "0"),
         "coordlab.x.seed-4": ("0", "1"),
@@ -260,7 +274,7 @@ def test_junit_has_a_suite_for_each_seed_and_only_a_passed_seed_has_a_green_one(
 def test_seed_whose_run_wrote_no_results_has_a_state(tmp_path: Path) -> None:
     """A seed that has a run directory, but no results, was interrupted.
 
-    A second Ctrl-C ends the worker before it writes the results.
+    That happens after a second Ctrl-C, which ends the seed's process before it writes the results.
     """
     past = PastRun(past_run(tmp_path).path)
     assert replace(NOT_PLAYED, past=past).state is SeedState.INTERRUPTED

@@ -1,4 +1,4 @@
-"""`--seeds`: its valid values, and the options that cannot be given beside it."""
+"""`coordlab run --seeds 1..4,9`: its valid values, and options that cannot be given beside it."""
 
 import click
 import pytest
@@ -19,6 +19,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS
     ],
 )
 def test_seeds_are_ranges_and_numbers_each_once(text: str, seeds: tuple[int, ...]) -> None:
+    """A seed that is named twice is played once, in its first place."""
     assert Seeds().convert(text, None, None) == seeds
 
 
