@@ -2,21 +2,13 @@
 
 A member that loses its coordinator goes through three phases:
 
-1. notice: from the fault until the member marks its coordinator unknown;
-2. rediscover: until an answer names the new coordinator;
+1. notice: from the fault until the member gives its coordinator up (marks it unknown);
+2. rediscover: until an answer to FindCoordinator names the new coordinator;
 3. accept: until the member's first success at the new coordinator.
 
-The member then rejoins its group: it joins (JoinGroup), then asks for its partitions (SyncGroup).
-docs/TABLES.md has the exact rules; `pipeline.tables.client_phases` computes the same with Spark.
-
-A `Failover` is a pair of a fault and a group. Its `move` is the row of `broker_phases` about the
-move of the group's coordinator, None if the fault did not move the coordinator. `old_leader` and
-`new_leader` are the coordinators before and after the move.
-
-The columns `cause` and `peer` of a trace row depend on its kind. In a row COORDINATOR_FOUND,
-`cause` is the broker that was asked, and `peer` the broker that its answer named. In a client's
-rows about requests, `peer` is the broker to which the request went, and `cause` the purpose of the
-connection.
+It may have to rejoin its group then (JoinGroup, SyncGroup). The table has a row for each fault and
+member, with the lengths of these phases. docs/TABLES.md has the exact rules;
+`pipeline.tables.client_phases` computes the same with Spark.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,20 +24,22 @@ T = TypeVar("T")
 _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
 """Requests that a member sends to its coordinator."""
 _LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
-"""Kinds of rows that end a lookup, the search for the group's coordinator (FindCoordinator)."""
+"""Kinds of rows that end a lookup, which asks a broker for the coordinator (FindCoordinator). The
+column `cause` of COORDINATOR_FOUND is the broker that was asked, and `peer` the one that it named.
+"""
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
-"""Kinds of rows that a consumer writes only while it is a member, with its current member id.
+"""Kinds of rows by which we know that a consumer is a member, and with which member id.
 RECORDS_CONSUMED is left out, because the consumer may have fetched the records under another id.
 """
 _WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Kinds of rows that have the consumer's current member id. A consumer can write rows of _LOOKUPS
-and COORDINATOR_UNKNOWN before it is a member, so only those of _MEMBERSHIP prove that it is one.
+"""Kinds of rows that have the consumer's present member id. A consumer looks for its coordinator
+before it is a member, so only rows of _MEMBERSHIP show that it is one.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A row of a consumer. If the row is an answer, `sent_us` is when its request was sent."""
+    """A row that a consumer wrote. If it is about an answer, `sent_us` tells when it was asked."""
 
     row: TraceRow
     sent_us: int | None = None
@@ -58,37 +52,40 @@ class _Step:
     def is_answer(self, *apis: str, error: str | None = None) -> bool:
         """Return whether this row ends a request of one of `apis`, by an answer or a failure.
 
-        With `error`, the request must also have ended with this error; "NONE" means success.
+        With `error`, it must have ended with this error. "NONE" means success. Without it, every
+        answer and failure counts.
         """
         if self.row.kind not in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             return False
-        # A row without an error is a success. If `error` is None, every end of the request counts.
-        own_error = self.row.error or "NONE"
-        return self.row.api in apis and (error is None or error == own_error)
+        if self.row.api not in apis:
+            return False
+        error_of_row = self.row.error or "NONE"
+        return error is None or error_of_row == error
 
 
 @once_per_trace
 def client_phases_of(trace: Trace) -> list[TableRow]:
-    """Return the phases of each fault's failover, for each consumer of each affected group."""
-    failovers = [failover for failover in failovers_of(trace) if failover.affected]
+    """Return the phases of each member after each fault that affected its group."""
+    affected = [failover for failover in failovers_of(trace) if failover.affected]
     table = []
     for (group, consumer), rows in _rows_of_consumers(trace).items():
         steps = _steps(rows)
         requests = [row for row in rows if row.kind == TraceKind.REQUEST_SENT]
-        for failover in failovers:
+        for failover in affected:
             # A consumer that was no member yet had no coordinator that the fault could take away.
             was_member = any(
                 row.kind in _MEMBERSHIP and row.time_us < failover.fault_us for row in rows
             )
-            if failover.group == group and was_member:
-                # Steps after the next fault of the group belong to that fault.
-                until_us = failover.until_us
-                before_next_fault = [step for step in steps if step.at_us < until_us]
-                sent = [row for row in requests if failover.fault_us <= row.time_us < until_us]
-                table.append(
-                    {"fault": failover.fault, "group": group, "consumer": consumer}
-                    | _phases(failover, before_next_fault, sent)
-                )
+            if failover.group != group or not was_member:
+                continue
+            # What happened after the next fault of the group belongs to the next fault.
+            until_us = failover.until_us
+            before_next_fault = [step for step in steps if step.at_us < until_us]
+            sent = [row for row in requests if failover.fault_us <= row.time_us < until_us]
+            table.append(
+                {"fault": failover.fault, "group": group, "consumer": consumer}
+                | _phases(failover, before_next_fault, sent)
+            )
     return table
 
 
@@ -103,20 +100,22 @@ def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
 
 
 def _steps(rows: list[TraceRow]) -> list[_Step]:
-    """Return a consumer's steps: its answers, lookups and rows with its member id.
+    """Return the rows of a consumer that matter for its phases.
 
-    An answer belongs to the last request before it that has the same broker, purpose, API and
-    correlation id.
+    These are the answers to its requests to a coordinator, its lookups, and the rows that have its
+    member id.
     """
     steps = []
-    sent: dict[tuple[object, ...], int] = {}
+    sent_us: dict[tuple[object, ...], int] = {}  # when each request was last sent
     for row in rows:
+        # An answer belongs to the last request with the same values. In rows about requests, `peer`
+        # is the broker, and `cause` the purpose of the connection.
         request = (row.incarnation, row.peer, row.cause, row.api, row.correlation_id)
         if row.kind == TraceKind.REQUEST_SENT:
-            sent[request] = row.time_us
+            sent_us[request] = row.time_us
         elif row.kind in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             if row.api in _GROUP_APIS:
-                steps.append(_Step(row=row, sent_us=sent.get(request)))
+                steps.append(_Step(row=row, sent_us=sent_us.get(request)))
         elif row.kind in _WITH_MEMBER_ID:
             steps.append(_Step(row=row))
     return steps
@@ -125,42 +124,39 @@ def _steps(rows: list[TraceRow]) -> list[_Step]:
 def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> TableRow:
     """Return the phases of one consumer after one fault.
 
-    `steps` are its steps in the run, until the next fault that affects its group. `sent` are its
-    requests between the fault and that next fault.
+    `steps` are its steps from the beginning of the run to the next fault that affects its group.
+    `sent` are its requests between the two faults.
     """
     fault_us = failover.fault_us
     before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]
 
-    # `unknown`, `named` and `accepted` end the phases notice, rediscover and accept. Each phase is
-    # searched in the steps after the end of the phase before: `unknown` is an index in `after`,
-    # `named` an index in `after_unknown`, and `accepted` a step of `after_named`.
-    unknown = _index_of_first(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
-    after_unknown = [] if unknown is None else after[unknown + 1 :]
-    named = _index_of_first(after_unknown, lambda step: _is_named(failover, step))
-    after_named = [] if named is None else after_unknown[named + 1 :]
-    accepted = _first_step(after_named, lambda step: _is_accepted(failover, step))
-    unknown_us = None if unknown is None else after[unknown].at_us
-    named_us = None if named is None else after_unknown[named].at_us
+    # The three steps that end the phases. Each is searched for after the one before it.
+    unknown, after_unknown = _first_and_rest(
+        after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN
+    )
+    named, after_named = _first_and_rest(after_unknown, lambda step: _is_named(failover, step))
+    accepted, _ = _first_and_rest(after_named, lambda step: _is_accepted(failover, step))
+    unknown_us = None if unknown is None else unknown.at_us
+    named_us = None if named is None else named.at_us
     accepted_us = None if accepted is None else accepted.at_us
 
-    # `lookups` are the ends of lookups in the phase rediscover. The answers in `stale` named a
-    # broker that is not the coordinator.
-    until_named = after_unknown if named is None else after_unknown[: named + 1]
-    lookups = [step for step in until_named if step.row.kind in _LOOKUPS]
+    # The lookups of the phase rediscover. A stale answer named a broker that is not the
+    # coordinator (any more). In some of them, the broker that was asked (`cause`) named itself.
+    rediscover = after_unknown[: len(after_unknown) - len(after_named)]
+    lookups = [step for step in rediscover if step.row.kind in _LOOKUPS]
     stale = [
         step
         for step in lookups
         if step.row.kind == TraceKind.COORDINATOR_FOUND and not _is_named(failover, step)
     ]
-    # Of the stale answers, those in which the broker that was asked (`cause`) named itself.
     named_itself = [step for step in stale if step.row.cause == step.row.peer]
 
-    # Answers and failures of requests to the old leader. A wait counts only if its request was sent
-    # before the member gave the coordinator up.
+    # How long requests to the old coordinator waited for an answer or failure. Those that were sent
+    # after the member gave it up do not count.
     old_leader = failover.old_leader
     from_old = [step for step in after if old_leader is not None and step.row.peer == old_leader]
-    waits = [
+    waits_us = [
         step.at_us - step.sent_us
         for step in from_old
         if step.is_answer("Heartbeat", "OffsetCommit")
@@ -171,9 +167,9 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         step for step in from_old if step.is_answer("OffsetCommit", error="REQUEST_TIMED_OUT")
     ]
 
-    # A consumer that did not mark its coordinator unknown had no reason for a lookup.
+    # A member that did not give its coordinator up had no reason for a lookup.
     has_lost_coordinator = unknown_us is not None
-    # Before its first join, a member has the id "" and the generation -1. Both count as unknown.
+    # Before its first join, a member has the id "" and the generation -1. Both count as not known.
     return {
         "member_id": _last_known(step.row.member or None for step in before),
         "member_id_after": _last_known(step.row.member or None for step in after),
@@ -188,8 +184,8 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         "accept_us": _duration_us(accepted_us, named_us),
         "join_us": _request_to_success_us("JoinGroup", sent, after, fault_us),
         "sync_us": _request_to_success_us("SyncGroup", sent, after, fault_us),
-        "longest_wait_us": max(waits, default=None),
-        "noticed_by": None if unknown is None else after[unknown].row.cause,
+        "longest_wait_us": max(waits_us, default=None),
+        "noticed_by": None if unknown is None else unknown.row.cause,
         "attempts": len(lookups) if has_lost_coordinator else None,
         "stale_answers": len(stale) if has_lost_coordinator else None,
         "self_answers": len(named_itself) if has_lost_coordinator else None,
@@ -199,31 +195,29 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
 
 
 def _is_named(failover: Failover, step: _Step) -> bool:
-    """Return whether this step's answer names the coordinator of the newest leader epoch.
-
-    The leader epoch is the number of a partition's leadership.
-    """
+    """Return whether this step is an answer that names the coordinator after the fault."""
     row, move = step.row, failover.move
     if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.new_leader:
         return False
-    # If the old leader was elected again, an answer from before this election is still stale.
+    # If the old coordinator was elected again, an answer from before this election was stale,
+    # although it named the same broker.
     if move is not None and failover.new_leader == failover.old_leader:
         return bool(row.time_us >= move["decided_us"])
     return True
 
 
 def _is_accepted(failover: Failover, step: _Step) -> bool:
-    """Return whether this step is a success at the newest epoch's coordinator, after its load.
+    """Return whether this step is a success at the coordinator after the fault.
 
-    The load is the time in which the new coordinator reads its groups into memory.
+    A new coordinator first has to load its groups. Only successes after this count.
     """
-    # A coordinator that did not move has nothing to load, so every success after the fault counts.
-    # A coordinator whose load the trace lacks (None) accepts nobody.
+    # `active_us` is when the load ended. It is None if the load never ended, and then nothing
+    # counts. A coordinator that did not move has nothing to load.
     loaded_us = failover.fault_us if failover.move is None else failover.move["active_us"]
     if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.new_leader:
         return False
-    # While it loads, a coordinator answers every heartbeat with NONE, without a check of the
-    # member. So a heartbeat counts only if it was sent after the load.
+    # While it loads, a coordinator answers every heartbeat with NONE, although it does not know the
+    # member yet. So a heartbeat must have been sent after the load.
     if step.is_answer("Heartbeat", error="NONE"):
         return step.sent_us is not None and step.sent_us >= loaded_us
     is_commit = step.row.kind == TraceKind.OFFSETS_COMMITTED
@@ -233,12 +227,13 @@ def _is_accepted(failover: Failover, step: _Step) -> bool:
 def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
     """Count heartbeats that the old coordinator answered with success while a new one was active.
 
-    Returns None if no other broker became coordinator.
+    `from_old` are the answers of the old coordinator. Returns None if no other broker became the
+    coordinator.
     """
     if failover.move is None or failover.new_leader == failover.old_leader:
         return None
     active_us: int | None = failover.move["active_us"]
-    if active_us is None:  # the new coordinator never became active, so no answer was late
+    if active_us is None:  # the new coordinator never became active
         return 0
     late = [step for step in from_old if step.at_us >= active_us]
     return sum(step.is_answer("Heartbeat", error="NONE") for step in late)
@@ -247,13 +242,13 @@ def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
 def _request_to_success_us(
     api: str, sent: list[TraceRow], after: list[_Step], fault_us: int
 ) -> int | None:
-    """Return the time from the first request of an API after the fault to the API's first success.
+    """Return the time from the first request of an API after the fault to its first success.
 
-    The first request counts even if it failed, so that the time includes the retries. `sent` are
-    the consumer's requests after the fault, `after` its steps after the fault.
+    If the first JoinGroup fails, for example, the time includes the retries. `sent` are the
+    consumer's requests after the fault, and `after` its steps after the fault.
     """
     requests_us = [row.time_us for row in sent if row.api == api]
-    success = _first_step(
+    success, _ = _first_and_rest(
         after,
         lambda step: (
             step.is_answer(api, error="NONE")
@@ -263,19 +258,19 @@ def _request_to_success_us(
     )
     if success is None or success.sent_us is None:
         return None
-    # `requests_us` has the request of this success. The default is for a trace whose times are not
-    # in order.
+    # The request of this success is in `requests_us`, except in a trace whose times are not in
+    # order.
     return success.at_us - min(requests_us, default=success.sent_us)
 
 
-def _index_of_first(steps: list[_Step], wanted: Callable[[_Step], bool]) -> int | None:
-    """Return the index of the first wanted step; None if no step is wanted."""
-    return next((index for index, step in enumerate(steps) if wanted(step)), None)
-
-
-def _first_step(steps: list[_Step], wanted: Callable[[_Step], bool]) -> _Step | None:
-    """Return the first wanted step; None if no step is wanted."""
-    return next((step for step in steps if wanted(step)), None)
+def _first_and_rest(
+    steps: list[_Step], is_wanted: Callable[[_Step], bool]
+) -> tuple[_Step | None, list[_Step]]:
+    """Return the first wanted step and the steps after it; None and [] if no step is wanted."""
+    for index, step in enumerate(steps):
+        if is_wanted(step):
+            return step, steps[index + 1 :]
+    return None, []
 
 
 def _last_known(values: Iterable[T | None]) -> T | None:
@@ -285,13 +280,10 @@ def _last_known(values: Iterable[T | None]) -> T | None:
 
 
 def _known_generation(generation: int | None) -> int | None:
-    """Return a generation; None if it is -1, Kafka's value before a member's first generation.
-
-    A generation is the number of a group's rebalance.
-    """
+    """Return a generation; None if it is -1, which a member has before its first generation."""
     return None if generation is None or generation < 0 else generation
 
 
 def _duration_us(end_us: int | None, begin_us: int | None) -> int | None:
-    """Return the time from `begin_us` to `end_us`; None if one of the two is unknown."""
+    """Return the time from `begin_us` to `end_us`; None if one of the two is not known."""
     return None if end_us is None or begin_us is None else end_us - begin_us

@@ -1,7 +1,7 @@
-"""The table `commits` in plain Python: the outcomes of each member's commits.
+"""The table `commits` in plain Python: how many commits of each member succeeded or failed.
 
-With a commit, a member of a group stores how far it has read its partitions. A commit belongs to
-the latest fault before the commit. `pipeline.tables.commits` computes the same with Spark.
+Commits are counted by fault: a commit belongs to the latest fault before it.
+`pipeline.tables.commits` computes the same with Spark.
 """
 
 from pipeline.in_memory.faults import faults_of
@@ -10,28 +10,28 @@ from protocol.trace import TraceKind
 
 
 def commits_of(trace: Trace) -> list[TableRow]:
-    """Return the number of commits per fault, member, coordinator and outcome."""
-    # A commit of several partitions has a row for each partition, all with the same time. A
-    # partition that was acknowledged has no error and counts as "", which sorts before every error.
-    # So `max` picks an error if a partition failed; of several errors, the last one by name.
-    outcomes: dict[tuple[int, str | None, str, int, str | None], str] = {}
+    """Count the commits by fault, member, coordinator and error."""
+    # A commit of several partitions has a row for each partition, all with the same time. If one of
+    # them failed, the commit failed. The error of an acknowledged partition is "" here, so `max`
+    # picks an error if there is one; of several errors, it picks the last one by name.
+    error_of_commit: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)
-        outcomes[commit] = max(outcomes.get(commit, ""), row.error or "")
+        error_of_commit[commit] = max(error_of_commit.get(commit, ""), row.error or "")
 
     faults = faults_of(trace)
     table: dict[tuple[object, ...], TableRow] = {}
-    for (time_us, group, consumer, _, coordinator), error_or_empty in outcomes.items():
-        error = error_or_empty or "NONE"
+    for (time_us, group, consumer, _incarnation, coordinator), error in error_of_commit.items():
+        error_name = error or "NONE"
         fault = last_fault_before(faults, time_us)
         counts = table.setdefault(
-            (fault, group, consumer, coordinator, error),
+            (fault, group, consumer, coordinator, error_name),
             {
                 "fault": fault,
                 "group": group,
                 "consumer": consumer,
                 "coordinator": coordinator,
-                "error": error,
+                "error": error_name,
                 "commits": 0,
                 "first_us": time_us,
             },

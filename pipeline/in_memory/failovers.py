@@ -1,13 +1,9 @@
-"""Pairs of a fault and a group, computed without Spark; several tables use them.
+"""What each fault means for each group: did it move the group's coordinator, and to which broker?
 
-A fault affects a group in two cases: the trace lists the group as affected by the fault, or the
-fault moved the group's offsets partition (its partition of `__consumer_offsets`, whose leader is
-the group's coordinator). The effects of a fault on a group can last until the next fault that
-affects the group, or until the run's end. Of two faults at the same moment, neither is the other's
-next one. `pipeline.tables.failovers` computes the same with Spark.
-
-A tenure is the time in which a broker is the active coordinator of an offsets partition. It begins
-when the broker has loaded the partition (read its groups into memory).
+Several tables start from this. A fault affects a group if the trace lists the group as affected, or
+if the fault moved the group's partition of `__consumer_offsets`, whose leader is the group's
+coordinator. What happens to a group after a fault counts as an effect of this fault until the next
+fault that affects the group. `pipeline.tables.failovers` computes the same with Spark.
 """
 
 from dataclasses import dataclass
@@ -22,16 +18,17 @@ from pipeline.in_memory.trace import TableRow, Trace, once_per_trace
 class Failover:
     """One fault and one group, whether or not the fault affects the group.
 
-    - `partition`: the group's partition of `__consumer_offsets`, None if it is not known.
-    - `affected`: whether the fault affects the group.
-    - `move`: the row of the table `broker_phases` about this fault and this partition; None if the
-      fault did not move the partition.
-    - `old_leader`, `new_leader`: leader of the partition before the fault, and after it. If the
-      fault did not move the partition, both are the group's coordinator at the time of the fault.
-    - `fault_us`: time of the fault.
-    - `until_us`: time of the next fault that affects the group, or the run's end.
+    - `partition`: the group's partition of `__consumer_offsets`; None if it is not known.
+    - `affected`: True if the fault affects the group.
+    - `move`: the row of the table `broker_phases` about the move of this partition by this fault;
+      None if the fault did not move it.
+    - `old_leader`, `new_leader`: the leader of the partition before the fault, and after it. If the
+      fault did not move the partition, both are the group's coordinator at that time.
+    - `fault_us`: when the fault was injected.
+    - `until_us`: when the next fault was injected that affects the group; without one, the run's
+      end. A fault at the same moment is not the next one.
     - `later_coordinators`: the brokers that coordinated the group after the move, each with the
-      time at which it became active because its load had ended; empty without a move.
+      time at which it became active; empty without a move.
 
     Times are microseconds on the run's clock.
     """
@@ -50,14 +47,14 @@ class Failover:
 
 @once_per_trace
 def failovers_of(trace: Trace) -> list[Failover]:
-    """Return each pair of a fault and a group of the run, sorted by group and time."""
+    """Return a Failover for each group and fault of the run, sorted by group and time."""
     faults = faults_of(trace)
     all_moves = {(row["fault"], row["partition"]): row for row in broker_phases_of(trace)}
     tenures = coordinator_tenures_of(trace)
     failovers = []
     for group, partition in sorted(trace.groups().items()):
         group_tenures = [tenure for tenure in tenures if tenure["partition"] == partition]
-        # One entry for each fault; None if the fault did not move this partition.
+        # These two lists have an entry for each fault.
         moves = [all_moves.get((fault["fault"], partition)) for fault in faults]
         affected = [
             group in fault["groups"] or move is not None
@@ -71,20 +68,11 @@ def failovers_of(trace: Trace) -> list[Failover]:
                 for other, other_affects_group in later_faults
                 if other_affects_group and other["injected_us"] > fault_us
             ]
-            # The tenure with the highest leader epoch (the number of the partition's leadership)
-            # among the tenures that began before the fault. This need not be the tenure that began
-            # last, because a broker that lost its leadership can finish its load later than its
-            # successor.
-            newest = max(
-                (tenure for tenure in group_tenures if tenure["start_us"] <= fault_us),
-                key=lambda tenure: (tenure["leader_epoch"], tenure["start_us"]),
-                default=None,
-            )
-            old_leader = new_leader = newest["broker"] if newest else None
+            coordinator = _coordinator_at(fault_us, group_tenures)
+            old_leader = new_leader = coordinator
             if move:
-                # If the trace lacks the election of the old leader, the move has no `old_leader`.
-                # Then the broker of the tenure `newest` counts.
-                old_leader = move["old_leader"] or old_leader
+                # The move has no `old_leader` if the trace lacks the election of the old leader.
+                old_leader = move["old_leader"] or coordinator
                 new_leader = move["new_leader"]
             failovers.append(
                 Failover(
@@ -103,11 +91,25 @@ def failovers_of(trace: Trace) -> list[Failover]:
     return failovers
 
 
-def _later_coordinators(move: TableRow, tenures: list[TableRow]) -> tuple[tuple[str, int], ...]:
-    """Return the coordinators of the move's epoch and of later ones, with the start of each tenure.
+def _coordinator_at(time_us: int, tenures: list[TableRow]) -> str | None:
+    """Return which broker was the coordinator at a moment; None if there was none before it.
 
-    A tenure starts when the broker's load has ended. If the trace lacks the load after the move,
-    `tenures` lacks the new leader's tenure. Then the moment of the election counts as its start.
+    It is the broker with the highest leader epoch. This need not be the one that became active
+    last, because a broker that has lost its leadership may end its load later than its successor.
+    """
+    newest = max(
+        (tenure for tenure in tenures if tenure["start_us"] <= time_us),
+        key=lambda tenure: (tenure["leader_epoch"], tenure["start_us"]),
+        default=None,
+    )
+    return newest["broker"] if newest else None
+
+
+def _later_coordinators(move: TableRow, tenures: list[TableRow]) -> tuple[tuple[str, int], ...]:
+    """Return the new coordinator after a move, and all later ones, with the start of each tenure.
+
+    A tenure starts when the broker has loaded the partition. If the trace does not have the load of
+    the new leader, its election counts as the start.
     """
     coordinators = [
         (tenure["broker"], tenure["start_us"])

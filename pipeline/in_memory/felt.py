@@ -1,18 +1,18 @@
 """The tables `felt_partitions` and `felt_groups` in plain Python: what users notice of faults.
 
-The users of a group notice times in which nobody processes a partition, a growing lag, records that
-are processed twice, and members that are removed. The lag of a partition is the number of its
-acknowledged records that the group has not processed yet. An incarnation is one life of a node's
-process.
+The users of a group notice that nobody processes a partition for a while, that its lag grows, that
+records are processed twice, or that members are removed. The lag is the number of acknowledged
+records that the group has not processed yet.
 
-The steady state of a run is the state in which all groups have all their members and partitions.
-The figures cover the time from the steady state to the run's end. In a run that never became
-steady, this time begins with the run. `pipeline.tables.felt` computes the same with Spark.
+The figures cover the time from the moment at which all groups have all their members and partitions
+(the steady state) to the run's end. In a run that never came so far, they cover the whole run.
+`pipeline.tables.felt` computes the same with Spark.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.ownership import ownership_of
@@ -24,27 +24,27 @@ from protocol.causes import RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 _WAIT_US = 1_000_000
-"""Shortest wait of records that a user notices. In normal work, records wait for the next poll or
-for the batch before them, which takes less time.
+"""Only waits of 1 s or longer count. In normal work, records also wait a little, for the next poll
+or until the batch before them is done.
 """
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Causes of a removal in which the coordinator takes a silent member to be gone. The members in the
-column `sent_away` were removed for one of these causes, although their process ran.
+"""Causes for which a coordinator removes a member that it has not heard of. The column `sent_away`
+counts such removals of members that were not gone at all.
 """
 _GroupAndPartition = tuple[str, str]
-"""Group and data partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
-    """The lag of a partition from the moment `at_us` on.
+    """The lag of a partition from one moment on.
 
-    At this moment, a batch was produced, or a member ended its work on a batch. `begun_us` is when
-    this work began; None if a batch was produced.
+    - `at_us`: this moment. A batch was produced, which makes the lag greater, or a member ended its
+      work on a batch, which makes it smaller.
+    - `begun_us`: when the member began this work; None if a batch was produced.
     """
 
     at_us: int
@@ -54,71 +54,68 @@ class _Level:
 
 @once_per_trace
 def felt_partitions_of(trace: Trace) -> list[TableRow]:
-    """Return the times without service, the lag and the repeats of each partition per group."""
-    start_us, owners, levels = _start_us(trace), _owners(trace), _levels(trace)
+    """Return the times without service, the lag and the repeated records of each partition."""
+    start_us = _start_us(trace)
+    owners = _owners(trace)
+    levels = _levels(trace)
     repeated: dict[_GroupAndPartition, int] = {}  # number of records that were processed again
     for row in processing_of(trace):
         key = (row["group"], row["partition"])
         repeated[key] = repeated.get(key, 0) + row["repeated"]
-    injections_us = [fault["injected_us"] for fault in faults_of(trace)]
     # Faults before the steady state do not count. In a run without a fault, all of the measured
     # time counts as the time after the first fault.
+    injections_us = [fault["injected_us"] for fault in faults_of(trace)]
     first_fault_us = min((at_us for at_us in injections_us if at_us >= start_us), default=start_us)
+    owned_or_processed = sorted({*owners, *repeated})
     return [
         {
-            "group": key[0],
-            "partition": key[1],
+            "group": group,
+            "partition": partition,
             "from_us": start_us,
             "to_us": trace.end_us,
-            "unowned_us": _unowned_us(trace, owners.get(key, [])),
-            "waited_us": _waited_us(trace, levels.get(key, [])),
-            "repeated": repeated.get(key, 0),
-            **_peak(levels.get(key, []), start_us, first_fault_us, trace.end_us),
+            "unowned_us": _unowned_us(trace, owners.get((group, partition), [])),
+            "waited_us": _waited_us(trace, levels.get((group, partition), [])),
+            "repeated": repeated.get((group, partition), 0),
+            **_peak(levels.get((group, partition), []), start_us, first_fault_us, trace.end_us),
         }
-        # `repeated` has each partition that was processed, `owners` each that had an owner.
-        for key in sorted({*owners, *repeated})
+        for group, partition in owned_or_processed
     ]
 
 
 def felt_groups_of(trace: Trace) -> list[TableRow]:
     """Return the rebalances, moved partitions and removed members of each group."""
     start_us = _start_us(trace)
-    rebalances = [
+    # A list with the name of the group for each rebalance, partition or removal that counts.
+    groups_of_rebalances = [
         row["group"]
         for row in rebalances_of(trace)
         if start_us <= row["started_us"] <= trace.end_us
     ]
-    sent_away = _sent_away(trace)
+    groups_of_partitions = [row["group"] for row in felt_partitions_of(trace)]
+    groups_of_sent_away = _groups_of_sent_away(trace)
     table = []
     for group in sorted(trace.groups()):
-        # For each partition of the group, the list of its successive owners.
-        histories = [
+        owners_of_partitions = [
             _successive_owners(trace, rows)
-            for key, rows in _owners(trace).items()
-            if key[0] == group
+            for (group_of_rows, _partition), rows in _owners(trace).items()
+            if group_of_rows == group
         ]
         table.append(
             {
                 "group": group,
-                # The partitions that had an owner or were processed. `moved` counts those that went
-                # from one owner to another, and `came_back` those that a former owner got again.
-                "partitions": len(
-                    [row for row in felt_partitions_of(trace) if row["group"] == group]
-                ),
-                "rebalances": rebalances.count(group),
-                "moved": sum(len(successive_owners) > 1 for successive_owners in histories),
-                "came_back": sum(
-                    len(successive_owners) > len(set(successive_owners))
-                    for successive_owners in histories
-                ),
-                "sent_away": sent_away.count(group),
+                "partitions": groups_of_partitions.count(group),
+                "rebalances": groups_of_rebalances.count(group),
+                "moved": sum(len(owners) > 1 for owners in owners_of_partitions),
+                # If a name occurs twice among the owners, this owner got the partition again.
+                "came_back": sum(len(owners) > len(set(owners)) for owners in owners_of_partitions),
+                "sent_away": groups_of_sent_away.count(group),
             }
         )
     return table
 
 
 def _start_us(trace: Trace) -> int:
-    """Return the time of the steady state, 0 if the run never became steady."""
+    """Return when the run became steady; 0 if it never did."""
     steady_us: int | None = runs_of(trace)[0]["steady_us"]
     return min(trace.end_us, 0 if steady_us is None else steady_us)
 
@@ -151,10 +148,10 @@ def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
 
 
 def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
-    """Return the lag after each batch that was produced or processed.
+    """Return how the lag of each partition developed: a level after each batch.
 
-    The lag counts acknowledged records above the last record that the group processed. Each level
-    lasts until the next one.
+    The lag is the number of acknowledged records above the last record that the group processed.
+    Each level lasts until the next one.
     """
     consumed: dict[_GroupAndPartition, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -163,96 +160,107 @@ def _levels(trace: Trace) -> dict[_GroupAndPartition, list[_Level]]:
     for key in _owners(trace):
         consumed.setdefault(key, [])
 
-    # A step is the production or the processing of a batch, as a tuple of four:
-    # - its time;
-    # - True if the batch was processed, False if it was produced;
-    # - the offset behind the batch's last record;
-    # - the beginning of the work on the batch; None if it was produced.
-    # Of two steps at one moment, sorting puts the production (False) first.
-    produced: dict[str, list[tuple[int, bool, int, int | None]]] = {}
+    produced: dict[str, list[_Batch]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
-        next_offset = (row.offset or 0) + int(detail_of(row)["count"])
-        step = (row.time_us, False, next_offset, None)
-        produced.setdefault(str(row.partition), []).append(step)
+        first_offset = 0 if row.offset is None else row.offset
+        batch = _Batch(row.time_us, False, first_offset + int(detail_of(row)["count"]), None)
+        produced.setdefault(str(row.partition), []).append(batch)
 
     levels_by_key = {}
-    for key, rows in consumed.items():
+    for (group, partition), rows in consumed.items():
         processed = [
-            (row.time_us, True, int(detail_of(row)["last"]) + 1, begun_us(row)) for row in rows
+            _Batch(row.time_us, True, int(detail_of(row)["last"]) + 1, begun_us(row))
+            for row in rows
         ]
         produced_until, processed_until = 0, 0
         levels = []
-        for at_us, is_processed, next_offset, work_began_us in sorted(
-            [*produced.get(key[1], []), *processed]
-        ):
-            if is_processed:
-                processed_until = max(processed_until, next_offset)
+        for batch in sorted([*produced.get(partition, []), *processed]):
+            if batch.is_processed:
+                processed_until = max(processed_until, batch.next_offset)
             else:
-                produced_until = max(produced_until, next_offset)
+                produced_until = max(produced_until, batch.next_offset)
             # A member can process a record before the record's producer gets its acknowledgement.
             # Then the difference is negative, and the lag 0.
             lag = max(0, produced_until - processed_until)
-            levels.append(_Level(at_us=at_us, lag=lag, begun_us=work_began_us))
-        levels_by_key[key] = levels
+            levels.append(_Level(at_us=batch.at_us, lag=lag, begun_us=batch.begun_us))
+        levels_by_key[group, partition] = levels
     return levels_by_key
 
 
-def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
-    """Return the time in which records waited and no member worked on any of them.
+class _Batch(NamedTuple):
+    """A batch that was produced or processed.
 
-    Waits shorter than _WAIT_US do not count.
+    Batches are sorted by these fields. So of two batches at one moment, a produced one comes before
+    a processed one, because False sorts before True.
     """
-    start_us, waited_us = _start_us(trace), 0
-    for from_us, to_us in _waits(levels, trace.end_us):
-        length_us = min(to_us, trace.end_us) - max(from_us, start_us)
-        waited_us += length_us if length_us >= _WAIT_US else 0
-    return waited_us
+
+    at_us: int
+    is_processed: bool
+    next_offset: int
+    """the offset behind the batch's last record"""
+    begun_us: int | None
+    """when a member began to work on it; None if it was produced"""
+
+
+def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
+    """Return how long records waited while no member worked on any of them."""
+    start_us = _start_us(trace)
+    lengths_us = [
+        min(to_us, trace.end_us) - max(from_us, start_us)
+        for from_us, to_us in _waits(levels, trace.end_us)
+    ]
+    return sum(length_us for length_us in lengths_us if length_us >= _WAIT_US)
 
 
 def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
-    """Yield beginning and end of each time in which records wait for work on the next batch.
+    """Yield the beginning and the end of each time in which records waited for work on them.
 
-    The end can be earlier than the beginning: if two members process a partition at the same time,
-    the one that finishes later can have begun before the wait began. Such a time has no length.
+    A wait begins when the lag is above 0 and no member works, and it ends when a member begins to
+    work on the next batch. `end_us` is the run's end.
+
+    If two members process the partition at the same time, the one that finishes later may have
+    begun before the wait began. Then the end is before the beginning, and the wait does not count.
     """
-    # For each level, the earliest beginning of work on a later batch; the last level comes first.
-    next_begun: list[int | None] = []
+    # For each level, when a member began to work on a later batch: the earliest such moment. It is
+    # computed from the last level to the first.
+    next_begun_backwards: list[int | None] = []
     earliest_us: int | None = None
     for level in reversed(levels):
-        next_begun.append(earliest_us)
+        next_begun_backwards.append(earliest_us)
         if level.begun_us is not None:
             earliest_us = (
                 level.begun_us if earliest_us is None else min(earliest_us, level.begun_us)
             )
-    # Between the ends of work on two batches, at most one wait begins: at the first lag above 0.
+    # While a wait goes on, more batches may be produced. They begin no other wait.
     is_waiting = False
-    for level, next_us in zip(levels, reversed(next_begun), strict=True):
-        if level.begun_us is not None:  # the work on a batch ended at this level
+    for level, next_begun_us in zip(levels, reversed(next_begun_backwards), strict=True):
+        work_ended = level.begun_us is not None
+        if work_ended:
             is_waiting = False
         if level.lag > 0 and not is_waiting:
             is_waiting = True
-            yield level.at_us, end_us if next_us is None else next_us
+            yield level.at_us, end_us if next_begun_us is None else next_begun_us
 
 
 def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: int) -> TableRow:
     """Return the greatest lag after the first fault, and the time until the lag was usual again.
 
-    The usual lag is the greatest lag before the first fault.
+    A lag is usual if it is not greater than all lags before the first fault were. `over_us` is 0 if
+    the lag always was usual, and None if it did not become usual again.
     """
     usual = max(
         (level.lag for level in levels if start_us <= level.at_us < first_fault_us), default=0
     )
-    after = [level for level in levels if first_fault_us <= level.at_us <= end_us]
-    peak = max((level.lag for level in after), default=0)
+    after_fault = [level for level in levels if first_fault_us <= level.at_us <= end_us]
+    peak = max((level.lag for level in after_fault), default=0)
     peak_us: int | None = None
-    # `over_us` is 0 if the lag was never above the usual lag, and None if it stayed above.
     over_us: int | None = 0
     if peak > usual:
-        peak_us = min(level.at_us for level in after if level.lag == peak)
-        usual_again = [
-            level.at_us for level in after if level.at_us > peak_us and level.lag <= usual
+        peak_us = min(level.at_us for level in after_fault if level.lag == peak)
+        usual_again_us = [
+            level.at_us for level in after_fault if level.at_us > peak_us and level.lag <= usual
         ]
-        over_us = min(usual_again) - peak_us if usual_again else None
+        over_us = min(usual_again_us) - peak_us if usual_again_us else None
     return {
         "lag_usual": usual,
         "lag_peak": peak,
@@ -262,22 +270,26 @@ def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: 
 
 
 def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
-    """Return the successive owners of a partition after the start; no two neighbours are equal.
+    """Return the owners of a partition, one after another, in the measured time.
 
-    Successive intervals of one member count as one owner.
+    A member that gets the partition again at once, in a new generation, counts as one owner: the
+    intervals of A, A, B, A give `["A", "B", "A"]`.
     """
-    # `groupby` without a key puts equal neighbours into one group.
     start_us = _start_us(trace)
     in_time = [row for row in owners if row["to_us"] is None or row["to_us"] >= start_us]
+    # `groupby` joins neighbours that are equal.
     return [consumer for consumer, _ in groupby(row["consumer"] for row in in_time)]
 
 
-def _sent_away(trace: Trace) -> list[str]:
-    """Return the group of each removal of a member whose process ran and could be reached."""
-    # For each member id of a group, its life: the node and the last incarnation of the node that
-    # wrote rows with this id.
+def _groups_of_sent_away(trace: Trace) -> list[str]:
+    """Return the group of each removal of a member whose process ran and could be reached.
+
+    A group occurs in the list as often as such members of it were removed.
+    """
+    # Which process had which member id: the node and the incarnation that wrote rows with the id.
+    # If several incarnations did, the last one counts.
     lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
-    # For each life and member id, the time of the life's first row with this id.
+    # When each process first wrote a row with each member id.
     first_us: dict[tuple[str, int, str | None, str | None], int] = {}
     for row in trace.of(*MEMBER_KINDS):
         member, life = (row.group, row.member), (row.node, row.incarnation)
@@ -290,16 +302,14 @@ def _sent_away(trace: Trace) -> list[str]:
         if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
             continue
         member = (row.group, row.member)
-        last_life = lives.get(member)
-        # If the member wrote no row, nobody knows whether its process ran.
-        if last_life is None:
+        life = lives.get(member)
+        if life is None:  # the member wrote no row, so nobody knows whether its process ran
             continue
-        # An end before the life's first row is the end of an earlier life of the same node.
-        death = trace.death(*last_life, since_us=first_us[*last_life, *member])
+        death = trace.death(*life, since_us=first_us[*life, *member])
         if death is not None and death.at_us <= row.time_us:
             continue
-        node, _ = last_life
-        impaired = [*trace.pauses(node), *trace.cuts(node, faults)]
-        if not any(span.from_us <= row.time_us < span.to_us for span in impaired):
+        node, _incarnation = life
+        out_of_reach = [*trace.pauses(node), *trace.cuts(node, faults)]
+        if not any(span.from_us <= row.time_us < span.to_us for span in out_of_reach):
             groups.append(str(row.group))
     return groups

@@ -1,20 +1,18 @@
-"""The table `figures` in plain Python: percentiles over the rows of other tables.
+"""The table `figures` in plain Python: each fault in a few numbers.
 
-A percentile by nearest rank is always one of the values. The 90th, for example, is the smallest
-value that is at least as large as 90 % of all values.
+After a crash, for example, `broker_phases` has the phase `detect` of each offsets partition that
+moved. The table `figures` has one row about this measure, with its median, p90, p99 and maximum
+over the partitions. A measure belongs to one of three chains:
 
-A measure is one quantity, such as the length of a phase. For one fault it has a value for each of
-its subjects: the partitions, members or groups that the fault concerned. The value is None if it is
-unknown. A measure belongs to one of three chains:
+- `broker`: the phases of an offsets partition that moves to a new coordinator;
+- `client`: the phases of a member until the new coordinator serves it;
+- `gap`: the longest time without service of a member, a data partition or a group.
 
-- `broker`: the phases in which an offsets partition moves to a new leader, and so its groups to a
-  new coordinator; the subjects are the partitions;
-- `client`: the phases of a member until the new coordinator serves it; the subjects are the
-  members;
-- `gap`: the longest time without service; the subjects are members, partitions and groups.
-
+Each of these partitions, members and groups is a subject of the measure.
 `pipeline.tables.figure_table` computes the same with Spark.
 """
+
+from typing import NamedTuple
 
 from pipeline.in_memory.availability import availability_of
 from pipeline.in_memory.broker_phases import broker_phases_of
@@ -43,53 +41,40 @@ _CLIENT = {
     "timeouts at old": "commit_timeouts",
     "heartbeats at old": "late_heartbeats",
 }
-"""The measures of the chains `broker` (_BROKER) and `client` (_CLIENT), each with the column that
-holds its values.
-"""
+"""The measures of the chains `broker` and `client`, and the columns that hold their values."""
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
-"""Each measure of the chain `gap`, and its kind of subject. The column is always `gap_us`."""
-_ENDS = {
+"""The measures of the chain `gap`, and their kinds of subjects. The column is always `gap_us`."""
+_BEGIN_AND_END = {
     "broker": ("fault_us", "active_us"),
     "client": ("fault_us", "accepted_us"),
     "gap": ("before_us", "after_us"),
 }
-"""Columns with the beginning and the end of the time that a subject's values describe."""
-_RANKED = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
-"""The percentiles. Each name is mapped to the percentage, and to the smallest number of samples
-with which the percentile is given: fewer samples say nothing about the rare values above it.
+"""Between these two moments, the values of a subject were measured."""
+_PERCENTILES = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
+"""The percentiles: the percentage of each, and how many samples it needs. With fewer samples, it
+would say nothing about the rare values above it.
 """
 
 
 def figures_of(trace: Trace) -> list[TableRow]:
-    """Return every measure of every fault that has subjects."""
-    broker, client = broker_phases_of(trace), client_phases_of(trace)
-    available = availability_of(trace)
-
-    # Each measure as a tuple: its chain, its name, the column with its values, and the rows of the
-    # table that has this column.
-    measured = [("broker", name, column, broker) for name, column in _BROKER.items()]
-    measured += [("client", name, column, client) for name, column in _CLIENT.items()]
-    for name, subject in _GAPS.items():
-        rows = [row for row in available if row["subject_kind"] == subject]
-        measured.append(("gap", name, "gap_us", rows))
-
+    """Return a row for each fault and measure that has subjects."""
     table = []
+    measures = _measures(trace)
     for fault in faults_of(trace):
-        for chain, name, column, rows in measured:
-            subjects = [row for row in rows if row["fault"] == fault["fault"]]
-            values = [row[column] for row in subjects]
-            # The table has no row about a measure without subjects.
-            if not values:
+        for measure in measures:
+            subjects = [row for row in measure.rows if row["fault"] == fault["fault"]]
+            if not subjects:
                 continue
             about = {
                 "fault": fault["fault"],
                 "kind": fault["kind"],
-                "chain": chain,
-                "measure": name,
+                "chain": measure.chain,
+                "measure": measure.name,
                 # The names of columns with times end in `_us`; all other columns hold counts.
-                "is_time": column.endswith("_us"),
+                "is_time": measure.column.endswith("_us"),
             }
-            spans = [_span(chain, row, fault) for row in subjects]
+            values = [row[measure.column] for row in subjects]
+            spans = [_span(measure.chain, row, fault) for row in subjects]
             span = {
                 "from_us": min(from_us for from_us, _ in spans),
                 "to_us": max(to_us for _, to_us in spans),
@@ -98,12 +83,32 @@ def figures_of(trace: Trace) -> list[TableRow]:
     return table
 
 
+class _Measure(NamedTuple):
+    """A measure, the column with its values, and the rows of the table that has this column."""
+
+    chain: str
+    name: str
+    column: str
+    rows: list[TableRow]
+
+
+def _measures(trace: Trace) -> list[_Measure]:
+    """Return all measures, in the order of the table."""
+    broker_rows, client_rows = broker_phases_of(trace), client_phases_of(trace)
+    measures = [_Measure("broker", name, column, broker_rows) for name, column in _BROKER.items()]
+    measures += [_Measure("client", name, column, client_rows) for name, column in _CLIENT.items()]
+    for name, subject_kind in _GAPS.items():
+        rows = [row for row in availability_of(trace) if row["subject_kind"] == subject_kind]
+        measures.append(_Measure("gap", name, "gap_us", rows))
+    return measures
+
+
 def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
-    """Return beginning and end of the time that a subject's values describe."""
-    begin_column, end_column = _ENDS[chain]
+    """Return the beginning and the end of the time in which a subject's values were measured."""
+    begin_column, end_column = _BEGIN_AND_END[chain]
     from_us: int = row[begin_column]
-    # A member that had to rejoin is served again only after its join. The row lacks the end of the
-    # join, so the time lasts until the next fault.
+    # A member that had to rejoin is served again only after its join. The table does not have the
+    # end of the join, so the time lasts until the next fault.
     had_to_join = chain == "client" and row["join_us"] is not None
     to_us: int | None = None if had_to_join else row[end_column]
     if to_us is None:
@@ -112,16 +117,20 @@ def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
 
 
 def _percentiles(values: list[int | None]) -> TableRow:
-    """Return a figure's percentiles and maximum; a percentile needs enough samples."""
+    """Return the percentiles and the maximum of some values, of which None is not known.
+
+    A percentile is always one of the values. The 90th, for example, is the smallest value that is
+    at least as large as 90 % of all values (nearest rank).
+    """
     known = sorted(value for value in values if value is not None)
     columns: TableRow = {
         "samples": len(known),
-        "missing": len(values) - len(known),  # subjects without a value
+        "missing": len(values) - len(known),
         "max": max(known, default=None),
     }
-    for name, (percent, needed) in _RANKED.items():
-        # Ranks count from 1. The rank is the number of values times the percentage, rounded up:
-        # `-(-a // b)` is a / b rounded up.
+    for name, (percent, samples_needed) in _PERCENTILES.items():
+        # The 90th percentile of 12 values is the 11th one: 90 % of 12 is 10.8, rounded up.
+        # `-(-a // b)` is a / b, rounded up.
         rank = -(-len(known) * percent // 100)
-        columns[name] = known[rank - 1] if len(known) >= needed else None
+        columns[name] = known[rank - 1] if len(known) >= samples_needed else None
     return columns

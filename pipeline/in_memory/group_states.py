@@ -1,9 +1,9 @@
-"""The table `group_states` in plain Python: intervals of each group's states, by coordinator.
+"""The table `group_states` in plain Python: in which state was each group, from when to when?
 
-`pipeline.tables.group_states` computes the same with Spark. A broker's life is one incarnation: the
-time from one start of its process to its end. A group's coordinator is the broker that leads the
-group's offsets partition (a partition of `__consumer_offsets`). A broker loads a partition (reads
-its groups into memory) when it becomes the leader, and unloads it when it no longer is.
+Example: on broker-1, the group `readers` was PreparingRebalance from 4.0 to 7.0 s, and Stable from
+then on. A row is an interval of one state on one coordinator. If two brokers hold the group at the
+same time, the table has the intervals of both. `pipeline.tables.group_states` computes the same
+with Spark.
 """
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of
@@ -23,7 +23,7 @@ _KINDS = (
 
 
 def group_states_of(trace: Trace) -> list[TableRow]:
-    """Return the states of each group on each coordinator that knew the group."""
+    """Return the intervals of all groups on all brokers."""
     table = []
     for (broker, incarnation), rows in trace.lives(*_KINDS):
         life = _BrokerLife(trace, broker, incarnation)
@@ -34,24 +34,23 @@ def group_states_of(trace: Trace) -> list[TableRow]:
 
 
 class _BrokerLife:
-    """The groups on one incarnation of a broker, each with its present state.
+    """The groups of a broker, from one start of its process to its end.
 
-    The interval of a state is open until the group leaves the state.
+    An interval is open as long as the group is in its state.
     """
 
     def __init__(self, trace: Trace, broker: str, incarnation: int) -> None:
         self._trace = trace
-        self._partition_of = trace.groups()  # the offsets partition, by group
-        self._life: TableRow = {"broker": broker, "incarnation": incarnation}
-        self._epochs: dict[str, int | None] = {}  # leader epoch, by offsets partition
-        self._members: dict[str, int | None] = {}  # number of members, by group; None: unknown
-        self._open: dict[str, TableRow] = {}  # the interval that has not ended, by group
+        self._partitions = trace.groups()  # the offsets partition of each group
+        self._broker: TableRow = {"broker": broker, "incarnation": incarnation}
+        self._epochs: dict[str, int | None] = {}  # the leader epoch of each offsets partition
+        self._member_counts: dict[str, int | None] = {}  # by group; None if it is not known
+        self._open: dict[str, TableRow] = {}  # the open interval of each group
         self._closed: list[TableRow] = []
 
     def process(self, row: TraceRow) -> None:
         """Process the next row of the broker."""
-        # Rows about a group name it, so `str` only satisfies the type checker.
-        group = row.group
+        group = row.group  # not None in rows about groups
         match TraceKind(row.kind):
             case TraceKind.LOAD_STARTED | TraceKind.LOAD_COMPLETED:
                 self._epochs[str(row.partition)] = row.leader_epoch
@@ -70,8 +69,8 @@ class _BrokerLife:
                 self._enter(str(group), row, detail_of(row).get("state"), row.partition)
             case TraceKind.GROUP_STATE:
                 state = detail_of(row).get("to")
-                if state == "Dead":  # a later group of the same name begins without members
-                    self._members[str(group)] = 0
+                if state == "Dead":  # a new group of the same name begins without members
+                    self._member_counts[str(group)] = 0
                 self._enter(str(group), row, state, None)
             case _:
                 pass
@@ -80,18 +79,18 @@ class _BrokerLife:
         """End the open intervals with the broker's process or the run, and return all intervals."""
         for group in list(self._open):
             self._close(group, None)
-        # Nodes still write rows after the run's end, while they stop. No table counts those rows.
+        # Nodes still write rows after the run's end, while they stop. No table counts these rows.
         return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
 
     def _change_members(self, group: str, change: int) -> None:
         """Add `change` to the number of members, if it is known."""
-        members = self._members.setdefault(group, 0)  # a group without a row so far is new
-        self._members[group] = None if members is None else members + change
+        count = self._member_counts.setdefault(group, 0)  # a group without a row so far is new
+        self._member_counts[group] = None if count is None else count + change
 
     def _set_members(self, group: str, row: TraceRow) -> None:
-        """Set the number of members to that in the row, which lists them all."""
+        """Count the members that a row lists."""
         members = detail_of(row).get("members")
-        self._members[group] = len(members) if isinstance(members, list) else None
+        self._member_counts[group] = len(members) if isinstance(members, list) else None
 
     def _enter(
         self, group: str, row: TraceRow, state: str | None, partition_of_row: str | None
@@ -100,41 +99,41 @@ class _BrokerLife:
         if state is None:
             return
         self._close(group, row.time_us)
-        # The trace knows the partition only of groups that had members. For another group, the row
-        # about its load names the partition.
-        partition = self._partition_of.get(group) or partition_of_row
-        self._open[group] = self._life | {
+        # `Trace.groups` has only groups that had members. The partition of another group is known
+        # from the row about its load.
+        partition = self._partitions.get(group) or partition_of_row
+        self._open[group] = self._broker | {
             "group": group,
             "partition": partition,
             "leader_epoch": self._epochs.get(str(partition)),
             "state": state,
             "generation": row.generation,
-            "members": self._members.setdefault(group, 0),
+            "members": self._member_counts.setdefault(group, 0),
             "cause": row.explanation,
             "from_us": row.time_us,
         }
-        if state == "Dead":  # the broker has forgotten the group, so the interval has no length
+        if state == "Dead":  # the group is deleted at once, so this interval has no length
             self._close(group, row.time_us)
 
     def _close(self, group: str, at_us: int | None) -> None:
-        """End a group's interval at `at_us`, or at the earlier end of the broker's process.
+        """End a group's interval at `at_us`, or when the broker's process ended before.
 
-        `at_us` is None if no row ends the interval. An interval in the state Dead always ends when
-        it begins.
+        `at_us` is None if no row ends the interval.
         """
-        row = self._open.pop(group, None)
-        if row is None:
+        interval = self._open.pop(group, None)
+        if interval is None:
             return
-        from_us, end_us = row["from_us"], self._trace.end_us
+        from_us, run_end_us = interval["from_us"], self._trace.end_us
 
-        death = self._trace.death(row["broker"], row["incarnation"], from_us)
-        ends = [] if at_us is None else [at_us]
-        if death is not None and row["state"] != "Dead":
-            ends.append(death.at_us)
+        ends_us = [] if at_us is None else [at_us]
+        is_dead = interval["state"] == "Dead"  # such an interval ends when it begins
+        death = self._trace.death(interval["broker"], interval["incarnation"], from_us)
+        if death is not None and not is_dead:
+            ends_us.append(death.at_us)
 
-        to_us = min(ends, default=None)
-        # An interval that lasted until the run's end has `to_us` None.
-        if row["state"] != "Dead" and to_us is not None and to_us >= end_us:
+        to_us = min(ends_us, default=None)
+        # The `to_us` of an interval that lasted until the run's end is None.
+        if to_us is not None and to_us >= run_end_us and not is_dead:
             to_us = None
-        length_us = (end_us if to_us is None else to_us) - from_us
-        self._closed.append(row | {"to_us": to_us, "length_us": length_us})
+        length_us = (run_end_us if to_us is None else to_us) - from_us
+        self._closed.append(interval | {"to_us": to_us, "length_us": length_us})

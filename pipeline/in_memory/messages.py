@@ -1,14 +1,17 @@
 """The table `messages` in plain Python: requests and answers around each fault.
 
-An exchange is a request and its answer. A trace has up to four rows about an exchange. The client
-writes a row when it sends the request, and a row when the answer comes or the request fails. The
-server writes a row when it receives the request, and a row when it answers.
+The report draws them as arrows between the nodes. The functions here compute them in three steps:
 
-The table lists exchanges about coordination and control. Requests that carry records (Produce, and
-Fetch from a broker) are left out. Brokers fetch metadata from a controller, and these Fetch
-requests are listed. Equal exchanges that follow one another share one row of the table. If a fault
-has more than _MAX_ROWS rows, `_keep_most_interesting` chooses among them. docs/TABLES.md has the
-rules; `pipeline.tables.messages` computes the same with Spark.
+1. `_Pairing` makes an *exchange* of each request and its answer. A trace has up to four rows about
+   an exchange: the client sends the request, the server receives it, the server answers, and the
+   client gets the answer, or gives up.
+2. `_collapse` makes one row of the table of equal exchanges that follow one another, such as 40
+   heartbeats with success.
+3. `_keep_most_interesting` picks at most 400 rows for each fault.
+
+Only requests about coordination and control are listed, and not those that carry records (Produce,
+and Fetch from a broker). docs/TABLES.md has the rules; `pipeline.tables.messages` computes the same
+with Spark.
 """
 
 from collections.abc import Sequence
@@ -41,10 +44,12 @@ _LISTED = (
     "BrokerRegistration",
     "BrokerHeartbeat",
 )
-"""APIs whose exchanges the table lists."""
+"""APIs that the table lists. It also lists the Fetch requests by which brokers get metadata from a
+controller.
+"""
 _NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
-"""APIs that change the group. So each successful request has a row of its own, even if several are
-equal.
+"""APIs that change the group. Each successful request of them has a row of its own, because a
+reader wants to see each of them.
 """
 _MAX_ROWS = 400
 """Maximum number of rows of one fault. It is enough for a failover of some 30 members."""
@@ -55,11 +60,14 @@ _SECOND_US = 1_000_000
 class _Exchange:
     """A request and its answer.
 
-    - `sent`, `ended`: the client's rows about the request, and about its answer or failure. None if
-      the trace lacks the row, or if no answer came.
-    - `index`: index among the exchanges with the same client, server, API and correlation id (the
-      client's number of the request).
-    - `named`: for a FindCoordinator, the coordinator that the answer named.
+    - `index`: 0 for the first exchange with the same client, server, API and correlation id, 1 for
+      the second, and so on. There can be several, because a client that starts again also starts
+      its correlation ids again.
+    - `sent`: the client's row about the request; None if the trace lacks it.
+    - `received_us`, `answered_us`: when the server got the request, and when it answered it.
+    - `ended`: the client's row about the answer, or about the failure of the request; None if the
+      trace lacks it, or if no answer came.
+    - `named`: the coordinator that the answer to a FindCoordinator named.
     """
 
     client: str
@@ -75,7 +83,7 @@ class _Exchange:
 
     @property
     def begin_us(self) -> int | None:
-        """The time at which the request was sent, or, if that is unknown, received."""
+        """When the request was sent; if that is not known, when it was received."""
         return self.received_us if self.sent is None else self.sent.time_us
 
     @property
@@ -88,15 +96,21 @@ class _Exchange:
 
     @property
     def result(self) -> tuple[str, str | None, str | None]:
-        """Outcome, member and named coordinator; equal for all exchanges of one row."""
-        outcome = "no answer" if self.ended is None else self.ended.error or "NONE"
-        member = None if self.sent is None else self.sent.member or None
+        """Outcome, member and named coordinator. They are equal for all exchanges of one row."""
+        outcome = "no answer"
+        if self.ended is not None:
+            outcome = self.ended.error or "NONE"
+        member = None
+        if self.sent is not None:
+            member = self.sent.member or None  # a client that is not a member yet has the id ""
         return outcome, member, self.named
 
     @property
     def route(self) -> tuple[str, str, str, str]:
-        """Client, server, API and group."""
-        group = "" if self.sent is None else self.sent.group or ""
+        """Client, server, API and group; the group is "" if the request is about no group."""
+        group = ""
+        if self.sent is not None and self.sent.group is not None:
+            group = self.sent.group
         return self.client, self.server, self.api, group
 
 
@@ -120,10 +134,9 @@ def messages_of(trace: Trace) -> list[TableRow]:
 def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
     """Return each fault with the beginning and the end of the time around it.
 
-    The time begins one second before the fault, and ends one second after the last effect of the
-    fault. Three effects count: a new coordinator becomes active, it accepts a member, a rebalance
-    completes. The time after the fault lasts at least 5 s. It lasts at most 120 s, even if an
-    effect comes later, and it does not last beyond the next fault.
+    The time begins one second before the fault. It ends one second after the fault's last effect: a
+    new coordinator became active, it accepted a member, or a rebalance was complete. But it lasts
+    at least 5 s and at most 120 s after the fault, and not beyond the next fault.
     """
     faults = faults_of(trace)
     effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
@@ -143,19 +156,16 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
 
 
 class _Pairing:
-    """Builds the exchanges from rows of the trace.
-
-    It reads first the rows of the clients, then the rows of the servers.
-    """
+    """Builds the exchanges, first from the rows of the clients, then from those of the servers."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        # By client, server, API and correlation id. One key can have several exchanges, because
-        # correlation ids start again with each life (each process) of a client.
+        # By client, server, API and correlation id; see `_Exchange.index` for why there can be
+        # several.
         self._by_request: dict[tuple[str, str, str, int | None], list[_Exchange]] = {}
 
     def exchanges(self) -> list[_Exchange]:
-        """Return all listed exchanges whose request was sent or received."""
+        """Return all exchanges of listed APIs."""
         for row in self._trace.of(TraceKind.REQUEST_SENT):
             if _is_listed(row.api, str(row.peer)):
                 self._add(row.node, str(row.peer), row).sent = row
@@ -177,10 +187,11 @@ class _Pairing:
         return same_request[-1]
 
     def _take_ends(self) -> None:
-        """Add to each exchange the client's row about its end, and the coordinator that it named.
+        """Add to each exchange its end, and the coordinator that the answer named.
 
-        A client writes COORDINATOR_FOUND after the answer that named the coordinator, and before it
-        sends its next FindCoordinator.
+        The row about the answer to a FindCoordinator does not tell which coordinator it named. The
+        client writes this in a row COORDINATOR_FOUND after the answer, and before it sends its next
+        FindCoordinator.
         """
         kinds = (
             TraceKind.REQUEST_SENT,
@@ -188,27 +199,27 @@ class _Pairing:
             TraceKind.REQUEST_FAILED,
             TraceKind.COORDINATOR_FOUND,
         )
-        # Exchanges by the identity of the row that began them. This works because a row is the same
-        # object in every list of the trace.
+        # The exchange that began with each row. The key is the identity of the row, which is the
+        # same object in every list of the trace.
         by_sent_row = {id(exchange.sent): exchange for exchange in self._all()}
         for _, rows in self._trace.lives(*kinds):
             last_by_request: dict[tuple[object, ...], _Exchange] = {}
             # The last FindCoordinator, if it was answered and no COORDINATOR_FOUND followed yet.
             answered_lookup: _Exchange | None = None
             for row in rows:
-                # `cause` is the purpose of the connection, except in a row COORDINATOR_FOUND: there
-                # `cause` is the broker that was asked, and `peer` the broker that it named.
+                # In rows about requests, `peer` is the server, and `cause` the purpose of the
+                # connection.
                 request = (row.peer, row.cause, row.api, row.correlation_id)
                 if row.kind == TraceKind.COORDINATOR_FOUND:
+                    # In this row, `cause` is the broker that was asked, and `peer` the broker that
+                    # it named.
                     if answered_lookup is not None and answered_lookup.server == row.cause:
                         answered_lookup.named = row.peer
                     answered_lookup = None
                 elif row.kind == TraceKind.REQUEST_SENT:
-                    # A request that is not listed has no exchange.
-                    if id(row) in by_sent_row:
+                    if id(row) in by_sent_row:  # otherwise its API is not listed
                         last_by_request[request] = by_sent_row[id(row)]
-                    # If the answer to the previous FindCoordinator still waits for its
-                    # COORDINATOR_FOUND, it named no coordinator.
+                    # A client looks again if the answer before named no coordinator.
                     if row.api == "FindCoordinator":
                         answered_lookup = None
                 else:
@@ -222,7 +233,10 @@ class _Pairing:
                         answered_lookup = exchange if is_answer and is_first_end else None
 
     def _take_server_row(self, row: TraceRow) -> None:
-        """Assign a server's row to the last exchange of the same request that began before it."""
+        """Add the time of a server's row to the exchange that the row is about.
+
+        This is the last exchange of the same request that began before the row.
+        """
         request = (str(row.peer), row.node, str(row.api), row.correlation_id)
         same_request = self._by_request.get(request)
         if same_request is None:
@@ -233,8 +247,8 @@ class _Pairing:
             for exchange in same_request
             if exchange.sent is not None and exchange.sent.time_us <= row.time_us
         ]
-        # The clocks of two nodes differ, so a server can seem to receive a request before the
-        # client sent it. Such a row belongs to the first exchange.
+        # The clocks of two nodes can differ, so a server can seem to receive a request before the
+        # client sent it. Then the row belongs to the first exchange.
         exchange = sent_before[-1] if sent_before else same_request[0]
         if row.kind == TraceKind.REQUEST_RECEIVED:
             if exchange.received_us is None:
@@ -250,9 +264,9 @@ def _is_listed(api: str | None, server: str) -> bool:
 
 @dataclass(slots=True)
 class _Row:
-    """A row of the table, which stands for successive equal exchanges.
+    """A row of the table: equal exchanges that follow one another.
 
-    `common` is what makes them equal: their result, and whether they began before the fault.
+    `common` is in what they are equal: their result, and whether they began before the fault.
     """
 
     common: tuple[object, ...]
@@ -260,11 +274,10 @@ class _Row:
 
     @property
     def order(self) -> tuple[int, str, str, str, int, int]:
-        """The sort key of the row: the beginning of its first exchange, then the other fields."""
+        """A sort key: when the first exchange began. The other values decide if times are equal."""
         first = self.exchanges[0]
         return (
-            # `or 0` only satisfies the type checker. `messages_of` drops exchanges without a begin.
-            first.begin_us or 0,
+            first.begin_us or 0,  # `messages_of` keeps only exchanges that have a beginning
             first.client,
             first.server,
             first.api,
@@ -275,24 +288,24 @@ class _Row:
 
 
 def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
-    """Return one row for each sequence of equal exchanges on one route.
+    """Return a row for each sequence of equal exchanges between the same two nodes.
 
-    The exchanges of a route are in the order of their beginnings. A sequence ends where the next
-    exchange of the route is different.
+    For example, a member sends 40 heartbeats that succeed, and then one that fails with
+    NOT_COORDINATOR. These are two rows. The exchanges must have the same route (client, server, API
+    and group), and `injected_us` is when the fault was injected.
     """
 
-    def order(exchange: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:
+    def by_route_and_time(exchange: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:
         begin_us, correlation_id = exchange.begin_us or 0, exchange.correlation_id or 0
         return exchange.route, begin_us, correlation_id, exchange.index
 
     rows: list[_Row] = []
-    in_order = sorted(exchanges, key=order)
+    in_order = sorted(exchanges, key=by_route_and_time)
     for _, of_route in groupby(in_order, key=lambda exchange: exchange.route):
         current: _Row | None = None
         for exchange in of_route:
             begins_before_fault = (exchange.begin_us or 0) < injected_us
             common = (*exchange.result, begins_before_fault)
-            # A success of these APIs is always a row of its own.
             has_own_row = exchange.api in _NOT_COLLAPSED and exchange.result[0] == "NONE"
             if current is None or has_own_row or current.common != common:
                 current = _Row(common)
@@ -302,37 +315,39 @@ def _collapse(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 
 
 def _keep_most_interesting(rows: list[_Row]) -> list[TableRow]:
-    """Return the rows to keep for one fault, at most _MAX_ROWS (rule 3 of `tables.messages`).
+    """Return at most _MAX_ROWS rows of a fault, the most interesting ones.
 
-    Rows are of one kind if they have the same API, server, group and outcome. The rows that are the
-    first of their kind come before all other rows. Within these two parts, the client with the most
-    such first rows comes first.
+    Of many members that do the same, one tells the story. So the rows that are the first of their
+    kind are kept before all others; rows are of a kind if they have the same API, server, group and
+    outcome. Then the rows of one client are kept together: that client comes first which has the
+    most of these first rows. (This is rule 3 of `tables.messages`.)
     """
     kinds_so_far: set[tuple[object, ...]] = set()
     firsts_by_client: dict[str, int] = {}
-    is_first: list[bool] = []
+    are_first_of_kind: list[bool] = []
     in_order = sorted(rows, key=lambda row: row.order)
     for row in in_order:
         client, server, api, group = row.exchanges[0].route
         kind = (api, server, group, row.common[0])
         is_new_kind = kind not in kinds_so_far
-        is_first.append(is_new_kind)
+        are_first_of_kind.append(is_new_kind)
         kinds_so_far.add(kind)
         firsts_by_client[client] = firsts_by_client.get(client, 0) + int(is_new_kind)
 
-    def rank(item: tuple[_Row, bool]) -> tuple[object, ...]:
-        row, is_first_of_kind = item
+    def by_interest(row_and_is_first: tuple[_Row, bool]) -> tuple[object, ...]:
+        row, is_first_of_kind = row_and_is_first
         client = row.exchanges[0].client
-        # False sorts before True, so first rows come before others.
+        # False sorts before True, so rows that are the first of their kind come first.
         return not is_first_of_kind, -firsts_by_client[client], client, row.order
 
-    ranked = sorted(zip(in_order, is_first, strict=True), key=rank)
+    ranked = sorted(zip(in_order, are_first_of_kind, strict=True), key=by_interest)
     return [_table_row(row) for row, _ in ranked[:_MAX_ROWS]]
 
 
 def _table_row(row: _Row) -> TableRow:
-    """Return the table's row for equal exchanges; its times are those of the first exchange."""
+    """Return the columns of a row; its times are those of the first of its exchanges."""
     first = row.exchanges[0]
+    _client, _server, _api, group = first.route
     outcome, member, named = first.result
     ends = [exchange.ended.time_us for exchange in row.exchanges if exchange.ended is not None]
     return {
@@ -340,7 +355,7 @@ def _table_row(row: _Row) -> TableRow:
         "purpose": None if first.sent is None else first.sent.cause,
         "from_node": first.client,
         "to_node": first.server,
-        "group": first.route[3] or None,
+        "group": group or None,
         "member": member,
         "correlation_id": first.correlation_id,
         "sent_us": None if first.sent is None else first.sent.time_us,

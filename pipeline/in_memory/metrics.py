@@ -1,7 +1,8 @@
-"""The table `metrics` in plain Python: one row for each metric of each sample.
+"""The table `metrics` in plain Python: the values of the servers' metrics.
 
-A sample is a row METRICS of the trace, in which a server reports all its metrics at one moment.
-`pipeline.tables.metrics` computes the same with Spark.
+From time to time, each server writes the values of all its metrics into one row METRICS of the
+trace (a sample). The table has a row for each value. `pipeline.tables.metrics` computes the same
+with Spark.
 """
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of
@@ -9,7 +10,7 @@ from protocol.trace import TraceKind
 
 
 def metrics_of(trace: Trace) -> list[TableRow]:
-    """Return each value of each sample."""
+    """Return a row for each metric in each sample."""
     return [
         {
             "node": row.node,

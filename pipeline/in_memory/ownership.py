@@ -1,12 +1,9 @@
-"""The table `ownership` in plain Python: each interval in which a member owned a partition.
+"""The table `ownership` in plain Python: which member owned which partition, from when to when?
 
-An interval begins when a member gets its assignment, and ends when the member gives the partition
-up, or dies. The intervals come from the members' own rows. So a member owns a partition here as
-long as it believes that it does, even if it is wrong. `pipeline.tables.ownership` computes the same
-with Spark.
-
-A tenure is the time in which a broker is the active coordinator of an offsets partition (a
-partition of `__consumer_offsets`). The leader epoch is the number of the broker's leadership there.
+An interval begins when a member gets its assignment. It ends when the member gives the partition
+up, or dies. This is read from the members' own rows. So a member owns a partition here as long as
+it believes that it does, even if the coordinator has long given the partition to another one.
+`pipeline.tables.ownership` computes the same with Spark.
 """
 
 from collections.abc import Sequence
@@ -37,37 +34,37 @@ _KINDS = (
 @once_per_trace
 def ownership_of(trace: Trace) -> list[TableRow]:
     """Return every interval in which a member owned a partition."""
-    epochs = _AssignmentEpochs(trace)
     table = []
     for (consumer, incarnation), rows in trace.lives(*_KINDS):
-        for owned in _intervals(rows):
-            if owned["from_us"] > trace.end_us:
+        for interval in _intervals(rows):
+            if interval["from_us"] > trace.end_us:
                 continue
-            _end_at_death(trace, owned, consumer, incarnation)
-            until_us = trace.end_us if owned["to_us"] is None else owned["to_us"]
+            _end_at_death(trace, interval, consumer, incarnation)
+            until_us = trace.end_us if interval["to_us"] is None else interval["to_us"]
 
-            whole = Span(from_us=owned["from_us"], to_us=until_us)
-            owned["length_us"] = until_us - owned["from_us"]
-            owned["paused_us"] = length_us(within(trace.pauses(consumer), whole))
-            owned["consumer"], owned["incarnation"] = consumer, incarnation
-            owned["leader_epoch"] = epochs.of(owned)
-            table.append(owned)
+            whole = Span(from_us=interval["from_us"], to_us=until_us)
+            interval["length_us"] = until_us - interval["from_us"]
+            interval["paused_us"] = length_us(within(trace.pauses(consumer), whole))
+            interval["consumer"] = consumer
+            interval["incarnation"] = incarnation
+            interval["leader_epoch"] = _leader_epoch(trace, interval)
+            table.append(interval)
     return table
 
 
 def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
-    """Return the intervals of one incarnation of a consumer.
+    """Return the intervals in the rows of a consumer, from one start of its process to its end.
 
-    In this function only the consumer's own rows end an interval. An interval without such a row
-    stays open, with `to_us` None, until `_end_at_death` compares it with deaths and with the run's
-    end. An interval also has:
+    An interval that no row ends has the `to_us` None here. `_end_at_death` then looks whether the
+    consumer died.
 
-    - `position`: the cause of the interval's first POSITION_RESET; None if it has no such row.
-    - `start_offset`: the offset that this POSITION_RESET set.
+    - `position`, `start_offset`: from which offset on the member read, and why it began there, such
+      as at its committed offset. Both are from the first POSITION_RESET of the interval, and None
+      without such a row.
     """
     intervals: list[TableRow] = []
     open_intervals: dict[tuple[str, str], TableRow] = {}  # by group and partition
-    synced_with: dict[str, str | None] = {}  # the broker of each group's last SyncGroup
+    synced_with: dict[str, str | None] = {}  # the broker that answered each group's last SyncGroup
     for row in rows:
         group = str(row.group)
         if row.kind == TraceKind.RESPONSE_RECEIVED:
@@ -75,16 +72,16 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
                 synced_with[group] = row.peer
         elif row.kind == TraceKind.PARTITIONS_ASSIGNED:
             for partition in detail_of(row)["partitions"]:
-                # If the member had this partition already, its old interval ends, because the new
-                # assignment has another generation.
+                # If the member had this partition already, its old interval ends, because a new
+                # generation has begun.
                 _give_up(open_intervals, (group, partition), row.time_us, "reassigned")
                 open_intervals[group, partition] = {
                     "group": group,
                     "partition": partition,
                     "member": row.member,
                     "generation": row.generation,
-                    # The coordinator that gave the assignment. If the row does not name it, the
-                    # broker that answered the group's last SyncGroup counts.
+                    # The coordinator that gave the assignment. If the row does not name it, it is
+                    # the broker that answered the last SyncGroup.
                     "coordinator": row.peer or synced_with.get(group),
                     "position": None,
                     "start_offset": None,
@@ -99,14 +96,14 @@ def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
             for partition in detail_of(row)["partitions"]:
                 _give_up(open_intervals, (group, partition), row.time_us, ended_by)
         elif (group, str(row.partition)) in open_intervals:
-            # A batch that was in work when the member gave its partition up belongs to no interval,
-            # because the partition has no open interval any more.
-            owned = open_intervals[group, str(row.partition)]
+            # A member can still process a batch after it has given its partition up. These records
+            # belong to no interval.
+            interval = open_intervals[group, str(row.partition)]
             if row.kind == TraceKind.RECORDS_CONSUMED:
-                owned["records"] += detail_of(row)["count"]
-            elif owned["position"] is None:
-                # The row is the first POSITION_RESET of the interval: no other kind is left.
-                owned["position"], owned["start_offset"] = row.cause, row.offset
+                interval["records"] += detail_of(row)["count"]
+            elif interval["position"] is None:
+                # Of _KINDS, only POSITION_RESET is left, and this is the first one.
+                interval["position"], interval["start_offset"] = row.cause, row.offset
     return intervals
 
 
@@ -116,46 +113,38 @@ def _give_up(
     at_us: int,
     ended_by: str,
 ) -> None:
-    """End the open interval of a group's partition; do nothing if none is open."""
-    owned = open_intervals.pop(group_and_partition, None)
-    if owned is not None:
-        owned["to_us"], owned["ended_by"] = at_us, ended_by
+    """End the open interval of a partition, if there is one."""
+    interval = open_intervals.pop(group_and_partition, None)
+    if interval is not None:
+        interval["to_us"], interval["ended_by"] = at_us, ended_by
 
 
-def _end_at_death(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None:
-    """End an interval at its owner's death, if that came before the interval's end.
+def _end_at_death(trace: Trace, interval: TableRow, consumer: str, incarnation: int) -> None:
+    """End an interval when its owner died or the run ended, if that came before its present end.
 
-    An interval that reaches the run's end gets `to_us` None, even if the owner gave it up later.
+    The `to_us` of an interval that lasted until the run's end is None.
     """
-    death = trace.death(consumer, incarnation, owned["from_us"])
-    if death is not None and (owned["to_us"] is None or death.at_us < owned["to_us"]):
-        owned["to_us"], owned["ended_by"] = death.at_us, death.by
-    if owned["to_us"] is not None and owned["to_us"] >= trace.end_us:
-        owned["to_us"], owned["ended_by"] = None, "run end"
+    death = trace.death(consumer, incarnation, interval["from_us"])
+    if death is not None and (interval["to_us"] is None or death.at_us < interval["to_us"]):
+        interval["to_us"], interval["ended_by"] = death.at_us, death.by
+    if interval["to_us"] is not None and interval["to_us"] >= trace.end_us:
+        interval["to_us"], interval["ended_by"] = None, "run end"
 
 
-class _AssignmentEpochs:
-    """Finds the leader epoch in which the coordinator made an assignment.
+def _leader_epoch(trace: Trace, interval: TableRow) -> int | None:
+    """Return in which leader epoch the coordinator assigned an interval; None if it is not known.
 
-    It is the epoch of the coordinator's last tenure that had begun when the member got the
-    assignment.
+    It is the epoch in which this broker last became the coordinator before the assignment.
     """
-
-    def __init__(self, trace: Trace) -> None:
-        self._groups = trace.groups()  # the offsets partition of each group
-        self._tenures = coordinator_tenures_of(trace)
-
-    def of(self, owned: TableRow) -> int | None:
-        """Return the leader epoch in which an interval was assigned; None if it is not known."""
-        tenures = [
-            tenure
-            for tenure in self._tenures
-            if tenure["partition"] == self._groups.get(owned["group"])
-            and tenure["broker"] == owned["coordinator"]
-            and tenure["start_us"] <= owned["from_us"]
-        ]
-        latest = max(
-            tenures, key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"]), default=None
-        )
-        epoch: int | None = latest["leader_epoch"] if latest else None
-        return epoch
+    tenures = [
+        tenure
+        for tenure in coordinator_tenures_of(trace)
+        if tenure["partition"] == trace.groups().get(interval["group"])
+        and tenure["broker"] == interval["coordinator"]
+        and tenure["start_us"] <= interval["from_us"]
+    ]
+    if not tenures:
+        return None
+    last_tenure = max(tenures, key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"]))
+    epoch: int = last_tenure["leader_epoch"]
+    return epoch

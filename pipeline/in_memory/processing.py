@@ -1,8 +1,8 @@
-"""The table `processing` in plain Python: the records that each member processed.
+"""The table `processing` in plain Python: how many records of each partition each member processed.
 
-A record is repeated if a member of its group has processed it before. It is shared if two members
-processed it while both owned its partition. `pipeline.tables.processing` computes the same with
-Spark.
+The table also counts how many of them were *repeated* (a member of the group had processed the
+record before), and how many were *shared* (two members processed the record while both owned its
+partition). `pipeline.tables.processing` computes the same with Spark.
 """
 
 from itertools import permutations
@@ -14,9 +14,9 @@ from protocol.trace import TraceKind, TraceRow
 
 @once_per_trace
 def processing_of(trace: Trace) -> list[TableRow]:
-    """Return what each member processed of each partition."""
+    """Return a row for each member and partition of which it processed records."""
     table: dict[tuple[str, str, str], TableRow] = {}  # by group, partition and consumer
-    processed: set[tuple[str, str, int]] = set()  # group, partition and offset of each record
+    processed_before: set[tuple[str, str, int]] = set()  # records: group, partition and offset
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         group, partition = str(row.group), str(row.partition)
         offsets = _offsets(row)
@@ -38,41 +38,41 @@ def processing_of(trace: Trace) -> list[TableRow]:
         counts["first_offset"] = min(counts["first_offset"], offsets[0])
         counts["last_offset"] = max(counts["last_offset"], offsets[-1])
         counts["last_us"] = row.time_us
-        counts["repeated"] += sum((group, partition, offset) in processed for offset in offsets)
-        processed.update((group, partition, offset) for offset in offsets)
+        records = [(group, partition, offset) for offset in offsets]
+        counts["repeated"] += sum(record in processed_before for record in records)
+        processed_before.update(records)
 
     shared = _shared_offsets(trace)
     return [row | {"shared": len(shared.get(key, ()))} for key, row in table.items()]
 
 
 def begun_us(row: TraceRow) -> int:
-    """Return when the work on a batch began.
+    """Return when a member began to work on a batch; `row` is its row RECORDS_CONSUMED.
 
-    A member writes the row about the batch when the work ends, so the row's time is the end.
+    The member writes this row when the work ends. `work_us` tells how long the work took. It is
+    missing if the records of the experiment take no time to process.
     """
-    # A row has no `work_us` if the experiment's records take no time to process.
     return row.time_us - int(detail_of(row).get("work_us", 0))
 
 
 def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
-    """Return the offsets that two members processed while both owned the partition.
+    """Return the offsets that a member and another one processed while both owned the partition.
 
-    The keys are group, partition and the node of one of the owners. The offsets are stored under
-    both owners.
+    The keys are group, partition and consumer. An offset is stored for both of the owners.
     """
     shared: dict[tuple[str, str, str], set[int]] = {}
-    owners: dict[tuple[str, str], list[TableRow]] = {}
+    intervals_by_partition: dict[tuple[str, str], list[TableRow]] = {}
     for row in ownership_of(trace):
-        owners.setdefault((row["group"], row["partition"]), []).append(row)
-    for group_and_partition, intervals in owners.items():
-        # `permutations` returns each pair of intervals twice, once in each order. So each of the
-        # two owners is once the owner of `interval`.
+        intervals_by_partition.setdefault((row["group"], row["partition"]), []).append(row)
+    for group_and_partition, intervals in intervals_by_partition.items():
+        # `permutations` gives each pair of intervals in both orders. So `interval` is once that of
+        # the one owner, and once that of the other.
         for interval, other in permutations(intervals, 2):
             if interval["consumer"] == other["consumer"]:
-                continue  # two intervals of one member do not make two owners
+                continue  # these are two intervals of one owner
             from_us = max(interval["from_us"], other["from_us"])
-            ends = (interval["to_us"], other["to_us"])
-            until_us = min(trace.end_us if end is None else end for end in ends)
+            ends_us = (interval["to_us"], other["to_us"])
+            until_us = min(trace.end_us if end_us is None else end_us for end_us in ends_us)
             if from_us < until_us:
                 offsets = _processed(trace, interval, from_us, until_us)
                 offsets &= _processed(trace, other, from_us, until_us)
@@ -81,20 +81,20 @@ def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     return shared
 
 
-def _processed(trace: Trace, owner: TableRow, from_us: int, until_us: int) -> set[int]:
-    """Return the offsets that one owner processed between two moments."""
+def _processed(trace: Trace, interval: TableRow, from_us: int, until_us: int) -> set[int]:
+    """Return the offsets of the records that an owner processed between two moments."""
     return {
         offset
         for row in trace.of(TraceKind.RECORDS_CONSUMED)
         if (row.group, row.partition, row.node)
-        == (owner["group"], owner["partition"], owner["consumer"])
+        == (interval["group"], interval["partition"], interval["consumer"])
         and from_us <= row.time_us <= until_us
         for offset in _offsets(row)
     }
 
 
 def _offsets(row: TraceRow) -> range:
-    """Return the offsets of the batch that a row is about."""
+    """Return the offsets of a processed batch; `row` is the member's row about it."""
     if row.offset is None:
         return range(0)
     return range(row.offset, detail_of(row)["last"] + 1)

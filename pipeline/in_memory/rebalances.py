@@ -2,27 +2,26 @@
 
 In a rebalance, the members of a group rejoin and get new partitions:
 
-1. In the join phase, the members send JoinGroup. The phase ends when a new generation begins;
-   generations are numbered.
+1. In the join phase, the members send JoinGroup. The phase ends when a new generation begins.
 2. In the sync phase, the members ask for their partitions. The phase ends, and the rebalance is
    complete, when the coordinator has stored the new assignment.
 
-RebalanceLog reads the rows one by one, because the run can still be in progress. It assigns rows to
-rebalances by these rules:
+`RebalanceLog` collects them. It reads the rows one by one, because the run can still be going on
+when a user asks for its rebalances. By these rules it finds the rows of each rebalance:
 
-1. A rebalance belongs to the coordinator that began it.
-2. The coordinator's later rows about the group belong to this rebalance until the next one begins.
-3. Rows about added and removed members are an exception: outside a join phase they belong to the
-   next rebalance. Such rows are dropped if one of three things happens before the next rebalance: a
-   generation starts, the group becomes Empty (without members) or Dead (deleted), or the
-   coordinator loads the group (reads it from the log).
+1. A rebalance belongs to the coordinator that began it. A broker that was killed and started again
+   counts as another coordinator.
+2. This coordinator's later rows about the group belong to the rebalance until the next one begins.
+3. Rows about added and removed members are an exception. In the join phase they belong to the
+   rebalance that goes on. After it they belong to the next one, because they are the reason for it.
+   They are dropped if no such rebalance comes: a generation starts without one, the group becomes
+   Empty or Dead, or the coordinator loads the group again.
 
-An incarnation is one life of a broker's process; in each incarnation, the broker counts as another
-coordinator. In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` its
-sentence. `pipeline.tables.rebalances` computes the table with Spark.
+In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` a sentence about
+it. `pipeline.tables.rebalances` computes the table with Spark.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -48,25 +47,30 @@ KINDS = frozenset(
 )
 """Kinds of rows from which rebalances are computed."""
 _ENDS = ("Empty", "Dead")
-"""States of a group without members, which end its rebalance early."""
+"""A group that comes into one of these states has no members any more. Its rebalance ends early."""
 
-Life = tuple[str, int, str]  # node, incarnation, group
+CoordinatorKey = tuple[str, int, str]  # node, incarnation, group
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """A rebalance of one group. Times and lengths are in microseconds, times on the run's clock.
+    """A rebalance of one group. Times are in microseconds, and moments are on the run's clock.
 
-    - `coordinator`, `incarnation`: the broker that began the rebalance, and the life of its
-      process.
-    - `reason`: a RebalanceCause; `cause`: the coordinator's sentence about it.
+    - `coordinator`, `incarnation`: the broker that began the rebalance, and which start of its
+      process this was.
+    - `generation`, `new_generation`: the group's generation before the rebalance, and the one to
+      which it led.
+    - `reason`, `cause`: a RebalanceCause, and a sentence of the coordinator about it.
     - `client_reason`: the reason that the member gave in its request.
-    - `store_error`: the error with which the append of the new assignment failed.
     - `member`: the member that caused the rebalance; None if no single member did.
     - `added`, `removed`: member ids in the order of their rows.
-    - `removed_because`: the RemovalCauses, each once.
-    - `new_generation`, `joined_us`, `stable_us`: None if the rebalance did not reach that step.
-    - `cut_short_us`, `cut_short_by`: time and text of the event that ended the rebalance early;
-      None if it was completed or is in progress.
+    - `removed_because`: the RemovalCauses of the removed members, each once.
+    - `store_error`: the error with which the coordinator failed to store the new assignment.
+    - `started_us`, `joined_us`, `stable_us`: the beginning, the end of the join phase, and the end
+      of the sync phase.
+    - `cut_short_us`, `cut_short_by`: when the rebalance ended early, and a text about what ended
+      it. None if it was completed or still goes on.
+
+    `new_generation`, `joined_us` and `stable_us` are None if the rebalance did not come so far.
     """
 
     group: str
@@ -90,25 +94,25 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def join_us(self) -> int | None:
-        """Length of the join phase."""
+        """The length of the join phase."""
         return None if self.joined_us is None else self.joined_us - self.started_us
 
     @property
     def sync_us(self) -> int | None:
-        """Time from the end of the join phase until the assignment was stored."""
+        """The length of the sync phase."""
         if self.joined_us is None or self.stable_us is None:
             return None
         return self.stable_us - self.joined_us
 
     @property
     def length_us(self) -> int | None:
-        """Time from the start until the assignment was stored."""
+        """The length of both phases together."""
         return None if self.stable_us is None else self.stable_us - self.started_us
 
 
 @dataclass(slots=True)
 class _RebalanceRows:
-    """The rows of a rebalance. `changes` are the rows about added and removed members."""
+    """The rows of a rebalance so far. `changes` are those about added and removed members."""
 
     started: TraceRow
     joined: TraceRow | None = None
@@ -119,7 +123,7 @@ class _RebalanceRows:
     changes: list[TraceRow] = field(default_factory=list)
 
     def cut_short(self, time_us: int, by: str) -> None:
-        """Record what ended the rebalance early; do nothing if it is complete or was cut short."""
+        """Record what ended the rebalance early, unless it has ended already."""
         if self.stable is None and self.cut_short_us is None:
             self.cut_short_us = time_us
             self.cut_short_by = by
@@ -127,11 +131,11 @@ class _RebalanceRows:
 
 @dataclass(slots=True)
 class _Coordinator:
-    """One incarnation of a broker as the coordinator of one group.
+    """A broker, from one start of its process to its end, as the coordinator of one group.
 
-    - `begun`: its rebalances, in order.
-    - `joining`: the rebalance whose generation has not started yet.
-    - `early`: rows about added and removed members that will belong to the next rebalance (rule 3).
+    - `begun`: the rebalances that it began, in order.
+    - `joining`: the last of them while it is in its join phase; otherwise None.
+    - `early`: rows about added and removed members that belong to the next rebalance (rule 3).
     """
 
     begun: list[_RebalanceRows] = field(default_factory=list)
@@ -142,26 +146,26 @@ class _Coordinator:
 class RebalanceLog:
     """Collects the rebalances of one run from its rows.
 
-    The rows of each incarnation of a node must come in the order in which it wrote them.
+    The rows that one process wrote must come in this order.
     """
 
     def __init__(self) -> None:
         self.client_ids: dict[str, str] = {}
-        """The client of each member id."""
-        self._coordinators: dict[Life, _Coordinator] = {}
+        """The client id of each member id."""
+        self._coordinators: dict[CoordinatorKey, _Coordinator] = {}
 
     def observe(self, row: TraceRow) -> None:
-        """Process the next row of the run. A row whose kind is not in KINDS is ignored."""
+        """Process the next row of the run. Rows of other kinds than KINDS are ignored."""
         if row.kind not in KINDS:
             return
         if row.kind in (TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED):
             self._process_death(row)
         elif row.group is not None:
-            life = (row.node, row.incarnation, row.group)
-            self._add_row(self._coordinators.setdefault(life, _Coordinator()), row)
+            key = (row.node, row.incarnation, row.group)
+            self._add_row(self._coordinators.setdefault(key, _Coordinator()), row)
 
     def observe_all(self, rows: Iterable[TraceRow]) -> None:
-        """Process rows."""
+        """Process the next rows of the run."""
         for row in rows:
             self.observe(row)
 
@@ -191,7 +195,7 @@ class RebalanceLog:
         latest = coordinator.begun[-1] if coordinator.begun else None
         match row.kind:
             case TraceKind.REBALANCE_STARTED:
-                # The row's cause is also why the rebalance before it was not completed.
+                # A rebalance that still went on ends here. What began the new one cut it short.
                 if latest is not None:
                     latest.cut_short(row.time_us, row.explanation or "another rebalance")
                     if row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED:
@@ -202,54 +206,54 @@ class RebalanceLog:
             case TraceKind.GENERATION_STARTED:
                 if latest is not None and latest.joined is None:
                     latest.joined = row
-                # The join phase has ended, and the rows in `early` are dropped (rule 3).
+                # The join phase has ended. If there was none, the rows in `early` are dropped.
                 coordinator.joining, coordinator.early = None, []
             case TraceKind.ASSIGNMENT_STORED:
                 if latest is not None and latest.stable is None:
                     latest.stable = row
             case TraceKind.MEMBER_ADDED | TraceKind.MEMBER_REMOVED:
-                self._member_changed(coordinator, row)
+                self._change_members(coordinator, row)
             case TraceKind.GROUP_LOADED:
                 coordinator.joining, coordinator.early = None, []
             case _:
-                # The row is a GROUP_STATE, the only other kind of KINDS whose rows name a group.
+                # Of KINDS, only GROUP_STATE is left.
                 if detail_of(row).get("to") in _ENDS:
                     if latest is not None:
                         latest.cut_short(row.time_us, row.explanation or "")
                     coordinator.joining, coordinator.early = None, []
 
-    def _member_changed(self, coordinator: _Coordinator, row: TraceRow) -> None:
-        """Process a row about an added or removed member.
-
-        In a join phase it belongs to the rebalance in progress, otherwise to the next one (rule 3).
-        """
+    def _change_members(self, coordinator: _Coordinator, row: TraceRow) -> None:
+        """Add a row about an added or removed member to its rebalance (rule 3)."""
         client_id = detail_of(row).get("client_id")
         if row.member is not None and client_id:
             self.client_ids[row.member] = str(client_id)
-        # A static member is one with a configured `group.instance.id`. When it restarts, it gets a
-        # new member id but stays the same member, so this is no change.
-        if row.cause != RemovalCause.STATIC_MEMBER_REPLACED:
-            changes = (
-                coordinator.early if coordinator.joining is None else coordinator.joining.changes
-            )
-            changes.append(row)
+        # A static member that restarts gets a new member id, but it stays the same member.
+        if row.cause == RemovalCause.STATIC_MEMBER_REPLACED:
+            return
+        if coordinator.joining is None:
+            coordinator.early.append(row)
+        else:
+            coordinator.joining.changes.append(row)
 
     def _process_death(self, row: TraceRow) -> None:
-        """Process the end of a node: it cuts short the rebalances that the node coordinated."""
-        # A node itself writes NODE_STOPPED. A killed node can write nothing, so the run's driver
-        # (the process that conducts the run) writes NODE_KILLED, with the node as `peer`.
-        is_killed = row.kind == TraceKind.NODE_KILLED
-        name = row.peer if is_killed else row.node
-        end = f"{name} {'was killed' if is_killed else 'stopped'}"
-        # The row does not name the incarnation, so this loop includes earlier incarnations of the
-        # node. Their rebalances have ended already, and `cut_short` leaves them as they are.
+        """Process the end of a node, which cuts short the rebalances that it coordinated."""
+        # A node itself writes NODE_STOPPED. A killed node can write nothing, so the driver (the
+        # process that conducts the run) writes NODE_KILLED, with the node as `peer`.
+        if row.kind == TraceKind.NODE_KILLED:
+            dead_node = row.peer
+            cut_short_by = f"{dead_node} was killed"
+        else:
+            dead_node = row.node
+            cut_short_by = f"{dead_node} stopped"
+        # The row does not tell which incarnation ended. The rebalances of earlier incarnations have
+        # ended already, and `cut_short` leaves them as they are.
         for (node, _incarnation, _group), coordinator in self._coordinators.items():
-            if node == name and coordinator.begun:
-                coordinator.begun[-1].cut_short(row.time_us, end)
+            if node == dead_node and coordinator.begun:
+                coordinator.begun[-1].cut_short(row.time_us, cut_short_by)
 
 
 def _rebalance_of(begun: _RebalanceRows) -> Rebalance:
-    """Return what the rows tell about a rebalance, which can still be in progress."""
+    """Return what the rows tell about a rebalance, which may still go on."""
     started, joined, stable = begun.started, begun.joined, begun.stable
     removed = [row for row in begun.changes if row.kind == TraceKind.MEMBER_REMOVED]
     added = [row for row in begun.changes if row.kind == TraceKind.MEMBER_ADDED]
@@ -277,48 +281,36 @@ def _rebalance_of(begun: _RebalanceRows) -> Rebalance:
 
 @once_per_trace
 def rebalances_of(trace: Trace) -> list[TableRow]:
-    """Return the table `rebalances`, with consumers instead of member ids, faults and epochs."""
+    """Return the rebalances of all groups.
+
+    In contrast to `Rebalance`, members are named by their consumers, and each row also has the
+    fault before the rebalance, and the leader epoch of its coordinator.
+    """
     faults = faults_of(trace)
-    tenures = coordinator_tenures_of(trace)
-    partitions = trace.groups()
-    names = trace.consumers()
+    consumers = trace.consumers()
     log = RebalanceLog()
     for _life, rows in trace.lives(*KINDS):
         log.observe_all(rows)
     table = []
     for group in log.groups():
-        # The default value binds `group` to the value of this pass of the loop.
-        def consumers(member_ids: Iterable[str], group: str = group) -> list[str]:
-            return sorted({names.get((group, member_id), member_id) for member_id in member_ids})
-
         for rebalance in log.of_group(group):
-            coordinator = rebalance.coordinator, rebalance.incarnation
             member = rebalance.member
-            # The epoch is that of the coordinator's last tenure (time as the active coordinator)
-            # before the rebalance began.
-            epochs = [
-                (tenure["start_us"], tenure["leader_epoch"])
-                for tenure in tenures
-                if (tenure["broker"], tenure["incarnation"]) == coordinator
-                and tenure["partition"] == partitions.get(group)
-                and tenure["start_us"] <= rebalance.started_us
-            ]
             table.append(
                 {
                     "group": group,
                     "broker": rebalance.coordinator,
-                    "leader_epoch": max(epochs)[1] if epochs else None,
+                    "leader_epoch": _leader_epoch(trace, rebalance),
                     "generation": rebalance.generation,
                     "new_generation": rebalance.new_generation,
                     "reason": rebalance.reason,
                     "member": member,
-                    # None stays None; a member without a known consumer keeps its member id.
-                    "consumer": member and names.get((group, member), member),
+                    # None stays None. A member keeps its member id if its consumer is not known.
+                    "consumer": member and consumers.get((group, member), member),
                     "cause": rebalance.cause,
                     "client_reason": rebalance.client_reason,
-                    "removed": consumers(rebalance.removed),
+                    "removed": _consumers_of(rebalance.removed, group, consumers),
                     "removed_because": sorted(rebalance.removed_because),
-                    "added": consumers(rebalance.added),
+                    "added": _consumers_of(rebalance.added, group, consumers),
                     "store_error": rebalance.store_error,
                     "fault": last_fault_before(faults, rebalance.started_us),
                     "started_us": rebalance.started_us,
@@ -330,3 +322,30 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
                 }
             )
     return table
+
+
+def _leader_epoch(trace: Trace, rebalance: Rebalance) -> int | None:
+    """Return in which leader epoch the coordinator began a rebalance; None if it is not known.
+
+    It is the epoch in which the broker last became the coordinator before the rebalance.
+    """
+    tenures = [
+        tenure
+        for tenure in coordinator_tenures_of(trace)
+        if tenure["broker"] == rebalance.coordinator
+        and tenure["incarnation"] == rebalance.incarnation
+        and tenure["partition"] == trace.groups().get(rebalance.group)
+        and tenure["start_us"] <= rebalance.started_us
+    ]
+    if not tenures:
+        return None
+    last_tenure = max(tenures, key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"]))
+    epoch: int = last_tenure["leader_epoch"]
+    return epoch
+
+
+def _consumers_of(
+    member_ids: Iterable[str], group: str, consumers: Mapping[tuple[str, str], str]
+) -> list[str]:
+    """Return the names of members, sorted. Without a known consumer, it is the member id."""
+    return sorted({consumers.get((group, member_id), member_id) for member_id in member_ids})

@@ -1,8 +1,4 @@
-"""The tables `runs`, `groups` and `bad_rows` in plain Python.
-
-A bad row lacks a cell that every row must have, or has an unknown kind. The steady state of a run
-is the state with all groups, members and partitions complete.
-"""
+"""The tables `runs`, `groups` and `bad_rows` in plain Python."""
 
 from collections.abc import Sequence
 
@@ -10,44 +6,48 @@ from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of, o
 from protocol.trace import TraceKind
 
 _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
-"""Columns that every row must have. If a row lacks several of them, the first one is the reason."""
+"""Columns in which every row must have a value. A row without one is bad."""
 
 
 @once_per_trace
 def runs_of(trace: Trace) -> list[TableRow]:
-    """Return the only row of the table `runs`: one run has one row."""
-    begun: dict[str, int] = {}  # time at which each stage of the run began
+    """Return the table `runs`, which has one row about the run."""
+    stage_began_us: dict[str, int] = {}
     for row in trace.of(TraceKind.RUN_STAGE):
-        begun.setdefault(detail_of(row)["stage"], row.time_us)
+        stage_began_us.setdefault(detail_of(row)["stage"], row.time_us)
     return [
         {
             "events": len(trace.rows),
             "nodes": len({row.node for row in trace.rows}),
-            "steady_us": begun.get("steady"),
-            # A run that broke off has no stage `stopping`: it ends with its last row.
-            "end_us": begun.get("stopping", trace.rows[-1].time_us),
-            "completed": "stopping" in begun,
+            # When all groups had all their members and partitions.
+            "steady_us": stage_began_us.get("steady"),
+            # A run that broke off never came to its stage `stopping`. It ends with its last row.
+            "end_us": stage_began_us.get("stopping", trace.rows[-1].time_us),
+            "completed": "stopping" in stage_began_us,
         }
     ]
 
 
 def groups_of(trace: Trace) -> list[TableRow]:
-    """Return each group that had members, with its offsets partition and its number of consumers.
+    """Return each group that had members.
 
-    The offsets partition is the partition of `__consumer_offsets` that holds the group.
+    A row has the group's partition of `__consumer_offsets`, and how many consumers were members.
     """
-    consumers: dict[str, set[str]] = {}  # the nodes that were members, by group
+    members: dict[str, set[str]] = {}  # the nodes that were members of each group
     for row in trace.of(*MEMBER_KINDS):
         if row.group is not None:
-            consumers.setdefault(row.group, set()).add(row.node)
+            members.setdefault(row.group, set()).add(row.node)
     return [
-        {"group": group, "partition": partition, "consumers": len(consumers[group])}
+        {"group": group, "partition": partition, "consumers": len(members[group])}
         for group, partition in trace.groups().items()
     ]
 
 
 def bad_rows_of(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Return the rows of a file that cannot be used, each with the first reason."""
+    """Return the rows that cannot be used, each with the reason, such as `no node`.
+
+    Of several reasons, the first one is given.
+    """
     known_kinds = {kind.value for kind in TraceKind}
     bad = []
     for row in rows:

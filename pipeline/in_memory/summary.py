@@ -1,11 +1,12 @@
 """The summary of one run without Spark: from its event files, or from rows that are in memory.
 
-The figures are equal to those of Spark's tables (`pipeline.run.analyze`), because both ways call
-`summary.summary`. Tests compare them. To summarize many runs at the same time, use a process
-for each: `summarize_rows` where the rows are in memory, else `summarize_directory`.
+A run that ends prints this summary at once, while Spark would need some seconds to start. The
+figures are the same as those of an analysis with Spark (`pipeline.run.analyze`); tests compare
+them. Use `summarize_rows` if the rows of the trace are in memory, and otherwise
+`summarize_directory`. Both use one core, so run a process for each of many runs.
 
-A bad row lacks a required cell or has an unknown kind. The summary counts bad rows, and otherwise
-ignores them.
+A row of the trace is bad if a required value is missing, or if its kind is not known. Bad rows are
+counted, and otherwise ignored.
 """
 
 import gc
@@ -27,29 +28,23 @@ from pipeline.summary.trace_aggregates import AGGREGATES, bad_row_counts_of
 from protocol.trace import TRACE_COLUMNS, TraceKind, TraceRow
 
 MAX_ROWS = 2_000_000
-"""Maximum number of rows of a run that is read into memory. Spark's transforms read larger runs.
-
+"""Maximum number of rows of a run that is read into memory. Larger runs are left to Spark, because
 100,000 rows take 90 MB of memory and a second.
 """
 ROWS_AT_ONCE = 500_000
-"""Maximum number of rows of a run whose summary a command computes at once, before it starts Spark.
-
-The command can print this summary after a few seconds. Spark then computes the same figures again,
-with the tables.
+"""Maximum number of rows of a run whose summary a command shows before it starts Spark. This takes
+only a few seconds. Spark then computes the same figures again, with the tables.
 """
-_NAMES = [name for name, _ in TRACE_COLUMNS]
-"""Names of the columns of a trace."""
-_TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
-"""Names of the columns that hold texts."""
-_KINDS = frozenset(kind.value for kind in TraceKind)
-"""Names of the known kinds of rows."""
-_COUNTED = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED})
-"""Kinds of rows about records; each row states in its `detail` how many records it is about."""
+_COLUMNS = [name for name, _ in TRACE_COLUMNS]
+_TEXT_COLUMNS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
+_KNOWN_KINDS = frozenset(kind.value for kind in TraceKind)
+_RECORD_KINDS = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED})
+"""Kinds of rows about a batch of records. Their `detail` tells the number of records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """The rows of one run: the good rows in any order, and the rows of the table `bad_rows`."""
+    """The rows of one run: the good ones in any order, and the rows of the table `bad_rows`."""
 
     good: Sequence[TraceRow]
     bad: Sequence[TableRow] = ()
@@ -59,9 +54,9 @@ class RunRows:
 def collecting_no_cycles() -> Iterator[None]:
     """Switch Python's cyclic garbage collector off within the block.
 
-    The collector finds objects that refer to one another in a cycle. The millions of rows of a
-    trace are in no cycle, and live until the end of the block. The collector would traverse them
-    again and again, which takes a quarter of the time of a summary.
+    It looks for objects that refer to one another in a cycle. The millions of rows of a trace do
+    not, but the collector would go through them again and again. This took a quarter of the time of
+    a summary.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -84,21 +79,21 @@ def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunS
         rows = rows_of(files)
         if rows is None:
             return None
-        # A Trace needs a row, because its last row can be the run's end.
-        return summary_of(files, rows, Trace(rows.good) if rows.good else None)
+        trace = Trace(rows.good) if rows.good else None  # a Trace needs at least one row
+        return summary_of(files, rows, trace)
 
 
 def rows_of(files: RunFiles) -> RunRows | None:
-    """Return the rows of a run's event files; None if Spark must read them.
+    """Return the rows of a run's event files; None if the run is left to Spark.
 
-    Spark must read a run in two cases: it has more than MAX_ROWS rows, or a row about records does
-    not state their number (the trace is damaged, or an earlier version wrote it).
-    Raises: OSError.
+    This is so if it has more than MAX_ROWS rows, or if a row about records does not tell their
+    number, because the trace is damaged or of an earlier version.
+    Raises: OSError if a file cannot be read.
     """
     if files.rows > MAX_ROWS:
         return None
     rows = _separate_bad_rows([cells for path in files.events for cells in _cells(path)])
-    if not all(_has_record_count(row) for row in rows.good if row.kind in _COUNTED):
+    if not all(_has_record_count(row) for row in rows.good if row.kind in _RECORD_KINDS):
         return None
     return rows
 
@@ -108,8 +103,8 @@ def summarize_rows(
 ) -> RunSummary:
     """Return the summary of a run whose rows are in memory, in any order.
 
-    `clock_error_us`: the largest difference between the clocks of the run's machines; 0 in virtual
-    time (a simulated clock).
+    `clock_error_us` is how far the clocks of the run's machines were apart. In virtual time there
+    is only one clock, so it is 0.
     """
     files = RunFiles(run=run, directory=directory, events=(), rows=len(rows), unreadable=())
     trace = Trace(rows) if rows else None
@@ -117,45 +112,51 @@ def summarize_rows(
 
 
 def summary_of(files: RunFiles, rows: RunRows, trace: Trace | None) -> RunSummary:
-    """Return the summary of the run in `files`.
-
-    `trace`: the trace of the good rows; None if there are none.
-    """
+    """Return the summary of the run in `files`; `trace` has its good rows, None without any."""
     return _summary_of(files, rows, trace, clock_error_us(files.directory))
 
 
-def _summary_of(files: RunFiles, rows: RunRows, trace: Trace | None, error_us: int) -> RunSummary:
-    """Return the summary; `error_us` is the error between the clocks of the run's machines."""
-    # Spark's tables have a column `run`, which the rows in memory lack.
-    of_run = {"run": files.run}
-    aggregates = {"bad_row_counts": [row | of_run for row in bad_row_counts_of(rows.bad)]}
+def _summary_of(
+    files: RunFiles, rows: RunRows, trace: Trace | None, clock_error_us: int
+) -> RunSummary:
+    aggregates = {"bad_row_counts": bad_row_counts_of(rows.bad)}
     for name, aggregate_of in AGGREGATES.items():
-        aggregates[name] = [] if trace is None else [row | of_run for row in aggregate_of(trace)]
-    (summary,) = summarize_runs(aggregates, [files], {files.run: error_us})
+        aggregates[name] = [] if trace is None else aggregate_of(trace)
+    # Spark computes aggregates of many runs, so its rows have a column with the run.
+    aggregates_with_run = {
+        name: [row | {"run": files.run} for row in aggregate]
+        for name, aggregate in aggregates.items()
+    }
+    (summary,) = summarize_runs(aggregates_with_run, [files], {files.run: clock_error_us})
     return summary
 
 
 def _has_record_count(row: TraceRow) -> bool:
-    """Return whether a row states its number of records and, if consumed, the last offset."""
-    detail = detail_of(row)
-    return "count" in detail and (row.kind == TraceKind.RECORDS_PRODUCED or "last" in detail)
+    """Return whether a row about records tells all that the tables need.
 
-
-def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: TRACE_COLUMNS has the types
-    """Yield the cells of each row of an event file, in the order of _NAMES.
-
-    A column that the file lacks holds None. The columns of texts are read as dictionaries of their
-    distinct texts, so that equal texts are one object, which saves memory.
+    This is the number of records, and in the row of a member also the offset of the last one.
     """
-    table = pq.read_table(path, read_dictionary=_TEXTS)
+    detail = detail_of(row)
+    if "count" not in detail:
+        return False
+    return row.kind == TraceKind.RECORDS_PRODUCED or "last" in detail
+
+
+def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # the types are those in TRACE_COLUMNS
+    """Yield the values of each row of an event file, in the order of _COLUMNS.
+
+    If the file does not have a column, its values are None. Texts are read dictionary-encoded, so
+    that equal texts are one object, which saves memory.
+    """
+    table = pq.read_table(path, read_dictionary=_TEXT_COLUMNS)
     columns = [
         _values(table[name]) if name in table.column_names else [None] * table.num_rows
-        for name in _NAMES
+        for name in _COLUMNS
     ]
     yield from zip(*columns, strict=True)
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
+def _values(column: pa.ChunkedArray) -> list[Any]:  # the type depends on the column
     """Return the values of a column, whether or not it is dictionary-encoded.
 
     A dictionary-encoded column has a list of its distinct values, and for each row an index in it.
@@ -166,21 +167,21 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
     array = column.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # the column has no rows
         return []
-    # The index of a missing value is None. It is replaced by -1, the index of the None that is put
-    # at the end of the list.
-    texts = [*array.dictionary.to_pylist(), None]
-    return [texts[-1 if index is None else index] for index in array.indices.to_pylist()]
+    # The index of a null is None.
+    texts = array.dictionary.to_pylist()
+    return [None if index is None else texts[index] for index in array.indices.to_pylist()]
 
 
 def _separate_bad_rows(rows_of_cells: Sequence[tuple[Any, ...]]) -> RunRows:
     """Return the good and the bad rows among the rows of a run's files."""
     good: list[TraceRow] = []
-    unusable: list[TableRow] = []
+    bad: list[TableRow] = []
     for cells in rows_of_cells:
         row = TraceRow(*cells)
-        # `TraceRow` does not check its values, so a required cell can be None.
-        if row.kind in _KINDS and None not in (row.time_us, row.seq, row.node, row.incarnation):
+        # `TraceRow` does not check its values, so a required value can be None.
+        required = (row.time_us, row.seq, row.node, row.incarnation)
+        if row.kind in _KNOWN_KINDS and None not in required:
             good.append(row)
         else:
-            unusable.append(dict(zip(_NAMES, cells, strict=True)))
-    return RunRows(good=good, bad=bad_rows_of(unusable))
+            bad.append(dict(zip(_COLUMNS, cells, strict=True)))
+    return RunRows(good=good, bad=bad_rows_of(bad))

@@ -1,9 +1,9 @@
-"""The table `tenure_overlaps` in plain Python: times with two coordinators of one partition.
+"""The table `tenure_overlaps` in plain Python: times in which groups had two coordinators.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition (a
-partition of `__consumer_offsets`). Of two overlapping tenures, the older one has the lower leader
-epoch (the number of the partition's leadership). `pipeline.tables.tenure_overlaps` computes the
-same with Spark.
+The table `coordinator_tenures` has the times (tenures) in which a broker was the active coordinator
+of the groups in a partition of `__consumer_offsets`. Here they are compared: a row is a pair of two
+tenures of a partition that overlap. The older tenure is the one with the lower leader epoch.
+`pipeline.tables.tenure_overlaps` computes the same with Spark.
 """
 
 from pipeline.in_memory.broker_phases import broker_phases_of
@@ -14,8 +14,8 @@ from protocol.trace import TraceKind, TraceRow
 
 
 def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
-    """Return each pair of overlapping tenures, with the answers of both coordinators."""
-    # By leader epoch first, so that in each pair below the older tenure comes first.
+    """Return each pair of overlapping tenures, with what both coordinators answered meanwhile."""
+    # They are sorted by leader epoch, so that the older tenure comes first in each pair below.
     tenures = sorted(
         coordinator_tenures_of(trace),
         key=lambda tenure: (
@@ -25,10 +25,9 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
             tenure["incarnation"],
         ),
     )
-    # The fault that moved a partition to the coordinator with this leader epoch.
+    # Which fault gave a partition the leader with this leader epoch.
     fault_of_move = {
-        (phases["partition"], phases["leader_epoch"]): phases["fault"]
-        for phases in broker_phases_of(trace)
+        (move["partition"], move["leader_epoch"]): move["fault"] for move in broker_phases_of(trace)
     }
     faults = faults_of(trace)
     table = []
@@ -38,13 +37,13 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
             if shared is None or older["partition"] != newer["partition"]:
                 continue
             partition = older["partition"]
-            # `trace.groups()` maps each group to its offsets partition.
             groups = [
                 group
-                for group, offsets_partition in trace.groups().items()
-                if offsets_partition == partition
+                for group, partition_of_group in trace.groups().items()
+                if partition_of_group == partition
             ]
-            broker = older["broker"]
+            older_pauses = trace.pauses(older["broker"])
+            older_cuts = trace.cuts(older["broker"], faults)
             row = {
                 "partition": partition,
                 "groups": sorted(groups),
@@ -53,8 +52,8 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                 "to_us": shared.to_us,
                 "length_us": shared.to_us - shared.from_us,
                 "older_end": older["end_reason"],
-                "older_paused_us": length_us(within(trace.pauses(broker), shared)),
-                "older_cut_us": length_us(within(trace.cuts(broker, faults), shared)),
+                "older_paused_us": length_us(within(older_pauses, shared)),
+                "older_cut_us": length_us(within(older_cuts, shared)),
                 "older_last_commit_us": older["last_commit_us"],
                 "newer_first_commit_us": newer["first_commit_us"],
             }
@@ -62,19 +61,20 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                 row[f"{side}_broker"] = tenure["broker"]
                 row[f"{side}_epoch"] = tenure["leader_epoch"]
                 row[f"{side}_incarnation"] = tenure["incarnation"]
-                # Commits in the whole tenure. The other counts are of answers within the overlap.
+                # These are the commits of the whole tenure. The other two numbers count answers while
+                # the tenures overlapped.
                 row[f"{side}_commits_in_all"] = tenure["commits"]
                 heartbeats = [
                     answer
-                    for answer in _heartbeats(trace)
-                    if _is_from(answer, tenure, groups, shared)
+                    for answer in _heartbeat_answers(trace)
+                    if _is_from(tenure["broker"], answer, groups, shared)
                 ]
-                # A set, because a commit of several partitions has a row for each partition, all
-                # with the same time, and counts once.
+                # A commit of several partitions has a row for each partition, all with the same
+                # time. The set counts it once.
                 commits = {
                     (answer.group, answer.node, answer.time_us)
                     for answer in trace.of(TraceKind.OFFSETS_COMMITTED)
-                    if _is_from(answer, tenure, groups, shared)
+                    if _is_from(tenure["broker"], answer, groups, shared)
                 }
                 row[f"{side}_heartbeats"] = len(heartbeats)
                 row[f"{side}_commits"] = len(commits)
@@ -87,16 +87,13 @@ def _span(tenure: TableRow) -> Span:
     return Span(from_us=tenure["start_us"], to_us=tenure["end_us"])
 
 
-def _is_from(row: TraceRow, tenure: TableRow, groups: list[str], shared: Span) -> bool:
-    """Return whether an answer came from the tenure's broker, for these groups, in a time.
-
-    `row` is the client's row about the answer; `shared` is the time.
-    """
-    is_in_time = shared.from_us <= row.time_us < shared.to_us
-    return is_in_time and row.peer == tenure["broker"] and row.group in groups
+def _is_from(broker: str, answer: TraceRow, groups: list[str], time: Span) -> bool:
+    """Return whether a member of these groups got this answer from a broker within a time."""
+    is_in_time = time.from_us <= answer.time_us < time.to_us
+    return is_in_time and answer.peer == broker and answer.group in groups
 
 
-def _heartbeats(trace: Trace) -> list[TraceRow]:
-    """Return the successful answers to heartbeats."""
+def _heartbeat_answers(trace: Trace) -> list[TraceRow]:
+    """Return the members' rows about heartbeats that were answered with success."""
     answers = trace.of(TraceKind.RESPONSE_RECEIVED)
     return [row for row in answers if row.api == "Heartbeat" and row.error == "NONE"]
