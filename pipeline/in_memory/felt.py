@@ -302,13 +302,13 @@ def _groups_of_sent_away(trace: Trace) -> list[str]:
         if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
             continue
         member = (row.group, row.member)
-        life = lives.get(member)
-        if life is None:  # the member wrote no row, so nobody knows whether its process ran
+        if member not in lives:  # it wrote no row, so nobody knows whether its process ran
             continue
-        death = trace.death(*life, since_us=first_us[*life, *member])
+        node, incarnation = lives[member]
+        alive_us = first_us[node, incarnation, *member]
+        death = trace.death(node, incarnation, since_us=alive_us)
         if death is not None and death.at_us <= row.time_us:
             continue
-        node, _incarnation = life
         out_of_reach = [*trace.pauses(node), *trace.cuts(node, faults)]
         if not any(span.from_us <= row.time_us < span.to_us for span in out_of_reach):
             groups.append(str(row.group))

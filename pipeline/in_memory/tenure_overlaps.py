@@ -61,8 +61,8 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                 row[f"{side}_broker"] = tenure["broker"]
                 row[f"{side}_epoch"] = tenure["leader_epoch"]
                 row[f"{side}_incarnation"] = tenure["incarnation"]
-                # These are the commits of the whole tenure. The other two numbers count answers while
-                # the tenures overlapped.
+                # These are the commits of the whole tenure. The other two numbers count answers
+                # while the tenures overlapped.
                 row[f"{side}_commits_in_all"] = tenure["commits"]
                 heartbeats = [
                     answer
