@@ -1,12 +1,16 @@
 """The interface of faults: aim, inject, heal; and the tools that faults share.
 
-A planned fault has a target, such as `coordinator-of(readers)`: a role and its argument. When the
-fault's time has come, it is aimed: `aim` finds the nodes that have the role now. It reads the
-`situation`, the cluster's status at this moment. The result is an Aim, or a Miss with the reason
-why there is no such node. Then the fault is injected, and later healed, which undoes it.
+The plan of a run says at which times which faults happen, for example a crash of
+`leader-of(orders-0)` at 60 s for 20 s. It does not say which broker that is, because this is known
+only at 60 s. The run carries such a fault out in three steps:
 
-The blast radius is the groups and partitions that a fault affects. A node that is lost for good
-never starts again. The journal is the list of all faults with their outcomes.
+1. `aim` finds the nodes that the fault will hit, by the cluster's status at this moment (the
+   `situation`). It changes nothing. The result is an Aim. If there is no node to hit, it is a Miss
+   with the reason, such as `broker-1, which leads orders-0, is down`.
+2. `inject` does the harm.
+3. `heal` undoes it, at 80 s.
+
+The run writes what happened to each fault into its journal.
 """
 
 import random
@@ -27,11 +31,12 @@ from results_schema.journal import BlastRadius, LeaderMove
 from results_schema.manifest import PlannedFault
 
 SHUTDOWN_LIMIT_US = 30_000_000
-"""Time from the end of a fault until a broker that is still stopping is killed.
+"""If a broker is still stopping so long after its fault should have ended, it is killed.
 
 A service manager does the same with a process that does not stop.
 """
-# Roles of targets, by the nodes that they stand for. Each fault lists the roles that it accepts.
+# The target of a fault is a role with an argument, such as `leader-of(orders-0)`. These are the
+# roles, by what they stand for. Each kind of fault lists those that it accepts.
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
@@ -42,65 +47,64 @@ SET_TARGETS = ("brokers", "members", "clients", "zookeepers")
 
 
 class GradualWork(Protocol):
-    """The remaining work of a gradual fault, which goes on in steps after its injection."""
+    """The work of a gradual fault, such as a rollout, which goes on for a while after `inject`.
+
+    The run calls `step` again and again.
+    """
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
         """Take one step; return the time of the next step, or None after the last step.
 
-        Units: microseconds of the run's clock.
+        The time is in microseconds of the run's clock.
         """
 
     def progress(self) -> dict[str, object]:
-        """Return the progress, for the journal."""
+        """Return what was done so far, for the journal."""
 
     @property
     def hangs(self) -> bool:
-        """True if the work stopped before its end. Only the end of the run then heals the fault."""
+        """True if the work got stuck. The fault is then healed when the run heals all faults."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeadMachine:
-    """A machine that a fault has ended, and the nodes on it.
-
-    `returning` has the nodes that start again with the machine. These are
-    - nodes that died with the machine;
-    - nodes that another fault had ended before the loss. When that fault was healed, they stayed
-      down, because their machine was lost.
-    """
+    """A machine that a fault has ended, and the nodes on it."""
 
     index: int
     nodes: tuple[NodeName, ...]
     returning: dict[NodeName, None] = field(default_factory=dict)
+    """Nodes that start again when the machine comes back, used as an ordered set.
+
+    They are those that died with the machine. Another fault may have killed a node before that. If
+    this fault is healed while the machine is lost, it cannot start the node, and adds it here.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTools:
-    """The tools of faults, and the records that all faults of a run share.
-
-    - `rng`: the random stream of this fault.
-    - `kill_at_us`: the time after which healing kills a node that is still stopping.
-    - `lost`: nodes that never start again. A fault that loses a node for good enters it here.
-    - `deleted_topics`: topics that a fault has deleted, or may have deleted.
-    - `joined`: members that a fault added to those of the experiment.
-    - `under_way`: the remaining work of gradual faults, by fault id.
-    - `dead_machines`: lost machines, by fault id. Only the fault that lost a machine starts its
-      nodes again.
-    """
+    """What a fault needs to act on the cluster, and the records that all faults of a run share."""
 
     runtime: Runtime
     links: LinkTable
     rng: random.Random = field(default_factory=random.Random)
+    """The random numbers of this fault."""
     kill_at_us: int = 0
+    """Time at which `heal` kills a node that is still stopping."""
     lost: dict[NodeName, None] = field(default_factory=dict)
+    """Nodes that must not be started again. A fault that ends a node for good enters it here."""
     deleted_topics: dict[str, None] = field(default_factory=dict)
+    """Topics that a fault has deleted, or may have deleted."""
     joined: dict[NodeName, None] = field(default_factory=dict)
+    """Members that a fault has added to those that the experiment names."""
     under_way: dict[str, GradualWork] = field(default_factory=dict)
+    """The work of gradual faults, by fault id."""
     dead_machines: dict[str, DeadMachine] = field(default_factory=dict)
+    """Lost machines, by the id of the fault that will bring them back."""
 
     def machine_lost_with(self, node: NodeName, *, besides: str = "") -> DeadMachine | None:
-        """Return the lost machine that a node is on, or None.
+        """Return the lost machine that a node is on; None if its machine is not lost.
 
-        `besides` is the id of a fault. The machine that this fault has lost is ignored.
+        `besides` is the id of a fault whose own machine is left out of the search.
         """
         for fault_id, machine in self.dead_machines.items():
             if fault_id != besides and node in machine.nodes:
@@ -110,22 +114,20 @@ class FaultTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """The nodes that a fault will hit, or has hit.
-
-    - `nodes`: the nodes, at least one. For a fault of links these are the nodes of the `from` end.
-    - `to_nodes`: for a fault of links, the nodes of the other end.
-    - `moves`: for a fault of leadership, the leaderships that move.
-    - `process`: the process that was hit. It is None before the injection, and for every fault that
-      does not hit exactly one process.
-    - `detail`: facts for the journal, such as the reason why the nodes have the target's role.
-    """
+    """What a fault will hit, or has hit."""
 
     nodes: tuple[NodeName, ...]
+    """The nodes, at least one. For a fault of links these are the nodes of the `from` end."""
     to_nodes: tuple[NodeName, ...] = ()
+    """For a fault of links, the nodes of the `to` end."""
     moves: tuple[LeaderMove, ...] = ()
+    """For a fault of leadership, the partitions with their old and new leaders."""
     blast_radius: BlastRadius
+    """The groups and partitions that the fault affects."""
     process: HitNode | None = None
+    """The process that was hit, if the fault hits exactly one. None before the injection."""
     detail: dict[str, object] = field(default_factory=dict)
+    """Facts for the journal, such as the reason why the nodes have the target's role."""
 
     def with_detail(self, **more: object) -> "Aim":
         """Return the aim with additional detail."""
@@ -137,30 +139,34 @@ class NoArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class FaultKind(ABC):
-    """One kind of fault. A momentary fault has no duration and is never undone."""
+    """One kind of fault, such as `crash`. The subclasses' `name` and `doc` appear in the docs."""
 
     name: str
     doc: str
     targets: tuple[str, ...]
-    """The roles (`chaos.targets`) that the fault's target may have, or the targets of its ends."""
+    """Roles that the target of the fault may have (see `chaos.targets`)."""
     args_type: type[msgspec.Struct] = NoArgs
     """The arguments. The generated pages show the string below each field of the struct."""
     momentary: bool = False
+    """True if the fault is done when it is injected. Then it has no duration and is not healed."""
     spares_members: bool = True
-    """True if members that the fault does not hit have no reason to leave their group.
+    """True if the fault gives members no reason to rebalance, except those that it hits itself.
 
-    A checker then reports a rebalance (all members rejoin, and get new partitions) as needless.
+    If a group rebalances all the same, the checker `needless_rebalance` reports this.
     """
     is_gradual: bool = False
-    """True if the fault has no duration: its work (`FaultTools.under_way`) takes its own time."""
+    """True if the fault does its work in steps (`FaultTools.under_way`), and ends when it is done.
+
+    Then it has no duration, either.
+    """
     has_ends: bool = False
-    """True if the definition has `from` and `to` instead of `target`."""
+    """True if the fault is about links, and so has two targets, `from` and `to`."""
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Yield the problems that only this kind of fault can have.
+        """Yield what is wrong with a fault in an experiment's file, as far as this kind knows it.
 
-        The caller has checked before that the targets exist, and that the arguments have the shape
-        of `args_type`. The paths of the problems are relative to the fault, e.g. `args.disk`.
+        The caller has already checked that the targets exist, and that the arguments have the shape
+        of `args_type`. The path of a problem is relative to the fault, such as `args.disk`.
         """
         del fault, experiment
         yield from ()
@@ -174,11 +180,17 @@ class FaultKind(ABC):
         """Inject the fault; return the nodes that were hit, or a Miss if nothing could be done."""
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Return True if healing would now have to wait for a node that is still stopping."""
+        """Return True if `heal` would have to wait for a node that is still stopping.
+
+        The run then does other things first, and heals the fault later.
+        """
         del aim, status
         return False
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Undo the fault, even if it was injected only in part; return a note for the journal."""
+        """Undo the fault; return a note for the journal, or None.
+
+        This must also work if `inject` failed halfway.
+        """
         del planned, aim, tools
         return None

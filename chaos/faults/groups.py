@@ -1,9 +1,9 @@
 """Faults of groups: an administrator orders a change of a group, for example its deletion.
 
-All these faults are momentary: an order is done when its answer comes, and nothing undoes it. The
-target is `coordinator-of(<group>)`, the broker that coordinates the group. An Aim has the nodes
-that a fault will hit. A Miss has the reason why a fault hit nothing. The journal lists all faults
-with their outcomes.
+The target is `coordinator-of(<group>)`, and the order goes to this broker. These faults are
+momentary: an order is done when its answer comes, and nothing undoes it. The coordinator may also
+refuse the order. Then the fault has hit nothing, and the run's journal shows it as a miss with
+Kafka's error.
 """
 
 from abc import abstractmethod
@@ -36,7 +36,10 @@ from results_schema.manifest import PlannedFault
 
 GROUP_TARGETS = ("coordinator-of",)
 Order = Callable[[Host, ClusterSpec], Awaitable[dict[str, str]]]
-"""Sends an order; returns Kafka's error for each object of the order."""
+"""Sends an order, and returns Kafka's error for each object of it.
+
+An example for a deletion of offsets: {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}.
+"""
 
 
 class TopicArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,9 +84,10 @@ class GroupOrder(FaultKind):
             )
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the group's coordinator according to the controller's state.
+        """Return the group's coordinator, as the controller knows it.
 
-        The order looks up the coordinator again when it is sent, and may reach another broker.
+        The administrator looks the coordinator up by itself before it sends the order. So the order
+        may reach another broker.
         """
         hit = resolve_target(planned.target, situation)
         if isinstance(hit, Miss):
@@ -96,8 +100,7 @@ class GroupOrder(FaultKind):
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Send the order; return a Miss if it is refused as a whole or gets no answer."""
-        # `aim` has put the list there. The values of `detail` have the type object, so mypy needs
-        # the test.
+        # `aim` has put a list there. The test is for mypy, to which it is only an object.
         topics = aim.detail.get("topics")
         order = self.order(planned, tuple(topics) if isinstance(topics, list) else ())
         try:
@@ -107,9 +110,9 @@ class GroupOrder(FaultKind):
         except GroupOrderUnanswered as error:
             reason = f"it may have been carried out all the same: {error}"
             return Miss(reason=reason, errors=(error.error,))
-        # The answer has an error, or NONE, for each object of the order (a member or a partition).
-        # If all objects were refused, the fault has hit nothing. An answer without objects, such as
-        # that of a deletion of a group, is a success.
+        # The answer has an error, or NONE, for each member or partition that the order is about. If
+        # each of them was refused, the fault has hit nothing. An order without members and
+        # partitions, such as the deletion of a group, has succeeded if it was not refused above.
         refused = {
             subject: code for subject, code in answers.items() if code != ErrorCode.NONE.name
         }
@@ -121,7 +124,7 @@ class GroupOrder(FaultKind):
 
     @abstractmethod
     def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
-        """Return the order. It can be pickled, because an administrator on Ray sends it."""
+        """Return the order. It must be picklable, because a process on Ray may have to send it."""
 
     def _topics(self, planned: PlannedFault, experiment: Experiment) -> list[str]:
         """Return the topic of the arguments, or every topic of the group."""
@@ -197,6 +200,6 @@ class ResetOffsets(GroupOrder):
 
 def _group_of(planned: PlannedFault) -> str:
     """Return the group in the target `coordinator-of(<group>)`."""
-    # The check of targets has accepted the target, so the other tuple only satisfies mypy.
+    # The target was checked when the file was loaded. The other tuple is only for mypy.
     role: tuple[str, Any] = split_target(planned.target) or ("", "")
     return str(role[1])

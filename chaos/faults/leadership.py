@@ -1,10 +1,8 @@
-"""Faults of leadership: an administrator moves leaderships while all nodes live.
+"""Faults of leadership: an administrator makes another replica the leader, while all nodes live.
 
-All these faults are momentary: an election is done when its answer comes, and nothing undoes it.
-`aim` decides which leaders will change. It reads the cluster's status at that moment (`situation`),
-and returns an Aim, or a Miss with the reason why no leader can change. A LeaderMove is a partition
-with its present and its next leader. Only a replica that is in sync (it has all records that count
-as committed) can be elected. The preferred leader is the first in a partition's list of replicas.
+These faults are momentary: an election is done when its answer comes, and nothing undoes it.
+`aim` decides which leaders will change, by the cluster's status at that moment. Often none can
+change, because the wanted leader is down or not in sync. Then the result is a Miss with the reason.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -87,7 +85,8 @@ class LeadershipMove(FaultKind):
         hit = _resolve(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
-        (partition,) = hit.partitions  # each of PARTITION_TARGETS stands for one partition
+        # Each of PARTITION_TARGETS stands for one partition.
+        (partition,) = hit.partitions
         known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
@@ -132,7 +131,7 @@ class PreferredLeaderElection(FaultKind):
         reasons = []
         for partition in hit.partitions:
             known = require_leader(partition, situation)
-            # A partition whose leader cannot change does not prevent the elections of the others.
+            # If the leader of one partition cannot change, the others are still elected.
             if isinstance(known, Miss):
                 reasons.append(known.reason)
                 continue
@@ -156,8 +155,8 @@ class PreferredLeaderElection(FaultKind):
             for move in aim.moves
             if (partition := parse_partition(move.partition)) is not None
         ]
-        # For all partitions the request has None, as in Kafka. Partitions that have changed since
-        # `aim` are then elected, too.
+        # As in Kafka, a request with None instead of a list asks for all partitions. They may be
+        # others than those of `aim`, if leaders have changed since.
         elects_all = planned.target.strip() == ALL_PARTITIONS
         return await _elect(
             aim,
@@ -166,10 +165,7 @@ class PreferredLeaderElection(FaultKind):
 
 
 def _resolve(target: str, situation: Situation) -> Hit | Miss:
-    """Return the nodes and partitions of a target, or a Miss.
-
-    Without an active controller the result is a Miss, because only a controller elects leaders.
-    """
+    """Return the nodes and partitions of a target; a Miss if there is no active controller."""
     if situation.status.controller is None:
         return Miss(reason="no controller answers, and only it elects leaders")
     return resolve_target(target, situation)
@@ -197,7 +193,7 @@ def _next_leader(
 def _reason_against(
     to: BrokerId, partition: TopicPartition, known: PartitionStatus, situation: Situation
 ) -> str | None:
-    """Return the reason why `to` cannot be elected, or None if it can be."""
+    """Return the reason why the broker `to` cannot become leader, or None if it can."""
     if to == known.leader:
         return f"broker {to} leads {partition} already"
     if to not in known.replicas:
@@ -214,7 +210,10 @@ def _reason_against(
 def _aim_of(
     moves: dict[TopicPartition, tuple[BrokerId, BrokerId]], hit: Hit, situation: Situation
 ) -> Aim:
-    """Return the Aim of some moves; its nodes are the present leaders, each once."""
+    """Return the Aim of elections. `moves` has the old and the new leader of each partition.
+
+    The nodes of the Aim are the old leaders, each once.
+    """
     leaders = dict.fromkeys(broker_name(old) for old, _ in moves.values())
     return Aim(
         nodes=tuple(leaders),
@@ -230,7 +229,7 @@ def _aim_of(
 def _partition_of(target: str, experiment: Experiment) -> TopicPartition | None:
     """Return the partition that the target stands for, or None.
 
-    This function needs no status of a cluster, so that a file can be checked before its run.
+    No running cluster is needed for this, so it can be used to check a file.
     """
     role, argument = split_target(target) or ("", "")
     if role == "coordinator-of":

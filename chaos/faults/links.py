@@ -1,14 +1,13 @@
 """Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
 
-The two sets are the ends of the fault. For example, `from` has the isolated nodes, and `to` the
-nodes from which they are isolated. An Aim has the nodes that a fault hits. A Miss has the reason
-why a fault hits no node. The blast radius (the groups and partitions that a fault affects) is that
-of `from`. If `from` has only controllers, it is that of `to`, because controllers host no partition
-of a group.
+A fault of links has two ends, `from` and `to`. For example, `from: coordinator-of(readers)` and
+`to: members(readers)` separate a group's members from their coordinator. Either end may be many
+nodes.
 
-A frame is one message on a connection. The link table has rules. Each rule has an effect on the
-frames that its Selector chooses by source, destination, purpose of the connection, and API (the
-kind of request).
+Most of these faults last for a while. They put rules into the run's link table, and `heal` takes
+the rules out again. A rule says what happens to frames (messages on a connection), for example that
+they are held back. Its Selector says to which frames this applies: by source, destination, purpose
+of the connection, and API.
 """
 
 from abc import abstractmethod
@@ -55,12 +54,12 @@ from results_schema.manifest import PlannedFault
 
 API_NAMES = tuple(api.label for api in Api)
 ERROR_NAMES = tuple(code.name for code in ErrorCode)
+# Roles that one node has at a time. If both ends have the same one, the fault has no link to hit.
+# `any-broker` is no such role, because each end draws a broker of its own.
 _ALWAYS_ONE_NODE = frozenset(
     {*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *ZOOKEEPER_TARGETS}
-) - {
-    "any-broker"  # each end draws its own broker
-}
-# States of nodes whose process exists, so that its links can be hit.
+) - {"any-broker"}
+# States of nodes that have a process, and so may have links.
 _HAS_LINKS = frozenset({NodeState.UP, NodeState.PAUSED, NodeState.STOPPING})
 
 
@@ -128,10 +127,9 @@ class LinkFault(FaultKind):
         targets = {
             "".join(target.split()) for target in (*ends_of(fault.from_), *ends_of(fault.to))
         }
-        # If both ends have the same single target, and the target is always one node, the node
-        # would have to have a link to itself. `any-broker` to `any-broker` is allowed, because each
-        # end draws its own broker.
-        only_target = min(targets) if len(targets) == 1 else ""  # `min`: a set has no index
+        # If both ends have the same single target, which stands for one node, the fault would be
+        # about a link of this node to itself. (`min` is only a way to get the one element.)
+        only_target = min(targets) if len(targets) == 1 else ""
         if (split_target(only_target) or ("", ""))[0] in _ALWAYS_ONE_NODE:
             yield problem(
                 "to",
@@ -140,7 +138,7 @@ class LinkFault(FaultKind):
                 found=f"`{only_target}`",
             )
 
-        # The arguments of one kind of fault have some of these fields.
+        # No kind of fault has all of these arguments. Those that it does not have are empty here.
         for field, what, known in (
             ("purposes", "purpose", tuple(PURPOSES)),
             ("apis", "API", API_NAMES),
@@ -183,17 +181,17 @@ class LinkFault(FaultKind):
 
 
 class _RuleFault(LinkFault):
-    """A fault of links that lasts: one rule of the link table for each direction."""
+    """A fault of links that lasts for a while: `inject` adds rules to the link table."""
 
     args_type: type[msgspec.Struct] = LinkArgs
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Add the fault's rules to the link table, after the rules of other faults."""
+        """Add a rule for each direction to the link table, after the rules of other faults."""
         args = msgspec.convert(planned.args, self.args_type)
         if not isinstance(args, SelectingArgs):
             raise TypeError(f"{self.name} takes {type(args).__name__}, which selects no frames")
         directions = [("there", aim.nodes, aim.to_nodes)]
-        # ResponseLossArgs have no direction: either end may be the server that responds.
+        # A loss of responses has no direction, because either end may be the server.
         if not isinstance(args, LinkArgs) or args.direction == "both_ways":
             directions.append(("back", aim.to_nodes, aim.nodes))
         rules = [
@@ -225,7 +223,7 @@ class _RuleFault(LinkFault):
 
 
 class CutLinks(_RuleFault):
-    """Frames are held, and no node notices that a peer closes its connection."""
+    """Frames are held, and neither end of a connection notices that the other closes it."""
 
     name = "cut"
     doc = (
@@ -334,7 +332,7 @@ def _has_links(node: NodeName, situation: Situation) -> bool:
 
 
 def _end(targets: Iterable[str], situation: Situation) -> tuple[NodeName, ...] | Miss:
-    """Return the nodes of all targets of one end, each once."""
+    """Return the nodes of one end, each once; a Miss if one of its targets hits nothing."""
     nodes: dict[NodeName, None] = {}
     for target in targets:
         hit = resolve_target(target, situation)
@@ -354,9 +352,10 @@ def _linked_nodes(
 def _blast_radius(
     from_nodes: tuple[NodeName, ...], to_nodes: tuple[NodeName, ...], situation: Situation
 ) -> BlastRadius:
-    """Return the groups and partitions that the fault affects.
+    """Return the groups and partitions that the fault affects: those of the `from` end.
 
-    They are those of the `from` end, or those of the `to` end if `from` has only controllers.
+    If this end has only controllers, which host no groups and no partitions of topics, they are
+    those of the `to` end.
     """
     controllers = {
         controller_name(FIRST_CONTROLLER_ID + index)

@@ -1,13 +1,11 @@
 """Faults of machines: all nodes of one machine die, stop, or are cut off from other machines.
 
-`aim` finds the nodes that a fault will hit. It reads the cluster's status at that moment
-(`situation`), and returns an Aim, or a Miss with the reason why the fault hits no node. An Aim's
-detail has the number of the machine (`machine`), and all nodes on it (`on_machine`), including
-nodes that are down. A rule of the link table cuts frames (messages) between nodes.
+A machine of an experiment is only a set of nodes, which the experiment's file defines
+(`machine_layout`). These faults hit each node of the set at the same time, so they work in every
+runtime, also if all nodes really run on one computer.
 
-A machine of an experiment is only a set of nodes (`machine_layout`). These faults act on each node
-of the set, so they work in every runtime. If a Ray cluster loses a real machine, which no plan
-orders, this is not a fault; `cluster.ray.fleet` notices that loss.
+(When nodes run on a Ray cluster, a real machine may be lost. This is no fault of the plan, and
+`cluster.ray.fleet` handles it.)
 """
 
 from collections.abc import Iterator
@@ -54,14 +52,18 @@ class MachineCutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class _MachineFault(FaultKind):
-    """A fault that hits all nodes of one machine that are in a state of `hits`."""
+    """A fault that hits all nodes of one machine, as far as their states allow it."""
 
     targets = MACHINE_TARGETS
     hits = _ALIVE
-    """States of nodes that the fault can hit."""
+    """States in which the fault can hit a node."""
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the nodes of the machine that the fault can hit now."""
+        """Return the nodes of the machine that the fault can hit now.
+
+        The Aim's detail has the number of the machine (`machine`) and all nodes on it, including
+        those that are down (`on_machine`).
+        """
         hit = resolve_target(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
@@ -132,9 +134,9 @@ class MachineLoss(_MachineFault):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Cut the machine's links, then end all of its nodes.
 
-        The links are cut first, because the peers must not see the processes end: a machine without
-        power has no kernel that closes connections. Links between two nodes of the machine are not
-        cut, because both nodes die.
+        The links are cut first, because other nodes must not see how the processes end. Normally
+        the kernel closes the connections of a dead process, but a machine without power has no
+        kernel. Links within the machine are not cut, because both of their ends die.
         """
         on_machine = _on_machine(aim)
         machine = DeadMachine(index=_index(aim), nodes=on_machine)
@@ -145,11 +147,9 @@ class MachineLoss(_MachineFault):
             planned.fault_id, cut_both_ways(planned.fault_id, nodes=on_machine, others=others)
         )
         for node in aim.nodes:
-            # This line comes before the power loss, so that healing starts the node even if the
-            # power loss fails.
+            # Noted before the power loss: even if that fails, healing starts the node.
             machine.returning[node] = None
-            # A node that was stopping may have ended a moment ago. Then the runtime no longer
-            # knows it.
+            # A node that was stopping may just have ended by itself, and be unknown now.
             with suppress(UnknownNode):
                 await tools.runtime.power_loss(node)
         return aim
@@ -157,8 +157,8 @@ class MachineLoss(_MachineFault):
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Start the nodes, then remove the cut, so that peers see their old connections reset.
 
-        Two kinds of nodes are not started. A node that `node_loss` has hit stays down. A node that
-        is also on another lost machine starts again with that machine.
+        A node that is lost for good stays down. A node whose machine another fault has lost, too,
+        starts when that fault is healed.
         """
         del aim
         machine = tools.dead_machines.get(planned.fault_id)
@@ -191,7 +191,7 @@ class MachinePause(_MachineFault):
         "frames are delivered."
     )
     spares_members = False
-    # Without PAUSED: a paused node cannot be paused again, and another fault resumes it.
+    # Not PAUSED: the node is already paused by another fault, which will resume it.
     hits = frozenset({NodeState.UP, NodeState.STOPPING})
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
@@ -239,7 +239,7 @@ class MachineCut(_MachineFault):
         """Add the rules. They also cut off nodes of the machine that start later."""
         rules = cut_both_ways(planned.fault_id, nodes=_on_machine(aim), others=aim.to_nodes)
         if planned.args.get("direction") == "one_way":
-            rules = rules[:1]  # the rule of frames from the machine
+            rules = rules[:1]  # the first rule is for frames from the machine
         await tools.links.add(planned.fault_id, rules)
         return aim
 

@@ -1,23 +1,31 @@
 """Rollout and Scaling: an orchestrator replaces a group's members, or changes their number.
 
 An orchestrator is a system such as Kubernetes, which starts and stops the processes of an
-application. A rollout replaces members by successors, such as processes of a new version. The class
-Rollout decides which member is replaced at which time. It knows nothing of plans or journals. Its
-caller calls `step` again and again: a step reads the cluster's status, acts, and returns the time
-of the next step. All runtimes share this code.
+application. When a new version is deployed, it replaces the old members one after the other by
+successors: this is a rollout. The class Rollout imitates it. Its caller calls `step` again and
+again. A step looks at the cluster's status, starts and stops members, and returns the time of the
+next step.
 
-A place is a node of the cluster that can be a member of the group. Without surge (additional
-members during the rollout) a successor takes the place of its predecessor, as in a StatefulSet of
-Kubernetes. With surge it takes a free place, as in a Deployment, and the predecessor's place
-becomes free for a later successor. A successor starts `start_up_us` after its place became free.
+Members run on nodes that the cluster has from the beginning, which we call places. There are two
+ways to replace a member:
 
-One step of a rollout:
-1. Note the changes since the last step: places that became free, successors that became ready.
+- As in a StatefulSet of Kubernetes, the member stops first, and then its successor starts in its
+  place.
+- As in a Deployment, the successor starts first, in a spare place. For a while the group has more
+  members than usual, which is called surge. When the old member has stopped, its place is free for
+  another successor.
+
+A successor does not start as soon as its place is free. It takes a start-up time, because a real
+orchestrator must find a machine, load the program and start it.
+
+One step of a rollout does this:
+
+1. Note what has changed since the last step: which places became free, which successors are ready.
 2. Kill members that are still stopping after their grace period.
-3. Give up (hang or roll back) if for `progress_deadline_us` a successor was not ready, or no member
-   could be stopped.
-4. Assign free places to successors, and start successors whose start-up time is over.
-5. Stop members while enough others are available.
+3. If a successor is not ready in time, or no member could be stopped for long, give up. The rollout
+   then hangs, or it is rolled back to the old version.
+4. Give free places to successors, and start those successors whose start-up time is over.
+5. Stop members, as long as enough others are available.
 """
 
 from contextlib import suppress
@@ -30,20 +38,17 @@ from cluster.runtime import ClusterStatus, NodeState, Runtime, UnknownNode
 from protocol.ids import NodeName
 
 LOOK_AGAIN_US = 250_000
-"""Time until the next step if an awaited event, such as a member's end, has no known time."""
-_STABLE = "STABLE"  # a consumer's own state: it has joined and knows its assignment
+"""Time until the next step if it is not known when the awaited event, such as an end, will come."""
+_STABLE = "STABLE"  # state of a consumer that has joined its group and got its assignment
 _GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})  # states of a node without a process
 
 
 class Replacement(msgspec.Struct, kw_only=True):
-    """A member that leaves its place, or a successor that takes a place.
+    """A member that leaves its place, or a successor that takes a place; an entry of the journal.
 
-    - `of`: the name of the leaving member; None for a successor.
-    - `stopped_at_us`, `down_at_us` and `was_killed` are set only for a leaving member.
-    - `start_at_us`, `started_at_us`, `ready_at_us` and `is_of_old_version` are set only for a
-      successor.
-
-    Times are on the run's clock. None means that the event has not happened.
+    Of a leaving member, `of` is its name, and `stopped_at_us`, `down_at_us` and `was_killed` tell
+    what happened to it. Of a successor, `of` is None, and the other fields are set. Times are on
+    the run's clock. None means that the event has not happened.
     """
 
     place: str
@@ -59,25 +64,19 @@ class Replacement(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """The rules of a rollout; `RolloutArgs` explains them. Units: microseconds.
+    """The rules of a rollout, from the arguments of the fault (`RolloutArgs` in `rollouts`)."""
 
-    - `start_ups_us`, `ready_after_us`: one entry for each successor, in the order of the
-      successors.
-    - `broken_from`: this successor of the new version (counted from 0) and all later ones never
-      start. None: all start.
-    """
-
-    max_unavailable: int
-    max_surge: int
-    in_batches: bool
-    kills: bool
-    grace_us: int
-    start_ups_us: tuple[int, ...]
-    ready_when_assigned: bool
-    ready_after_us: tuple[int, ...]
-    progress_deadline_us: int
-    broken_from: int | None
-    rolls_back: bool
+    max_unavailable: int  # so many members may be missing at a time
+    max_surge: int  # so many members may be there beyond the size of the group
+    in_batches: bool  # stop the next members only when all successors so far are ready
+    kills: bool  # kill members (True), or ask them to stop (False)
+    grace_us: int  # time that a member has to stop by itself
+    start_ups_us: tuple[int, ...]  # start-up time of the first successor, the second, ...
+    ready_when_assigned: bool  # a successor is ready only when it has its assignment
+    ready_after_us: tuple[int, ...]  # shortest time from each successor's start until it is ready
+    progress_deadline_us: int  # give up after so long without progress
+    broken_from: int | None  # this successor, counted from 0, and all later ones never start
+    rolls_back: bool  # what to do then: roll back (True), or hang (False)
 
 
 class Outcome(Enum):
@@ -93,46 +92,46 @@ class Outcome(Enum):
 class Rollout:
     """One rollout.
 
-    - `old`: members that are not stopped yet, the next one to stop first.
-    - `spare`: places that are free at the beginning.
-    - `extra`: the group's places beyond the members that the experiment names. An earlier rollout
-      may have left a member in one of them.
-    - `lost`: the run's record of members that nothing else may start or wait for.
-    - `joined`: the run's record of members that are up in extra places.
-    A rollout changes both records.
+    A member goes from `old` to `_stopping`, and stays in `stopped` when its process has ended. Its
+    place is then in `_free`, until a successor in `done` gets it.
     """
 
     orders: Orders
     old: list[NodeName]
+    """Members that are not stopped yet. The first one is stopped next."""
     spare: list[NodeName]
+    """Places without a member at the beginning, for surge."""
     extra: frozenset[NodeName]
+    """All spare places of the group. An earlier rollout may have left a member in one of them."""
     lost: dict[NodeName, None]
+    """The run's record of members that nobody else may start or wait for; see FaultTools."""
     joined: dict[NodeName, None]
+    """The run's record of members in extra places; see FaultTools."""
     outcome: Outcome = Outcome.UNDER_WAY
     done: list[Replacement] = field(default_factory=list)
-    """Successors that have a place, in their order; some have not started yet."""
+    """Successors that have a place. Those at the end may not have started yet."""
     replaced: list[Replacement] = field(default_factory=list)
-    """In a rollback: the successors of the new version, which were in `done` before it began."""
+    """After the beginning of a rollback: the successors of the new version."""
     stopped: list[Replacement] = field(default_factory=list)
-    """Members that were asked to stop, or killed, in their order."""
+    """Members that were asked to stop, or killed, in this order."""
     _stopping: list[Replacement] = field(default_factory=list)
-    """Members of `stopped` whose process has not ended."""
+    """Those of `stopped` whose processes have not ended."""
     _asked_to_stop: set[str] = field(default_factory=set)
-    """Places in `_stopping` whose process was asked to stop (SIGTERM) or killed."""
+    """Places of those in `_stopping` that got a SIGTERM or were killed."""
     _free: list[NodeName] = field(default_factory=list)
-    """Places without a member and without a successor that will start there."""
+    """Places that have no member, and are not given to a successor yet."""
     _wanted: int = 0
-    """Number of all successors that the rollout needs."""
+    """Number of successors that the rollout needs altogether."""
     _is_rolling_back: bool = False
     _size: int = 0
     """Number of members at the beginning."""
     _blocked_since_us: int | None = None
-    """Time since which the rollout could neither start nor stop a member; None if it can."""
+    """Time since which the rollout has waited for nothing, and could do nothing; None otherwise."""
     _untouched: list[NodeName] = field(default_factory=list)
-    """In a rollback: members of the former version, which need no successor."""
+    """After the beginning of a rollback: old members that had not been stopped, and stay."""
 
     def __post_init__(self) -> None:
-        """Set the state of the beginning: nothing is stopped, and the spare places are free."""
+        """Begin with a successor wanted for each member, and with the spare places free."""
         self._wanted = self._size = len(self.old)
         self._free = list(self.spare)
 
@@ -165,11 +164,10 @@ class Rollout:
         }
 
     def places_to_fill(self) -> tuple[NodeName, ...]:
-        """Return the places to start members in, so that the group has its full size again.
+        """Return the places in which members must be started to give the group its full size.
 
-        This is for a rollout that ends early. The group's own places come before spare ones. A
-        successor that has started in a spare place stays there, and its predecessor's place stays
-        empty.
+        This is for a rollout that is broken off. The group's own places are filled before spare
+        ones. But a successor that has started in a spare place stays there.
         """
         started = [
             NodeName(successor.place)
@@ -177,7 +175,7 @@ class Rollout:
             if successor.started_at_us is not None
         ]
         missing = self._size - len({*self.old, *self._untouched, *started})
-        # Places of successors that have not started, free places, places of stopping members.
+        # The places of successors that have not started, free places, places of stopping members
         empty = dict.fromkeys(
             (
                 *(
@@ -189,9 +187,9 @@ class Rollout:
                 *(NodeName(leaving.place) for leaving in self._stopping),
             )
         )
-        # False sorts before True, so own places come first. Otherwise the order stays.
+        # `place in self.spare` is False for own places, and False comes before True.
         own_places_first = sorted(empty, key=lambda place: place in self.spare)
-        # With surge, more members than the full size may be up. Then none is missing.
+        # With surge, more members than usual may be up. Then `missing` is negative.
         return tuple(own_places_first[: max(0, missing)])
 
     @property
@@ -205,8 +203,8 @@ class Rollout:
         """Note places that became free, and successors that became ready."""
         for leaving in list(self._stopping):  # a copy: the loop removes entries
             state = status.nodes.get(NodeName(leaving.place))
-            # A process that was asked to stop is never up again. So if the place is up, another
-            # operation on the group has started a member there since the last step.
+            # A process that was asked to stop does not become up again. So if the place is up,
+            # another fault, such as a scaling, has started a new member there.
             is_taken = state is NodeState.UP and leaving.place in self._asked_to_stop
             if state not in _GONE and not is_taken:
                 continue
@@ -215,7 +213,7 @@ class Rollout:
             self._asked_to_stop.discard(leaving.place)
             if not is_taken:
                 self._free.append(NodeName(leaving.place))
-            # The member of the other operation counts as one of this rollout's successors.
+            # That new member counts as a successor.
             elif len(self.done) < self._wanted:
                 self.done.append(self._successor(leaving.place, now_us, started_at_us=now_us))
         for number, successor in enumerate(self.done):
@@ -231,13 +229,13 @@ class Rollout:
             if not leaving.was_killed and now_us >= stopped_at_us + self.orders.grace_us:
                 leaving.was_killed = True
                 self._asked_to_stop.add(leaving.place)
-                # The status was read before this step. A node may have ended by itself since then;
-                # `_crash` ignores this case.
+                # The status is from before this step. If the node has ended by itself since then,
+                # `_crash` does nothing.
                 if status.nodes.get(NodeName(leaving.place)) not in _GONE:
                     await _crash(NodeName(leaving.place), runtime)
 
     def _is_late(self, now_us: int) -> bool:
-        """Return True if the rollout made no progress within its deadline."""
+        """Return True if the rollout or one of its successors has made no progress for too long."""
         deadline_us = self.orders.progress_deadline_us
         if self._blocked_since_us is not None and now_us >= self._blocked_since_us + deadline_us:
             return True
@@ -248,11 +246,11 @@ class Rollout:
         )
 
     def _note_blockage(self, now_us: int) -> None:
-        """Note the time since which the rollout is blocked, or that it is not blocked.
+        """Note since when the rollout has been blocked, or that it is not blocked.
 
-        A rollout is blocked if after a step no member is stopping, and all successors are ready.
-        Then nothing that it has begun is unfinished, and it may wait for ever. For example, all
-        places are taken and no member may be missing, or other faults ended members that stay down.
+        It is blocked if it does not wait for anything that it has begun (no member is stopping, all
+        successors are ready) and still cannot go on. For example, other faults have ended some
+        members, so that no more may be stopped.
         """
         is_busy = self._stopping or not self._all_ready()
         if is_busy:
@@ -267,10 +265,10 @@ class Rollout:
             return False
         self._is_rolling_back = True
         self._blocked_since_us = None
-        # A rollback is a rollout over the members that the new version has:
-        # 1. Members of the former version that are still up stay, and need no successor.
-        # 2. Places whose successor never started are free for a member of the former version.
-        # 3. Successors that started are stopped and replaced, the last one first.
+        # A rollback is a rollout in the other direction:
+        # - Members of the old version that were not stopped stay as they are.
+        # - Successors that have started are the members to be replaced now, the last one first.
+        # - The places of successors that have not started are free.
         self._wanted -= len(self.old)
         self._untouched = self.old
         self.replaced, self.done = self.done, []
@@ -294,6 +292,7 @@ class Rollout:
         ):
             place = self._free.pop(0)
             number = len(self.done)
+            # A rollout may have more successors than drawn times. Then the times repeat.
             start_up_us = self.orders.start_ups_us[number % len(self.orders.start_ups_us)]
             self.done.append(self._successor(place, now_us + start_up_us))
         for number, successor in enumerate(self.done):
@@ -342,7 +341,7 @@ class Rollout:
                     await runtime.shut_down(node)
             elif state is NodeState.STOPPING:  # another operation has asked it to stop already
                 self._asked_to_stop.add(node)
-            # A paused member is not asked: it is killed at the end of its grace period.
+            # A paused member cannot react, so it is not asked. It is killed after its grace period.
 
     # -- the state -------------------------------------------------------------------------------
 
@@ -366,22 +365,23 @@ class Rollout:
         return member is not None and member.state == _STABLE
 
     def _may_stop(self, status: ClusterStatus) -> bool:
-        """Return True if the first of `old` may be stopped now."""
+        """Return True if the first member of `old` may be stopped now."""
         if self.orders.in_batches and not self._is_batch_open():
             return False
-        # Available members are those that are up and not stopped yet, and the ready successors.
+        # Available are old members that are up and not stopped, and successors that are ready.
         available = sum(status.nodes.get(node) is NodeState.UP for node in self.old)
         available += sum(successor.ready_at_us is not None for successor in self.done)
-        # A member that is down already is not available, so its stop makes no difference.
+        # If the member is down already, it is not among the available ones, and can be stopped
+        # without making them fewer.
         candidate = status.nodes.get(self.old[0])
         available_after = available - (1 if candidate is NodeState.UP else 0)
         return available_after >= self._wanted - self.orders.max_unavailable
 
     def _is_batch_open(self) -> bool:
-        """Return True while more members may join the batch of members that stop together.
+        """Return True if more members may be stopped, in a rollout that stops them in batches.
 
-        The batch is closed when one of its members has a successor. The next batch is open when all
-        successors are ready.
+        As soon as a stopped member has a successor, which is not ready yet, the batch is closed.
+        The next one may begin when all successors are ready.
         """
         return self._all_ready()
 
@@ -404,8 +404,8 @@ class Rollout:
     def _next_us(self, now_us: int) -> int:
         """Return the time of the next step.
 
-        This is the time at which the next successor starts. If the rollout waits for a change of
-        the cluster's status, the next step comes after at most LOOK_AGAIN_US.
+        It is the time at which the next successor starts. But if something else is awaited, whose
+        time is not known, the next step comes in LOOK_AGAIN_US at the latest.
         """
         starts = [
             successor.start_at_us or 0 for successor in self.done if successor.started_at_us is None
@@ -425,37 +425,32 @@ async def _crash(node: NodeName, runtime: Runtime) -> None:
 class Scaling:
     """A change of the number of a group's members.
 
-    - `to`: the number of members to reach.
-    - `step_size`: number of members that start or stop in one step.
-    - `every_us`: time between two steps.
-    - `places`: all places of the group, in order of index. The free place with the lowest index is
-      filled first; the member with the highest index stops first.
-    - `spare`: places that had no member when the group began.
-    - `lost`, `joined`: as in Rollout.
-    Units: microseconds.
+    To grow, it fills the free places with the lowest indices. To shrink, it stops the members with
+    the highest indices.
     """
 
-    to: int
-    step_size: int
-    every_us: int
-    kills: bool
-    grace_us: int
-    places: tuple[NodeName, ...]
-    spare: frozenset[NodeName]
-    lost: dict[NodeName, None]
+    to: int  # the number of members to reach
+    step_size: int  # number of members that start or stop at once
+    every_us: int  # time between two such steps
+    kills: bool  # kill members (True), or ask them to stop (False)
+    grace_us: int  # time that a member has to stop by itself
+    places: tuple[NodeName, ...]  # all places of the group, by index
+    spare: frozenset[NodeName]  # places that had no member when the group began
+    lost: dict[NodeName, None]  # records of the run, as in Rollout
     joined: dict[NodeName, None]
     started: list[NodeName] = field(default_factory=list)
     stopped: list[NodeName] = field(default_factory=list)
     is_superseded: bool = False
     """True if a later scaling of the group has set another size.
 
-    Then this scaling starts and stops no more members. It only kills members that are stopping, at
-    the end of their grace period (the time that a member has to stop by itself).
+    Then this scaling starts and stops no more members. It only kills those that it has asked to
+    stop and that do not stop within their grace period.
     """
     _kill_at_us: dict[NodeName, int] = field(default_factory=dict)
-    """Stopping members, each with the end of its grace period."""
+    """Members that are stopping, each with the end of its grace period."""
     _next_step_us: int = 0
     _acts: list[dict[str, object]] = field(default_factory=list)
+    """For the journal, such as {"at_us": 61000000, "place": "consumer-g-2", "act": "stop"}."""
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
         """Take one step; return the time of the next step, or None after the last step."""
@@ -465,7 +460,7 @@ class Scaling:
             return now_us + LOOK_AGAIN_US if self._kill_at_us else None
         occupied = [place for place in self.places if self._is_occupied(place, status)]
         if len(occupied) != self.to and now_us >= self._next_step_us:
-            # The next step must be later than now, also with an `every` of 0.
+            # At least 1, because the next step must be later than now, also if `every` is 0.
             self._next_step_us = now_us + max(self.every_us, 1)
             if len(occupied) < self.to:
                 count = min(self.step_size, self.to - len(occupied))
@@ -474,7 +469,8 @@ class Scaling:
                 count = min(self.step_size, len(occupied) - self.to)
                 await self._shrink(occupied[-count:], runtime, status, now_us)
                 occupied = occupied[:-count]
-        if self._kill_at_us:  # it is not known when stopping members end
+        if self._kill_at_us:
+            # Some members are stopping. Nobody knows when they will have ended.
             return now_us + LOOK_AGAIN_US
         return None if len(occupied) == self.to else self._next_step_us
 
@@ -492,13 +488,13 @@ class Scaling:
         return False
 
     def _is_occupied(self, place: NodeName, status: ClusterStatus) -> bool:
-        """Return True if the place has a process that was not stopped for good."""
+        """Return True if the place has a member that is not about to go."""
         return status.nodes.get(place) not in _GONE and place not in self.lost
 
     async def _grow(self, count: int, runtime: Runtime, status: ClusterStatus) -> list[NodeName]:
-        """Fill up to `count` free places, and return them.
+        """Fill `count` free places, and return them.
 
-        The list has fewer places while members of former steps are still stopping.
+        They may be fewer, because places of members that are still stopping are not free yet.
         """
         free = [place for place in self.places if status.nodes.get(place) in _GONE][:count]
         for place in free:
@@ -531,7 +527,7 @@ class Scaling:
             if status.nodes.get(place) in _GONE:
                 del self._kill_at_us[place]
             elif now_us >= kill_at_us:
-                del self._kill_at_us[place]  # a killed process needs no further step
+                del self._kill_at_us[place]  # no need to wait for a process that is killed
                 await _crash(place, runtime)
 
 

@@ -1,10 +1,12 @@
 """Faults of processes: kill, loss of power, shutdown, and pause.
 
-A planned fault is first aimed: its target, a role such as `coordinator-of(readers)`, is resolved to
-the node that has the role in the situation, which is the cluster's state at that moment. The result
-is an Aim, or, if there is nothing to hit, a Miss with the reason. The Aim goes to `inject`, and
-later to `heal`, which undoes the fault. A node may be up, paused, stopping (in a controlled
-shutdown, in which a broker first moves its leaderships away), or down.
+Each of them hits the process of one node. The target is a role, such as `coordinator-of(readers)`,
+and `aim` finds the node that has this role now. `inject` kills, stops or pauses the process, and
+`heal` starts it again or resumes it.
+
+Healing may find the node in any state, because several faults may overlap. It may be up, paused or
+down. It may also be stopping: a broker that was asked to stop first moves its leaderships away,
+which takes a while.
 """
 
 from collections.abc import Iterator
@@ -35,7 +37,7 @@ from protocol.ids import NodeName
 from results_schema.manifest import PlannedFault
 
 _POLL_US = 250_000
-"""Interval of the checks whether a stopping node is down."""
+"""While a node is stopping, its state is looked at in this interval."""
 
 
 class DiskArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,16 +66,14 @@ class ProcessFault(FaultKind):
         )
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Start or resume the node from any state, unless the node or its machine is lost.
-
-        A lost node stays down. The loss of a machine starts the machine's nodes again when it is
-        healed itself.
-        """
+        """Start or resume the node from any state, unless the node or its machine is lost."""
         node = aim.nodes[0]
         if node in tools.lost:  # a NodeLoss or a rollout keeps the node down
             return None
         machine = tools.machine_lost_with(node)
-        if machine is not None:  # another fault has ended the machine that the node is on
+        if machine is not None:
+            # Meanwhile another fault has ended the whole machine. When that fault is healed, it
+            # will start this node with the others of the machine.
             machine.returning[node] = None
             return f"machine {machine.index} is lost: {node} starts again with it"
         empty_disk = planned.args.get("disk") == "empty"
@@ -87,7 +87,7 @@ class ProcessFault(FaultKind):
 
 
 class _Kill(ProcessFault):
-    """A process ends immediately; healing starts it on its own disk or on an empty one."""
+    """A fault that ends a process at once. `heal` starts it on its own disk or on an empty one."""
 
     args_type = DiskArgs
 
@@ -95,8 +95,8 @@ class _Kill(ProcessFault):
         """Report an empty disk for the only controller, or for a member, which has no disk."""
         if fault.args.get("disk") != "empty" or fault.target is None:
             return
-        # If the target has no role, "" fits none of the cases below; the check of targets reports
-        # the target.
+        # If the target is malformed, the role is "". Nothing is yielded here then, because the
+        # check of targets reports it.
         role = (split_target(fault.target) or ("", ""))[0]
         if role in CONTROLLER_TARGETS and experiment.cluster.controllers == 1:
             yield problem(
@@ -142,9 +142,9 @@ class PowerLoss(_Kill):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Cut the links of the node, then end its process.
 
-        The links are cut first. The runtime closes the connections of a process that ends, as a
-        kernel does, but a machine without power sends nothing. The cut links hold the messages that
-        close the connections until healing.
+        When a process ends, its kernel closes the connections, and the peers notice. The runtime
+        does the same. But a machine without power sends nothing. So the links are cut first: until
+        healing, they hold the messages that close the connections.
         """
         node = aim.nodes[0]
         others = tuple(name for name in (await tools.runtime.status()).nodes if name != node)
@@ -154,7 +154,7 @@ class PowerLoss(_Kill):
         return replace(aim, process=await tools.runtime.power_loss(node))
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Start the node, then remove the cut: peers see the connections of its former life end."""
+        """Start the node, then remove the cut, so that peers see their old connections end."""
         # The cut goes even if the start fails: it must not outlive its fault.
         try:
             return await super().heal(planned, aim, tools)
@@ -179,7 +179,7 @@ class ControlledShutdown(ProcessFault):
         return replace(aim, process=await tools.runtime.shut_down(aim.nodes[0]))
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Return True while the node is stopping, or is paused with its machine while it stops."""
+        """Return True while the node is stopping, even if its machine was paused meanwhile."""
         return status.nodes.get(aim.nodes[0]) in (NodeState.STOPPING, NodeState.PAUSED)
 
 
@@ -195,7 +195,7 @@ class NodeLoss(ProcessFault):
     momentary = True
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Report a target that is the only broker."""
+        """Report a broker as the target if the cluster has only one."""
         role = (split_target(fault.target or "") or ("", ""))[0]
         if role in BROKER_TARGETS and experiment.cluster.brokers == 1:
             yield problem(
@@ -232,17 +232,17 @@ class Pause(ProcessFault):
 async def bring_back(
     node: NodeName, runtime: Runtime, *, empty_disk: bool = False, kill_at_us: int
 ) -> str | None:
-    """Resume or restart a node from any state; a node that is up stays as it is.
+    """Make sure that a node is up: resume it, start it again, or leave it as it is.
 
-    Returns a sentence for the journal (the list of faults) if the node had to be killed, else None.
-    A node that is still stopping is killed at `kill_at_us`, in microseconds of the run's clock.
+    If the node is still stopping, it is first awaited, but only until `kill_at_us` (in microseconds
+    of the run's clock). Then it is killed. In this case the result is a sentence for the run's
+    journal, otherwise None.
     """
     state = (await runtime.status()).nodes.get(node)
     note = None
     if state is NodeState.PAUSED:
         await runtime.resume(node)
-        # The node may have been stopping when its machine was paused. The state PAUSED hides this,
-        # so the state is read again.
+        # If the node was stopping when it was paused, it is stopping again now.
         state = (await runtime.status()).nodes.get(node)
     if state is NodeState.STOPPING:
         note = await _end_shutdown(node, runtime, kill_at_us)

@@ -1,16 +1,18 @@
 """Faults of an orchestrator: a rollout replaces a group's members, a scaling changes its size.
 
-Both are gradual: their work goes on after the injection. `inject` only prepares the work
-(`chaos.faults.orchestration`). The runner then calls `step`; each step returns the time of the next
-one (`chaos.run.injection`).
+An orchestrator is a system such as Kubernetes. Both faults are gradual: `inject` only prepares the
+work (a Rollout or Scaling of `chaos.faults.orchestration`). Afterwards the runner calls its `step`,
+which does a part of the work and returns the time of the next step (`chaos.run.injection`).
 
-A place is the node name of one member, such as `consumer-readers-2`; its index comes last. A group
-has three kinds of places, in the order of their indices: the members with which the cluster starts
-(`members`), late members, which the plan starts at a given time, and `spare_members`, places that
-only these faults fill. `members_total` counts the first two kinds, `places_total` all three.
+Members come and go, but the nodes on which they may run are fixed from the beginning. We call such
+a node a place. For a group with `members: 3`, one late member and `spare_members: 2`, the places
+are
 
-All faults of a run share two records in FaultTools: `lost` has members that nothing else may start,
-`joined` has spare places that are filled.
+- consumer-readers-0 to 2: the members with which the cluster starts;
+- consumer-readers-3: a late member, which the plan starts at a given time;
+- consumer-readers-4 and 5: spare places, which only the faults of this module fill.
+
+`members_total` of this group is 4, and `places_total` is 6.
 """
 
 import math
@@ -43,7 +45,7 @@ from cluster.runtime import NodeState
 from protocol.ids import NodeName
 from results_schema.manifest import PlannedFault
 
-# `(?!\n)` because `$` alone also matches before a line break at the end.
+# Without `(?!\n)`, `25%` with a line break at the end would match, too, because of `$`.
 _PERCENT = re.compile(r"^(100|[1-9]?[0-9])%(?!\n)$")
 
 CountOrPercent = (
@@ -115,17 +117,16 @@ class _Gradual(FaultKind):
     """A gradual fault of the members of one group."""
 
     targets = ("members",)
-    # False, because the stop of a member makes the others rebalance (rejoin, and get new
-    # partitions). The checker of needless rebalances must not report this.
+    # When a member stops, the others must rebalance.
     spares_members = False
     is_gradual = True
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
         """Return all places of the group that the fault may use.
 
-        The fault may not use places with an index below `first_index`, nor the places of late
-        members that have not started yet, because the plan starts these members. The Aim's detail
-        has `up`, the members that are up now, and `members`, the group's `members_total`.
+        It may not use places with an index below `first_index`, nor those of late members that have
+        not started yet, because the plan will start them. The Aim's detail has `up`, the members
+        that are up now, and `members`, the group's `members_total`.
         """
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
@@ -219,7 +220,7 @@ class RolloutFault(_Gradual):
         # Percentages are of the size that the experiment defines, not of the members that are up.
         total = _members_total(aim)
         surge = _count(args.max_surge, total, rounded_up=True)
-        # Fewer spare places than the surge asks for may be free, for example after a scaling.
+        # There may be fewer free places than `max_surge` asks for, for example after a scaling.
         spare = [place for place in aim.nodes if place not in up][:surge]
         tools.under_way[planned.fault_id] = Rollout(
             orders=Orders(
@@ -244,15 +245,18 @@ class RolloutFault(_Gradual):
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Bring a group whose rollout did not end back to its full size; return the outcome."""
-        # If the injection failed, no rollout was prepared.
+        """Bring the group back to its full size, if its rollout did not end; return how it ended.
+
+        An example of the text is `the rollout was broken off with 2 replaced`.
+        """
+        # There is no rollout if `inject` failed.
         rollout = tools.under_way.get(planned.fault_id)
         if not isinstance(rollout, Rollout):
             return None
         if rollout.outcome in {Outcome.UNDER_WAY, Outcome.HUNG}:
-            # The rollout takes no further step, so its missing members are started here.
+            # The rollout takes no further step, so the missing members are started here.
             for node in rollout.places_to_fill():
-                # The start of the last place took time, so the status is read again.
+                # Read again for each node, because the start of the one before took time.
                 status = await tools.runtime.status()
                 if status.nodes.get(node) is NodeState.NOT_STARTED:
                     await tools.runtime.start_node(node)
@@ -295,8 +299,8 @@ class ScaleFault(_Gradual):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Prepare the change; the runner takes its first step."""
         args = msgspec.convert(planned.args, ScaleArgs)
-        # This scaling supersedes an earlier one of the group, as an autoscaler has one desired
-        # size. Two scalings at the same time would undo each other's changes for ever.
+        # An autoscaler has only one desired size at a time. So an earlier scaling of this group
+        # that is not done yet is superseded. Otherwise the two would undo each other's work.
         for earlier in tools.under_way.values():
             if isinstance(earlier, Scaling) and not set(aim.nodes).isdisjoint(earlier.places):
                 earlier.is_superseded = True
@@ -322,23 +326,23 @@ _ENDED = {
 
 
 def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition | None:
-    """Return the target's group; None if it does not exist, which the check of targets reports."""
+    """Return the group in the target; None if there is none, which the check of targets reports."""
     split = split_target(fault.target or "")
     return None if split is None else experiment.groups.get(split[1])
 
 
 def _extra_places(aim: Aim) -> frozenset[NodeName]:
-    """Return the places beyond the members that the experiment names.
+    """Return the spare places of the group, by their indices.
 
-    The index decides, not the position in `aim.nodes`, because `aim.nodes` lacks the places of late
-    members that have not started.
+    Their position in `aim.nodes` would not tell, because this list lacks the places of late members
+    that have not started.
     """
     total = _members_total(aim)
     return frozenset(place for place in aim.nodes if _index_of(place) >= total)
 
 
 def _index_of(place: NodeName) -> int:
-    """Return the index of a member's place in its group."""
+    """Return the index of a place in its group, such as 2 for `consumer-readers-2`."""
     return int(place.rpartition("-")[2])
 
 
@@ -349,10 +353,11 @@ def _is_awaited(place: NodeName, index: int, group: GroupDefinition, situation: 
 
 
 def _count(wanted: int | str, members: int, *, rounded_up: bool = False) -> int:
-    """Return a number, or a percentage of `members` as a number.
+    """Return a number of members that is given as a number or as a percentage of `members`.
 
-    As in Kubernetes, maxUnavailable is rounded down, maxSurge up. A percentage above 0 gives at
-    least 1, because a rollout that may neither stop nor add a member would never begin.
+    `25%` of 10 members are 2, or 3 if `rounded_up`. As in Kubernetes, maxUnavailable is rounded
+    down, and maxSurge up. A percentage above 0 gives at least 1. Otherwise a rollout of a small
+    group could neither stop nor add a member, and would never begin.
     """
     if isinstance(wanted, int):
         return wanted
@@ -363,7 +368,7 @@ def _count(wanted: int | str, members: int, *, rounded_up: bool = False) -> int:
 
 
 def _drawn(length: DurationOrRange, members: int, rng: random.Random) -> tuple[int, ...]:
-    """Return `members` durations in microseconds: all equal, or each drawn from the range."""
+    """Return a duration in microseconds for each of `members`, drawn if `length` is a range."""
     if isinstance(length, str):
         return (microseconds(length),) * members
     low, high = map(microseconds, length)
@@ -373,10 +378,10 @@ def _drawn(length: DurationOrRange, members: int, rng: random.Random) -> tuple[i
 def _up(aim: Aim) -> list[NodeName]:
     """Return the members that were up when the fault was aimed."""
     up = aim.detail["up"]
-    # `isinstance` is for mypy: the values of `detail` have the type object.
+    # `aim` has put a list there. The test is for mypy, to which it is only an object.
     return [NodeName(str(name)) for name in up] if isinstance(up, list) else []
 
 
 def _members_total(aim: Aim) -> int:
     """Return the size of the group that the experiment defines, late members included."""
-    return int(str(aim.detail["members"]))  # the values of `detail` have the type object
+    return int(str(aim.detail["members"]))  # `str` is for mypy, to which the value is an object

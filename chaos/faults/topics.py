@@ -1,8 +1,9 @@
 """Faults of topics: an administrator creates or deletes a topic.
 
-The faults are momentary: when the controller's answer comes, the topic is created or deleted, and
-nothing undoes this. Each broker adds or removes its replicas when it reads of the change in the
-metadata. An Aim has the nodes that a fault will hit. A Miss has the reason why a fault hit nothing.
+These faults are momentary: when the controller's answer comes, the topic is created or deleted, and
+nothing undoes this. The brokers add or remove their replicas a little later, when they read of the
+change in the metadata. If the controller refuses, the fault has hit nothing, and the run's journal
+shows it as a miss with Kafka's error.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ from results_schema.journal import BlastRadius
 from results_schema.manifest import PlannedFault
 
 MAX_REPLICAS = 32_767
-"""Largest replication factor that CreateTopics has room for (16 bits)."""
+"""Largest replication factor in a request CreateTopics, where it is a signed 16-bit number."""
 
 
 class CreateTopicArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -169,7 +170,8 @@ class DeleteTopic(FaultKind):
             return hit
         args = msgspec.convert(planned.args, DeleteTopicArgs)
         topic = situation.experiment.topics.get(args.topic)
-        # A topic that the file does not define was created by an order. The cluster knows its size.
+        # If the file does not define the topic, a fault has created it. Then its partitions are
+        # counted in the cluster.
         count = (
             sum(name.topic == args.topic for name in situation.status.partitions)
             if topic is None
@@ -185,8 +187,7 @@ class DeleteTopic(FaultKind):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Delete the topic; return a Miss if the controller refuses or does not answer."""
         args = msgspec.convert(planned.args, DeleteTopicArgs)
-        # The topic is noted before the answer comes, because an order without an answer may have
-        # been carried out.
+        # Noted before the answer comes, because an order without an answer may be carried out, too.
         tools.deleted_topics[args.topic] = None
         try:
             await tools.runtime.ask_as_admin(delete_topics, (args.topic,))
@@ -198,7 +199,7 @@ class DeleteTopic(FaultKind):
 
 
 def _created_topics(experiment: Experiment) -> list[str]:
-    """Return the topics that the plan creates, before or after the fault that asks."""
+    """Return the topics that some fault of the experiment creates, be it earlier or later."""
     return [
         str(fault.args.get("topic"))
         for fault in experiment.faults
@@ -207,7 +208,7 @@ def _created_topics(experiment: Experiment) -> list[str]:
 
 
 def _clients(topic: str, experiment: Experiment) -> Iterator[Problem]:
-    """Report the clients of the file that use the topic."""
+    """Report the groups and producers of the file that use the topic."""
     for group_id, group in experiment.groups.items():
         if topic in group.topics:
             yield _used(topic, f"the group {group_id} reads it")
