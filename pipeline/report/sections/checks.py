@@ -1,7 +1,7 @@
-"""The section `checks`: what each check verifies, how many cases it judged, and its outcome.
+"""The section `checks`: the promise that each check judges, its outcome, and its figures.
 
 A check judges whether a run kept one promise of Kafka's, such as that no acknowledged commit is
-lost. Its code, the checker, has read the trace, the record of the run's events.
+lost. The checkers have done this before, from the trace of the run; the section only shows it.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _ORDER = (
     CheckOutcome.PASS,
     CheckOutcome.NOTHING_SEEN,
 )
-"""Order of the checks in the section, by their outcome."""
+"""The order in which checks with these outcomes stand in the section."""
 _LEAD = (
     "What Kafka promises its consumer groups, as the checkers judged it over the whole trace. "
     "They decide; tables and pictures explain."
@@ -35,19 +35,17 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFacts:
-    """What the page says about one check.
-
-    - `name`: the check's name in words.
-    - `promise`: the promise of Kafka's that it judges; None if it is not known.
-    - `figures`: texts such as how many cases it judged.
-    - `tone`: the colour of its outcome.
-    """
+    """What the page says about one check."""
 
     check: CheckReport
     name: str
+    """The check's name in words: `durable commits`."""
     promise: str | None
+    """The promise of Kafka's that it judges; None if this version of coordlab does not know it."""
     figures: tuple[str, ...]
+    """Texts such as `12 commits`, which say how many cases it judged."""
     tone: str
+    """The colour of its outcome."""
 
 
 def check_facts(run: ReportInput, check: CheckReport) -> CheckFacts:
@@ -62,7 +60,7 @@ def check_facts(run: ReportInput, check: CheckReport) -> CheckFacts:
 
 
 def checks_section(run: ReportInput) -> Section | None:
-    """Return one entry for each check, violated promises first; None if the run has no checks."""
+    """Return the section; None if the run has no checks."""
     if not run.facts.checks:
         return None
     checks = sorted(run.facts.checks, key=lambda check: _ORDER.index(check.outcome))

@@ -1,7 +1,7 @@
-"""The section `configuration`: first the settings that differ from their defaults, then all others.
+"""The section `configuration`: the settings of a run.
 
-A setting is Kafka's own, or one of the experiment: its size, its load, or the simulation. A setting
-is identified by its section and its name in the experiment's file.
+It has three tables: Kafka's own settings, as far as they differ from Kafka's defaults; what makes
+up the experiment, such as its size and its load; and, folded, all other settings.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,16 @@ from pipeline.report.report_input import ReportInput
 from pipeline.summary.story import counted
 
 _KAFKA_SUFFIX = ".config"
-"""Last part of the name of a section with Kafka's own settings, such as `groups.readers.config`."""
+"""The end of the names of sections with Kafka's own settings, such as `groups.readers.config`."""
 _LATE = ".late_members["
-"""Part of the name of a section about members that join later than the others of their group."""
+"""A part of the names of sections about members that join later than the others of their group."""
 _COLUMNS = (
     Column(lambda setting: setting.name, "setting"),
     number(lambda setting: setting.value, "here"),
     number(lambda setting: setting.default, "default"),
     Column(lambda setting: setting.section.removesuffix(_KAFKA_SUFFIX), "of"),
 )
-"""Columns of a table of settings. `of` is the section without its suffix: `groups.readers`."""
+"""The columns of each table. In the column `of` is the section: `groups.readers`, for example."""
 
 
 def configuration_section(run: ReportInput) -> Section | None:
@@ -40,9 +40,9 @@ def configuration_section(run: ReportInput) -> Section | None:
         # A setting of the experiment that has no default says what the experiment is.
         if not _is_of_kafka(setting) and (setting.differs or not setting.default)
     ]
-    # Two settings can be equal, so the objects are compared, by their `id`.
-    in_the_lists = {id(setting) for setting in (*of_kafka, *of_experiment)}
-    rest = [setting for setting in settings if id(setting) not in in_the_lists]
+    # Two settings can be equal as structs, so `id` tells which of them is in a table already.
+    ids_in_tables = {id(setting) for setting in (*of_kafka, *of_experiment)}
+    rest = [setting for setting in settings if id(setting) not in ids_in_tables]
     return Section(
         id="configuration",
         title="Configuration",
@@ -56,7 +56,7 @@ def _parts(
     of_experiment: Sequence[SettingFact],
     rest: Sequence[SettingFact],
 ) -> Iterator[Part]:
-    """Yield a table for each of the three lists; the table of the remaining settings is folded."""
+    """Yield the tables; a sentence replaces the first one if no setting of Kafka's differs."""
     if of_kafka:
         yield text_table(_COLUMNS, of_kafka, caption="Other than Kafka's defaults")
     else:
@@ -76,14 +76,19 @@ def _is_of_kafka(setting: SettingFact) -> bool:
 def _stands_out(setting: SettingFact, settings: Sequence[SettingFact]) -> bool:
     """Return whether a Kafka setting is in the first table, because it differs from its default.
 
-    A setting of late members that only repeats the value of their group does not stand out.
+    Late members have all settings of their group, too. Such a setting is in the table only if its
+    value differs from that of the group.
     """
     if not setting.differs:
         return False
     if _LATE not in setting.section:
         return True
-    group = setting.section.split(_LATE)[0] + _KAFKA_SUFFIX
-    return not any(
-        other.section == group and other.name == setting.name and other.value == setting.value
+    # `groups.readers.late_members[0].config` becomes `groups.readers.config`.
+    section_of_group = setting.section.split(_LATE)[0] + _KAFKA_SUFFIX
+    repeats_group = any(
+        other.section == section_of_group
+        and other.name == setting.name
+        and other.value == setting.value
         for other in settings
     )
+    return not repeats_group

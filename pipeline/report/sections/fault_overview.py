@@ -1,10 +1,10 @@
-"""The section "All faults" of a report: one table and one picture that compare a run's faults.
+"""The chart and the table "All faults", which compare the faults of a run.
 
-Both show four times for each fault, MEASURES. After one fault, such a time is measured for every
-member, partition or group that the fault affected, for example 12 commit gaps of 12 members. Table
-and picture show the longest of them.
+Both show four times for each fault. An example is the commit gap: how long a member had no commit
+acknowledged. After one fault, it is measured for each of 12 members, say, and chart and table show
+the longest of the 12 gaps.
 
-The picture has a row for each measure, called a strip, and in it a dot for each fault.
+The chart has a row (a strip) for each of the four measures, and in the row a dot for each fault.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,11 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""The measures that are compared: how long the controller took to detect the fault, and a member to
-notice it; and how long a group was without a coordinator, and a member without a commit.
+"""The measures that are compared: how long the controller took to detect the fault, how long a
+member took to notice it, how long a group was without a coordinator, and a member without a commit.
 """
 _MIN_FOR_CHART = 4
-"""Minimum number of faults for a picture. A few faults are compared as easily in the table."""
+"""Minimum number of faults for a chart. A few faults are compared as easily in the table."""
 MAX_FAULTS = 500
 """Maximum number of faults in the table, which has the first ones. The table `faults` in the run's
 directory has all of them.
@@ -29,10 +29,10 @@ directory has all of them.
 
 
 def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
-    """Yield the table alone, or the picture, to which the table belongs."""
+    """Yield the chart, to which the table belongs, or the table alone."""
     table = _table(faults)
     strips = [_strip(measure, faults) for measure in MEASURES]
-    strips = [strip for strip in strips if strip.values]  # no empty rows in the picture
+    strips = [strip for strip in strips if strip.values]  # without those that have no dot
     if len(faults) < _MIN_FOR_CHART or not strips:
         yield table
         return
@@ -41,7 +41,8 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
         id="phases-overview",
         title="All faults",
         about="The longest of each fault: a dot is a fault.",
-        # The first three colours stand for the broker chain, the client chain and the gaps.
+        # In the charts of single faults, the first three colours stand for the broker chain, the
+        # client chain and the gaps. So this chart has the fourth one.
         spec=strip_chart("faults", len(strips), axis, SERIES[3]),
         data={"faults": strip_rows(strips, axis)},
         table=table,
@@ -49,7 +50,7 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
 
 
 def _table(faults: Sequence[FaultSummary]) -> TextTable:
-    """Return the table of all faults. The page folds it if there is a picture of them."""
+    """Return the table of all faults, which is folded if there is a chart."""
     columns = (
         Column(lambda fault: fault.fault, "fault"),
         number(lambda fault: moment_text(fault.injected_us), "at"),
@@ -71,9 +72,9 @@ def _table(faults: Sequence[FaultSummary]) -> TextTable:
 
 
 def _members_kept(fault: FaultSummary) -> str | None:
-    """Return text such as `3 of 4`: the affected members that kept their id and generation.
+    """Return how many affected members kept their id and generation: `3 of 4`.
 
-    None, an empty cell, if the fault affected no member.
+    Returns None, for an empty cell, if the fault affected no member.
     """
     return f"{fault.members_kept} of {fault.members}" if fault.members else None
 
@@ -85,12 +86,12 @@ def _longest(measure: str, fault: FaultSummary) -> str | None:
 
 
 def _strip(measure: str, faults: Sequence[FaultSummary]) -> Strip:
-    """Return the row of the picture for one measure, with a dot for each fault's longest time.
+    """Return the row of the chart for one measure, with a dot for each fault's longest time.
 
-    A fault after which the measure has no time gets no dot. The note beside the row says how many
+    A fault after which the measure has no value gets no dot. The note beside the row says how many
     such faults there are: `2 without`.
     """
-    longest_us = []
+    longest_of_faults: list[tuple[str, int]] = []
     clock_error_us = 0
     for fault in faults:
         distribution = fault.distribution(measure)
@@ -98,12 +99,12 @@ def _strip(measure: str, faults: Sequence[FaultSummary]) -> Strip:
             continue
         clock_error_us = max(clock_error_us, distribution.bound_us)
         if distribution.maximum is not None:
-            longest_us.append((fault.fault, distribution.maximum))
-    lengths_us = sorted(length_us for _, length_us in longest_us)
-    without = len(faults) - len(longest_us)
+            longest_of_faults.append((fault.fault, distribution.maximum))
+    lengths_us = sorted(length_us for _, length_us in longest_of_faults)
+    without = len(faults) - len(longest_of_faults)
     return Strip(
         name=measure,
-        values=tuple(longest_us),
+        values=tuple(longest_of_faults),
         figures=distribution_of(lengths_us, missing=without, bound_us=clock_error_us),
         subject="fault",
         note=f"{without:,} without" if without else "",

@@ -1,13 +1,14 @@
-"""The section `felt`: the effects that clients felt, for the whole run, each group, each partition.
+"""The section `felt`: what the users of the groups noticed in the whole run.
 
-The effects are of three kinds:
+The section has a sentence for each group, the figures over all partitions, and a table of single
+partitions. Users notice three things:
 
-- waits: a stored record waits until the group processes it. Waits below one second do not count.
-- times without an owner: the partition was assigned to no member.
-- lag: the number of records that wait.
+- Stored records wait until the group processes them. Waits below one second do not count.
+- A partition has no owner, because it is assigned to no member.
+- The lag of a partition grows, which is the number of records that wait.
 
 If a machine was away by accident, and not by a fault of the experiment, the figures of that time
-are disturbed. They are marked with an asterisk (MARK), and a footnote explains it.
+are called disturbed. They are marked with an asterisk (MARK), which a footnote explains.
 """
 
 from functools import partial
@@ -33,13 +34,9 @@ from pipeline.summary.story import (
 MAX_GROUPS = 40
 """Maximum number of groups that have a sentence."""
 MAX_PARTITIONS = 300
-"""Maximum number of partitions in the table. Those with the longest times without an owner and
-waits are chosen.
-"""
+"""Maximum number of partitions in the table. Those of which users noticed most are chosen."""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
-"""Headings of the figures in `story.felt_rows`."""
-# The text under the section's title. In the steady state, all groups have all their members and
-# partitions.
+"""The headings of the cells that `felt_rows` returns."""
 _LEAD = (
     "From the steady state to the end. A record waits when its producer was told that it is stored "
     "and the group has not processed it; a wait counts from one second on."
@@ -51,81 +48,79 @@ def felt_section(run: ReportInput) -> Section | None:
     felt = run.summary.felt
     if felt is None:
         return None
-    groups = list(felt.groups.items())[:MAX_GROUPS]  # pairs: a group's name and its figures
+    shown_groups = list(felt.groups.items())[:MAX_GROUPS]
+    sentences = [felt_text(name, figures) for name, figures in shown_groups]
     parts: list[Part] = [
-        Paragraph(html=render_line("words", "items", [felt_text(*group) for group in groups])),
+        Paragraph(html=render_line("words", "items", sentences)),
         *_deploys(run),
-        _in_all(felt),
+        _figures_in_all(felt),
     ]
     if felt.disturbed:
-        footnotes = disturbance_texts(run.summary)
-        parts += [Paragraph(html=render_line("words", "plain", note)) for note in footnotes]
+        parts += [
+            Paragraph(html=render_line("words", "plain", footnote))
+            for footnote in disturbance_texts(run.summary)
+        ]
 
     partitions = sorted(run.tables.rows("felt_partitions"), key=_worst_first)
     if partitions:
-        parts.append(_by_partition(partitions))
+        parts.append(_table_of_partitions(partitions))
     return Section(id="felt", title=as_title(FELT), lead=_LEAD, parts=tuple(parts))
 
 
 def _deploys(run: ReportInput) -> list[Part]:
-    """Return a paragraph on the costs of the run's rollouts; [] if no rollout has a cost.
+    """Return a paragraph on what the run's rollouts cost; [] if the run had no rollout.
 
-    A rollout (deploy) replaces the members of a group one after another. Its cost is what the
-    group's clients felt meanwhile, such as times without an owner.
+    A rollout, also called deploy, replaces the members of a group one after another. Its cost is
+    what users noticed meanwhile, such as times without an owner.
     """
     texts = [deploy_text(cost) for cost in deploys_of(run.facts.faults, run.summary.felt)]
     return [Paragraph(html=render_line("words", "items", texts))] if texts else []
 
 
-def _in_all(felt: Felt) -> Part:
+def _figures_in_all(felt: Felt) -> Part:
     """Return the figures over all partitions of all groups."""
-    # Each row is a pair: the name of a figure, and its cells by heading.
+    # A row is the name of a figure and its cells: `("lag", {"partitions": "12", "p50": "3", ...})`.
     rows = felt_rows(felt.in_all)
     if not rows:
         return Paragraph(html=render_line("words", "plain", as_title(NOTHING_FELT)))
-    # A column is the function that gets its cell from a row, and its heading.
-    cells = [number(partial(_cell_under, name), name) for name in _HEADINGS]
+    cells = [number(partial(_cell_under, heading), heading) for heading in _HEADINGS]
     columns = (Column(itemgetter(0), "figure"), *cells)
     mark = MARK if felt.disturbed else ""
     return text_table(columns, rows, caption=f"{as_title(FELT_IN_ALL)}{mark}")
 
 
 def _cell_under(heading: str, row: tuple[str, dict[str, str]]) -> str:
-    """Return a cell of a row of `felt_rows`."""
+    """Return the cell of a row under a heading."""
     _, cells = row
     return cells[heading]
 
 
 def _worst_first(row: Row) -> tuple[int, int, str, str]:
-    """Return a sort key. Partitions with the longest waits and times without an owner come first.
+    """Return a sort key, by which the partitions of which users noticed most come first.
 
-    The two times are added up. The largest lag decides between equal sums.
+    The time without an owner and the waits are added up. If the sums are equal, the partition with
+    the larger lag comes first.
     """
     # `unowned_us` is null for a partition that never had an owner. It counts as 0.
     felt_us = (row["unowned_us"] or 0) + row["waited_us"]
     return -felt_us, -row["lag_peak"], row["group"], row["partition"]
 
 
-def _by_partition(rows: list[Row]) -> TextTable:
-    """Return the table of single partitions. Partitions with the longest times come first.
-
-    The table is folded: the page shows it when the reader clicks on its summary line.
-    """
+def _table_of_partitions(rows: list[Row]) -> TextTable:
+    """Return the table of single partitions, which is folded under a line: "Each partition"."""
     shown = rows[:MAX_PARTITIONS]
-    more = len(rows) - len(shown)
-    measures = [number(partial(_cell, measure), measure.name) for measure in FELT_MEASURES]
     summary_line = "Each partition"
-    if more:
-        summary_line += f"; {more:,} more in tables/felt_partitions"
-    # `named` makes columns whose headings are the names of the row's columns.
-    columns = (*named("group", "partition"), *measures, Column(_peak, "peak at"))
+    if left_out := len(rows) - len(shown):
+        summary_line += f"; {left_out:,} more in tables/felt_partitions"
+    measures = [number(partial(_cell, measure), measure.name) for measure in FELT_MEASURES]
+    columns = (*named("group", "partition"), *measures, Column(_moment_of_peak, "peak at"))
     return text_table(columns, shown, folded=summary_line)
 
 
 def _cell(measure: FeltMeasure, row: Row) -> Cell:
     """Return a figure of a partition as text.
 
-    `never` stands for null: the partition never had an owner, or its lag never came down again.
+    The text is `never` if the partition never had an owner, or if its lag never came down again.
     """
     value = row[measure.column]
     if value is None:
@@ -133,9 +128,9 @@ def _cell(measure: FeltMeasure, row: Row) -> Cell:
     return length_text(value) if measure.is_time else f"{value:,}"
 
 
-def _peak(row: Row) -> str | None:
+def _moment_of_peak(row: Row) -> str | None:
     """Return a link to the moment of the largest lag.
 
-    None if the lag was never larger than usual, that is, than before the first fault.
+    Returns None if the lag was never larger than before the first fault.
     """
     return None if row["lag_peak_us"] is None else moment_link(row["lag_peak_us"])

@@ -1,8 +1,8 @@
 """The first screen of a run's report: verdict, four figures, and answers to six questions.
 
-The verdict says whether Kafka kept its promises, such as that no acknowledged commit is lost. A run
-can keep all promises and still have surprised its users: for a while a partition had two owners or
-none, or records were processed again. Such a run has a PASS with caveats.
+The verdict says whether Kafka kept its promises, such as that no acknowledged commit is lost. Even
+if it kept all of them, users can have been surprised: a partition had two owners for a while, for
+example, or records were processed again. A notice below the verdict then lists these caveats.
 """
 
 from collections.abc import Iterator
@@ -27,32 +27,31 @@ class Headline:
     """What the template shows on the first screen, from top to bottom."""
 
     verdict: str
-    """one or two words, such as VIOLATED or TOOL FAILED"""
+    """One or two words, such as VIOLATED or TOOL FAILED."""
     tone: Tone
-    """decides the colour of the verdict"""
+    """Decides the colour of the verdict."""
     kicker: str
-    """small line above the title: the run's id"""
+    """The small line above the title, which is the run's id."""
     title: str
-    """name of the experiment"""
+    """The name of the experiment."""
     lead: str
-    """the question that the experiment asks"""
+    """The question that the experiment asks."""
     answers: tuple[tuple[str, Markup], ...] = ()
-    """questions such as "What broke?", each with the paragraphs of its answer"""
+    """Questions such as "What broke?", each with the paragraphs of its answer."""
     figures: tuple[Figure, ...] = ()
     notices: tuple[str, ...] = ()
-    """sentences about problems of the run itself, such as an interruption"""
+    """Sentences about problems of the run itself, such as an interruption, and about caveats."""
     more_reasons: tuple[str, ...] = ()
-    """reasons for the verdict UNKNOWN beyond the first MAX_REASONS; the reader can unfold them"""
+    """Further reasons for the verdict UNKNOWN, which the reader can unfold. A notice has the first
+    ones."""
     facts: tuple[tuple[str, str], ...] = ()
-    """names and values, such as `seed` and `7`"""
+    """Names and values, such as `seed` and `7`."""
 
 
 MAX_REASONS = 3
 """Maximum number of reasons for the verdict UNKNOWN that a notice lists."""
 _OVERRIDE = "--var"
 """Option of `coordlab run` that sets a value other than the one in the experiment's file."""
-# A run that completed shows its verdict. A run that did not shows its status, which is `failed` if
-# coordlab itself failed.
 _WORD_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
     Verdict.PASS: ("PASS", "good"),
     Verdict.VIOLATED: ("VIOLATED", "bad"),
@@ -62,21 +61,22 @@ _WORD_OF_STATUS: dict[str, tuple[str, Tone]] = {
     "interrupted": ("INTERRUPTED", "warn"),
     "killed": ("KILLED", "warn"),
     "running": ("RUNNING", "plain"),
-    "failed": ("TOOL FAILED", "warn"),
+    "failed": ("TOOL FAILED", "warn"),  # coordlab itself failed
 }
+"""The word for a run that did not complete, in place of its verdict."""
 
 
 def headline(run: ReportInput) -> Headline:
     """Return the first screen of a run's report."""
     facts = run.facts
     verdict, tone = verdict_of(facts)
-    # After a failure of the tool itself, times say nothing about Kafka.
-    trusted = facts.status != "failed"
+    # If coordlab itself failed, times say nothing about Kafka.
+    times_count = facts.status != "failed"
     answers = (
         ("What broke?", what_broke(run)),
         ("For whom?", for_whom(run)),
-        ("For how long?", for_how_long(run) if trusted else Markup("")),
-        ("Why?", why(run) if trusted else Markup("")),
+        ("For how long?", for_how_long(run) if times_count else Markup("")),
+        ("Why?", why(run) if times_count else Markup("")),
         ("Was a promise broken?", broke_a_promise(run)),
         ("What was expected?", _expected(run)),
     )
@@ -95,33 +95,32 @@ def headline(run: ReportInput) -> Headline:
 
 
 def _expected(run: ReportInput) -> Markup:
-    """Return what the author of the experiment expected, and what the run measured.
+    """Return what the author of the experiment expected, and which times the run measured.
 
     A note follows if values of the experiment were overridden on the command line.
     """
     facts = run.facts
     if not facts.expect:
         return Markup("")
-    # Only times can be compared with an expectation. The run's length is a time, too, but no
-    # result.
     measured = [
         f"{figure.value} {figure.unit} {figure.label}"
         for figure in four_figures(run)
+        # The length of the run is a time, too, but no result.
         if figure.unit in {"s", "ms"} and figure.label != RUN_LENGTH
     ]
-    overridden = _OVERRIDE in facts.manifest.replay  # the command line that replays the run
-    return render_line("answers", "expected", facts.expect, measured, overridden)
+    replay_command = facts.manifest.replay
+    return render_line("answers", "expected", facts.expect, measured, _OVERRIDE in replay_command)
 
 
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     """Return the verdict in one or two words, and its tone.
 
-    An interrupted or killed run can still have proven a violation, which is then shown. But if the
-    tool itself failed, even a violation says nothing about Kafka, so the status is shown.
+    A run that did not complete has its status in place of a verdict. But it can have proven a
+    violation before it was interrupted or killed, and then the violation is shown. If coordlab
+    itself failed, even a violation says nothing about Kafka, so the status is shown.
     """
-    completed = facts.status not in _WORD_OF_STATUS
-    shows_violation = facts.verdict is Verdict.VIOLATED and facts.status != "failed"
-    if not completed and not shows_violation:
+    proved_violation = facts.verdict is Verdict.VIOLATED and facts.status != "failed"
+    if facts.status in _WORD_OF_STATUS and not proved_violation:
         return _WORD_OF_STATUS[facts.status]
     if facts.verdict is None:
         return "NO VERDICT", "warn"
@@ -129,9 +128,9 @@ def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
 
 
 def _unknown_reasons(run: ReportInput) -> tuple[str, ...]:
-    """Return the reasons for which a completed run has the verdict unknown."""
-    unknown = run.facts.status == "completed" and run.facts.verdict is Verdict.UNKNOWN
-    return tuple(run.facts.results_or_empty.reasons) if unknown else ()
+    """Return the reasons for which a completed run has the verdict UNKNOWN; () for other runs."""
+    is_unknown = run.facts.status == "completed" and run.facts.verdict is Verdict.UNKNOWN
+    return tuple(run.facts.results_or_empty.reasons) if is_unknown else ()
 
 
 def _notices(run: ReportInput) -> Iterator[str]:
@@ -145,12 +144,16 @@ def _notices(run: ReportInput) -> Iterator[str]:
             yield from reasons
         case "interrupted":
             # For example, "This run was interrupted and proves nothing: its trace ends at 12.000 s
-            # of the run's clock, the disk is full." The run itself gives "interrupted" as a reason,
-            # which the notice says already.
-            because = "; ".join(reason for reason in reasons if reason != facts.status)
-            proves = "" if facts.verdict is Verdict.VIOLATED else " and proves nothing"
-            notice = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"
-            yield f"{notice}, {because}." if because else f"{notice}."
+            # of the run's clock, the disk is full."
+            notice = "This run was interrupted"
+            if facts.verdict is not Verdict.VIOLATED:
+                notice += " and proves nothing"
+            notice += f": its trace ends at {end} of the run's clock"
+            # One of the reasons is "interrupted", which the notice says already.
+            other_reasons = [reason for reason in reasons if reason != facts.status]
+            if other_reasons:
+                notice += f", {'; '.join(other_reasons)}"
+            yield f"{notice}."
         case "killed":
             yield f"The process of this run ended without results: its trace ends at {end}."
         case "running":
@@ -187,10 +190,8 @@ def _facts(run: ReportInput) -> Iterator[tuple[str, str]]:
         yield "time scale", f"{manifest.time_scale:g} times real time"
     if manifest.clock_error_us:
         yield "clocks apart", f"at most {duration_text(manifest.clock_error_us)}"
-    # The manifest has `2026-01-02T03:04:05.678+00:00`; the screen shows `2026-01-02 03:04:05 UTC`.
-    yield (
-        "started",
-        manifest.started_at.replace("T", " ").removesuffix("+00:00").split(".")[0] + " UTC",
-    )
+    # `2026-01-02T03:04:05.678+00:00` in the manifest becomes `2026-01-02 03:04:05 UTC`.
+    started_at = manifest.started_at.replace("T", " ").removesuffix("+00:00").split(".")[0]
+    yield "started", f"{started_at} UTC"
     if run.facts.coordinator:
         yield "faithful to", run.facts.coordinator

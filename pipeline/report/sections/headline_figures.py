@@ -1,21 +1,24 @@
 """The four figures of the report's first screen, such as `8.2 s without an active coordinator`.
 
-Which figures are shown depends on what happened in the run. `_candidates` yields all figures of the
-run, the most important first, and the screen shows the first four. Broken promises come first.
+`_candidates` yields all figures of a run, the most important first, and the screen shows the first
+four. So if the run broke a promise of Kafka's, the first figure is the number of violations.
 
-Many times are measured after each fault and for each member, such as the time until a member had a
-commit acknowledged again (its commit gap). The figure is the longest of all these times.
+A figure about times is always the longest time. For example, after each fault it is measured how
+long each member had no commit acknowledged (its commit gap), and the figure is the longest commit
+gap of all members after all faults.
 
-A figure is disturbed if a machine of the Ray cluster was lost or silent by accident while it was
-measured. Its note then says so.
+A figure is called disturbed if a machine of the Ray cluster was lost or silent by accident while it
+was measured. The note of the figure then says so.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
 from pipeline.report.report_input import ReportInput
+from pipeline.report.sentences.answers import check_name
 from pipeline.summary.figures import (
     FaultSummary,
     Worst,
@@ -36,38 +39,37 @@ NUMBER = 4
 RUN_LENGTH = "of the run's clock"
 """Label of the figure for the run's length."""
 _LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""What a member or a partition still lacked if its gap lasted until the run ended. The figure then
-says `3 of 5 members, still without an acknowledged commit`.
+"""What a member or a partition lacks while it has a gap. If all gaps lasted until the run ended, the
+figure is `3 of 5 members, still without an acknowledged commit`.
 """
 _DISTURBED = "a machine was away by accident then"
-"""The note of a figure that proves nothing about Kafka, because the accident may be its cause. A
-notice on the same screen explains the accident."""
+"""The note of a disturbed figure, which proves nothing about Kafka. A notice on the same screen
+explains the accident."""
 _WARN_FROM_US = 1_000_000
 """A gap of this length or more has a warning colour, as it is longer than a commit interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure of the first screen.
-
-    For example: value "8.2", unit "s", label "longest time without an acknowledged commit". The
-    note helps to judge the number: "median 1.1 s of 12 members". The tone is its colour.
-    """
+    """One figure of the first screen."""
 
     value: str
+    """The number, such as "8.2"."""
     unit: str
+    """The text that follows it, such as "s" or "of 12"."""
     label: str
+    """What the number is, such as "longest time without an acknowledged commit"."""
     note: str = ""
+    """A text that helps to judge the number, such as "median 1.1 s of 12 members"."""
     tone: Tone = "plain"
+    """The colour of the figure."""
 
 
 def four_figures(run: ReportInput) -> tuple[Figure, ...]:
-    """Return the NUMBER most important figures of this run; broken promises come first.
-
-    If the tool failed, the figures are only counts, because times would say nothing about Kafka.
-    """
-    # "failed": coordlab itself, the tool, failed.
-    candidates = _counts(run) if run.facts.status == "failed" else _candidates(run)
+    """Return the NUMBER most important figures of this run."""
+    # If coordlab itself failed, times would say nothing about Kafka.
+    tool_failed = run.facts.status == "failed"
+    candidates = _counts(run) if tool_failed else _candidates(run)
     return tuple(islice(candidates, NUMBER))
 
 
@@ -75,16 +77,16 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     """Yield all figures of the run, the most important first."""
     yield from _broken_promises(run)
     yield from _faults_that_hit(run)
-    yield from _owners(run)
-    # The two coordinators that served the same groups at once for the longest time. If the old one
-    # answered no request, it misled no member, so the gaps matter more and come first.
+    yield from _two_owners(run)
+    # If two coordinators served a group at once, but the old one answered no request, it misled no
+    # member. Then the gaps matter more and come first.
     pair = longest_coordinators(run.summary)
     old_one_answered = pair is not None and bool(pair.older.heartbeats or pair.older.commits)
     if pair is not None and old_one_answered:
-        yield _coordinators(pair)
+        yield _two_coordinators(pair)
     yield from _gaps(run)
     if pair is not None and not old_one_answered:
-        yield _coordinators(pair)
+        yield _two_coordinators(pair)
     if run.summary.faults:
         yield _rebalances(run)
         yield from _processed_again(run)
@@ -93,29 +95,28 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
 
 
 def _broken_promises(run: ReportInput) -> Iterator[Figure]:
-    """Yield the number of violations that checks found; nothing if every promise was kept."""
-    broken = [check for check in run.facts.checks if check.outcome is CheckOutcome.VIOLATED]
-    if broken:
-        findings = sum(check.findings_total for check in broken)
+    """Yield `3 findings against 2 promises`; nothing if every promise was kept."""
+    violated = [check for check in run.facts.checks if check.outcome is CheckOutcome.VIOLATED]
+    if violated:
+        findings = sum(check.findings_total for check in violated)
         yield Figure(
             value=f"{findings:,}",
             unit="finding" if findings == 1 else "findings",
-            label=f"against {counted(len(broken), 'promise')}",
-            note=listed([check.check.replace("_", " ") for check in broken]),
+            label=f"against {counted(len(violated), 'promise')}",
+            note=listed([check_name(check) for check in violated]),
             tone="bad",
         )
 
 
 def _faults_that_hit(run: ReportInput) -> Iterator[Figure]:
-    """Yield the number of faults that hit a node, unless all faults did.
+    """Yield `2 of 3 faults hit`; nothing if all faults hit a node.
 
-    A run in which a fault hit nothing did not test everything in its plan.
+    The reader must know if a fault hit nothing, because the run then did not test all of its plan.
     """
     outcomes = [fault.outcome for fault in run.facts.faults]
     hits, missed = outcomes.count(FaultOutcome.HIT), outcomes.count(FaultOutcome.MISSED)
-    others = len(outcomes) - hits - missed
     if hits < len(outcomes):
-        counts = {"hit nothing": missed, "not injected": others}
+        counts = {"hit nothing": missed, "not injected": len(outcomes) - hits - missed}
         yield Figure(
             value=f"{hits:,}",
             unit=f"of {len(outcomes):,}",
@@ -125,7 +126,7 @@ def _faults_that_hit(run: ReportInput) -> Iterator[Figure]:
         )
 
 
-def _owners(run: ReportInput) -> Iterator[Figure]:
+def _two_owners(run: ReportInput) -> Iterator[Figure]:
     """Yield the longest time with two owners; nothing if there was no such time."""
     owners = longest_owners(run.summary)
     if owners is not None:
@@ -138,7 +139,7 @@ def _owners(run: ReportInput) -> Iterator[Figure]:
         )
 
 
-def _coordinators(pair: Coordinators) -> Figure:
+def _two_coordinators(pair: Coordinators) -> Figure:
     """Return the figure of a time with two coordinators."""
     return _duration(
         pair.to_us - pair.from_us,
@@ -154,21 +155,21 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
 
     A group's gap is the time in which no coordinator served it.
     """
-    # Tuples of the measure, the figure's label, and the kind of subject.
-    commits = ("commit gap", "longest time without an acknowledged commit", "member")
-    processing = ("processing gap", "longest time a partition was not consumed", "partition")
-    # A fault that moves a coordinator interrupts commits. Other faults interrupt the processing.
-    moved = any(fault.partitions_moved for fault in run.summary.faults)
-    by_importance = (commits, processing) if moved else (processing, commits)
-    for measure, label, subject in by_importance:
-        worst = find_worst(run.summary, measure)
-        if worst is not None:
-            yield _gap(worst, label, subject, run)
-            # One gap is enough. The second measure is needed only if the first one has no values.
-            break
-    # A group that kept its coordinator has a time of 0 without a coordinator.
+    worst_commit_gap = find_worst(run.summary, "commit gap")
+    worst_processing_gap = find_worst(run.summary, "processing gap")
+    # A fault that moves a coordinator interrupts the commits. Other faults interrupt the
+    # processing.
+    any_moved = any(fault.partitions_moved for fault in run.summary.faults)
+    if worst_commit_gap is not None and (any_moved or worst_processing_gap is None):
+        label = "longest time without an acknowledged commit"
+        yield _longest_gap(worst_commit_gap, label, "member", run)
+    elif worst_processing_gap is not None:
+        label = "longest time a partition was not consumed"
+        yield _longest_gap(worst_processing_gap, label, "partition", run)
+
+    # The time of a group that kept its coordinator is 0.
     without_coordinator = find_worst(run.summary, "no coordinator")
-    if without_coordinator is not None and without_coordinator.longest_us:
+    if without_coordinator is not None and without_coordinator.longest_us > 0:
         distribution = without_coordinator.distribution
         yield _duration(
             without_coordinator.longest_us,
@@ -185,71 +186,76 @@ def _longest_of_groups(number: int, run: ReportInput) -> str:
     return f"group {groups[0]}" if len(groups) == 1 else f"longest of {counted(number, 'group')}"
 
 
-def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
-    """Return the figure of the worst gap.
+def _longest_gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
+    """Return the figure of the longest gap, which has a note about the other gaps.
 
-    If no gap ended before the run did, no length is known. Then the figure is the number of
-    subjects that still have a gap.
+    If none of the gaps ended before the run did, no length is known. Then the figure is the number
+    of subjects that still have a gap: `3 of 5 members`.
     """
-    # Subjects whose gap did not end have no length. They are counted by `missing`.
-    spread = worst.distribution
-    subjects = counted(spread.samples + spread.missing, subject)
-    if not spread.samples:
+    gaps = worst.distribution
+    gaps_without_end = gaps.missing
+    subjects = counted(gaps.samples + gaps_without_end, subject)
+    if not gaps.samples:
         since_us = run.end_us - worst.fault.injected_us
         return Figure(
-            value=f"{spread.missing:,}",
+            value=f"{gaps_without_end:,}",
             unit=f"of {subjects}",
             label=f"still without {_LACKED[subject]}",
             note=_with_warning(
-                f"at the end, {duration_text(since_us)} after the fault", spread.disturbed
+                f"at the end, {duration_text(since_us)} after the fault", gaps.disturbed
             ),
             tone="warn",
         )
+
     # The note is, for example, `median 1.1 s of 12 members; 2 not over when the run ended`.
-    median_us = spread.percentile(50)
-    median_of = f"median {duration_text(median_us)} of " if median_us is not None else "of "
-    not_over = f"; {spread.missing} not over {_at_the_end(run)}" if spread.missing else ""
+    note = f"of {subjects}"
+    median_us = gaps.percentile(50)
+    if median_us is not None:
+        note = f"median {duration_text(median_us)} {note}"
+    if gaps_without_end:
+        note += f"; {gaps_without_end} not over {_at_the_end(run)}"
     return _duration(
         worst.longest_us,
-        bound_us=spread.bound_us,
+        bound_us=gaps.bound_us,
         label=label,
-        note=f"{median_of}{subjects}{not_over}",
+        note=note,
         tone="warn" if worst.longest_us >= _WARN_FROM_US else "good",
-        disturbed=spread.disturbed,
+        disturbed=gaps.disturbed,
     )
 
 
 def _rebalances(run: ReportInput) -> Figure:
     """Return the figure of the number of rebalances after the faults of the run."""
     faults = run.summary.faults
-    after = "after the fault" if len(faults) == 1 else "after the faults"
-    reasons = _reasons(faults)
-    note = f"{after}{_until(run)}; {reasons}" if reasons else f"{after}{_until(run)}"
+    note = "after the fault" if len(faults) == 1 else "after the faults"
+    if run.cut_off:
+        note += " until the run was cut off"
+    if reasons := _reasons(faults):
+        note += f"; {reasons}"
+    disturbed = any(rebalances.disturbed for fault in faults for rebalances in fault.rebalances)
     number = rebalances_in(run.summary)
     return Figure(
         value=f"{number:,}",
         unit="",
         label="rebalance" if number == 1 else "rebalances",
-        note=_with_warning(
-            note,
-            any(rebalances.disturbed for fault in faults for rebalances in fault.rebalances),
-        ),
+        note=_with_warning(note, disturbed),
         tone="plain" if number or run.cut_off else "good",
     )
 
 
 def _processed_again(run: ReportInput) -> Iterator[Figure]:
-    """Yield the number of records that were processed again; nothing if there were none."""
+    """Yield `12 times a record was processed again`; nothing if there were none."""
     again = sum(group.repeated for group in run.summary.processing)
     if again:
-        records = sum(group.records for group in run.summary.processing)
+        processings = sum(group.records for group in run.summary.processing)
+        felt = run.summary.felt
         yield Figure(
             value=f"{again:,}",
             unit="time" if again == 1 else "times",
             label="a record was processed again",
             note=_with_warning(
-                f"{records:,} processings of {records - again:,} distinct records",
-                run.summary.felt is not None and run.summary.felt.disturbed,
+                f"{processings:,} processings of {processings - again:,} distinct records",
+                felt is not None and felt.disturbed,
             ),
             tone="warn",
         )
@@ -260,36 +266,40 @@ def _reasons(faults: Sequence[FaultSummary]) -> str:
 
     For example, `reason: join` or `reasons: session expiry (1), join (2)`.
     """
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     all_rebalances = [rebalances for fault in faults for rebalances in fault.rebalances]
     for rebalances in sorted(all_rebalances, key=lambda rebalances: rebalances.first_us):
-        counts[rebalances.reason] = counts.get(rebalances.reason, 0) + rebalances.count
-    if len(counts) < 2:
-        return "".join(f"reason: {reason}" for reason in counts)
+        counts[rebalances.reason] += rebalances.count
+    if not counts:
+        return ""
+    if len(counts) == 1:
+        (only_reason,) = counts
+        return f"reason: {only_reason}"
     return "reasons: " + ", ".join(f"{reason} ({count:,})" for reason, count in counts.items())
 
 
 def _kept_ids(run: ReportInput) -> Iterator[Figure]:
-    """Yield the number of members that kept their member id; nothing if no member was concerned.
+    """Yield `3 of 4 members kept their member id`; nothing if no member was concerned.
 
-    Every rebalance changes the generation of all members. If there was no rebalance, the figure
-    therefore counts the members that kept both their member id and their generation.
+    If there was no rebalance, it is `3 of 4 members kept their member id and generation`. Otherwise
+    the generation does not matter, because a rebalance changes the generation of all members.
     """
-    concerned = [fault for fault in run.summary.faults if fault.members]
-    if not concerned:
+    faults = [fault for fault in run.summary.faults if fault.members]
+    if not faults:
         return
-    # After several faults, each number is the worst one of all faults: the most members that a
-    # fault concerned, and the fewest members that kept their ids. These can belong to different
-    # faults.
-    members = max(fault.members for fault in concerned)
-    rebalanced = any(fault.rebalances for fault in concerned)
-    members_kept = min(
-        fault.members_kept_id if rebalanced else fault.members_kept for fault in concerned
-    )
+    # If there are several faults, both numbers are the worst of all of them: the most members that
+    # a fault concerned, and the fewest that kept their ids. These can belong to different faults.
+    members = max(fault.members for fault in faults)
+    if any(fault.rebalances for fault in faults):
+        label = "members kept their member id"
+        members_kept = min(fault.members_kept_id for fault in faults)
+    else:
+        label = "members kept their member id and generation"
+        members_kept = min(fault.members_kept for fault in faults)
     yield Figure(
         value=f"{members_kept:,}",
         unit=f"of {members:,}",
-        label="members kept their member id" + ("" if rebalanced else " and generation"),
+        label=label,
         tone="good" if members_kept == members and not run.cut_off else "plain",
     )
 
@@ -299,11 +309,11 @@ def _counts(run: ReportInput) -> Iterator[Figure]:
     results = run.facts.results_or_empty
     outcomes = [check.outcome for check in results.checks]
     if outcomes:
-        idle = outcomes.count(CheckOutcome.NOTHING_SEEN)
+        label = "checks passed"
+        if not_tested := outcomes.count(CheckOutcome.NOTHING_SEEN):
+            label += f", {not_tested} not put to the test"
         yield Figure(
-            value=f"{outcomes.count(CheckOutcome.PASS)}",
-            unit=f"of {len(outcomes)}",
-            label="checks passed" + (f", {idle} not put to the test" if idle else ""),
+            value=f"{outcomes.count(CheckOutcome.PASS)}", unit=f"of {len(outcomes)}", label=label
         )
     if results.commits_acknowledged:
         yield Figure(
@@ -325,10 +335,6 @@ def _at_the_end(run: ReportInput) -> str:
     return f"when the run {'was cut off' if run.cut_off else 'ended'}"
 
 
-def _until(run: ReportInput) -> str:
-    return " until the run was cut off" if run.cut_off else ""
-
-
 def _duration(
     value_us: int,
     *,
@@ -340,8 +346,8 @@ def _duration(
 ) -> Figure:
     """Return a figure of a duration.
 
-    - `bound_us`: the error of the clocks; a shorter duration is printed as "less than the error".
-    - `disturbed`: a machine was away by accident in this time.
+    `bound_us` is the error of the clocks. If the duration is shorter, only `< 5 ms` is certain, for
+    an error of 5 ms.
     """
     # `1.25 s` is the value `1.25` and the unit `s`.
     value, _, unit = duration_text(value_us, bound_us=bound_us).rpartition(" ")
@@ -351,7 +357,7 @@ def _duration(
 
 
 def _with_warning(note: str, disturbed: bool) -> str:
-    """Return the note of a figure, with a warning if a machine was away in the figure's time."""
+    """Return the note of a figure, with a warning if the figure is disturbed."""
     if not disturbed:
         return note
     return f"{note}; {_DISTURBED}" if note else _DISTURBED

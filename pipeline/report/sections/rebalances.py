@@ -2,12 +2,12 @@
 
 The section has three parts:
 
-1. For each fault, a line such as "2 rebalances: session expiry of consumer-a-0 (readers)". A line
-   is about the rebalances that have the group, the coordinator and the reason in common.
-2. If there are many rebalances, a picture of their lengths: a row for each reason (a strip), and in
-   it a dot for each rebalance.
-3. A table of all rebalances, one by one. With few of them it is open, and has the details. With
-   many it is folded, and the lines of part 1 have the details.
+1. For each fault, lines such as "2 rebalances: session expiry of consumer-a-0 (readers)". Such a
+   line is about all rebalances of one group that one coordinator began for the same reason.
+2. If there are many rebalances, a chart of their lengths. It has a row (a strip) for each reason,
+   and in the row a dot for each rebalance.
+3. A table of all rebalances. If there are many, the table is folded, and the lines of part 1 have
+   more details instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,9 +31,9 @@ MAX_ONE_BY_ONE = 12
 MAX_LISTED = 300
 """Maximum number of rebalances in the table. If there are more, it has the first ones."""
 MAX_FAULTS = 40
-"""Maximum number of faults whose rebalances have a line. If there are more, the first ones have."""
+"""Maximum number of faults with lines. If there are more, only the first ones have lines."""
 _MIN_FOR_CHART = 8
-"""Minimum number of rebalances for a picture of their lengths."""
+"""Minimum number of rebalances for a chart of their lengths."""
 _LEAD = (
     "A rebalance begins when the coordinator asks its members to join again, and ends when the log "
     "has their new assignment. The reason is the coordinator's; in quotes, what the member said."
@@ -45,7 +45,7 @@ def rebalances_section(run: ReportInput) -> Section | None:
     rows = sorted(run.tables.rows("rebalances"), key=lambda row: (row["started_us"], row["group"]))
     if not rows and not run.summary.faults:
         return None
-    # The others belong to the start of the groups, before the first fault.
+    # A rebalance without a fault belongs to the start of a group.
     after_faults = [row for row in rows if row["fault"] is not None]
 
     parts: list[Part] = []
@@ -70,21 +70,21 @@ def rebalances_section(run: ReportInput) -> Section | None:
 
 
 def _lines(fault: FaultSummary, *, with_details: bool) -> Iterator[str | None]:
-    """Yield a line for each kind of rebalance after a fault, then one about members that stayed.
+    """Yield lines about the rebalances after a fault, and one about members that kept their id.
 
     The last line is None if there is nothing to say about such members.
     """
     for rebalances in fault.rebalances:
         statement = rebalances_statement(rebalances, fault)
-        # The first particular says when and where the rebalances began, and how long they took.
-        # The details are the particulars after it: which members they removed and added.
+        # The first particular says when and where the rebalances began, and how long they took. The
+        # others are the details: which members the rebalances removed and added.
         particulars = statement.particulars if with_details else statement.particulars[:1]
         yield "; ".join((f"{statement.headline} ({rebalances.group})", *particulars))
     yield kept_text(fault)
 
 
 def _chart(rows: Sequence[Row]) -> Chart | None:
-    """Return the picture of the lengths; None if there are only a few rebalances."""
+    """Return the chart of the lengths; None if there are only a few rebalances."""
     if len(rows) < _MIN_FOR_CHART:
         return None
     reasons = sorted({row["reason"] for row in rows})
@@ -103,7 +103,7 @@ def _chart(rows: Sequence[Row]) -> Chart | None:
 
 
 def _strip(reason: str, rows: Sequence[Row]) -> Strip:
-    """Return the row of the picture for one reason, with a dot for each rebalance that ended.
+    """Return the row of the chart for one reason, with a dot for each rebalance that ended.
 
     The note beside the row says how many did not end: `2 without an end`.
     """
@@ -144,9 +144,9 @@ def _began(row: Row) -> str:
 
 
 def _reason(row: Row) -> str:
-    """Return the coordinator's reason, the member that gave it, and that member's own words.
+    """Return the reason of the rebalance: `leave of consumer-a-0, "the consumer is being closed"`.
 
-    Example: `leave of consumer-a-0, "the consumer is being closed"`.
+    The text in quotes is the reason that the member itself sent in its request.
     """
     text: str = row["reason"]
     if row["consumer"]:
@@ -157,22 +157,25 @@ def _reason(row: Row) -> str:
 
 
 def _generations(row: Row) -> str:
-    new = row["new_generation"]
-    return f"{row['generation']} to {'none' if new is None else new}"
+    """Return the generations before and after a rebalance: `3 to 4`, or `3 to none`."""
+    new_generation = "none" if row["new_generation"] is None else row["new_generation"]
+    return f"{row['generation']} to {new_generation}"
 
 
 def _removed(row: Row) -> str | None:
-    """Return the removed members and the causes of their removal; None if none was removed."""
+    """Return `consumer-a-0 (session expiry)`; None if no member was removed."""
     if not row["removed"]:
         return None
     return f"{listed(row['removed'])} ({listed(row['removed_because'])})"
 
 
 def _until_stable(row: Row) -> str:
-    """Return the length of a rebalance as text, or why it was not completed."""
+    """Return the length of a rebalance as text, or that its assignment was not stored."""
     if row["length_us"] is not None:
         return duration_text(row["length_us"])
-    return f"not stored ({row['store_error']})" if row["store_error"] else "never"
+    if row["store_error"]:
+        return f"not stored ({row['store_error']})"
+    return "never"
 
 
 _COLUMNS = (

@@ -1,8 +1,8 @@
 """The section `replay`: what a reader needs to repeat the run.
 
-The section has the command that repeats the run, the seed, the versions of the software, and the
-experiment file. A run can also be repeated on another runtime. The runtimes are virtual time (a
-simulated clock), one process in real time (`local`), and real processes on Ray.
+It has the command that repeats the run, the seed, the versions of the software, and the text of the
+experiment's file. It also suggests a command for another runtime. The runtimes are `virtual` (on a
+simulated clock), `local` (one process in real time), and `ray` (real processes on Ray).
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""For each runtime, the other one on which the page suggests to repeat the run. Its name is for the
-command, the text after it for the sentence about the command.
+"""For each runtime, the other one on which the page suggests to repeat the run. The second text says
+the same in words, for the sentence above the command.
 """
 _NO_DIGEST = "none was computed"
 """Text in place of the digest (the checksum) of the trace."""
@@ -53,12 +53,11 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
     """Yield the commands, the facts that identify the run, its experiment file and its links."""
     manifest = facts.manifest
     yield Paragraph(html=render_block("replay", "command", manifest.replay))
-    # The other command is the same with another runtime.
     other_runtime = _OTHER_RUNTIMES.get(manifest.runtime)
-    own_option = f"--runtime {manifest.runtime}"
-    if other_runtime is not None and own_option in manifest.replay:
+    option = f"--runtime {manifest.runtime}"
+    if other_runtime is not None and option in manifest.replay:
         name, description = other_runtime
-        command = manifest.replay.replace(own_option, f"--runtime {name}")
+        command = manifest.replay.replace(option, f"--runtime {name}")
         yield Paragraph(html=render_block("replay", "elsewhere", description, command))
 
     yield TextTable(headings=("what", "value"), rows=tuple(_provenance(facts)))

@@ -1,10 +1,11 @@
 """The section "Violations": what proves that a promise of Kafka's was broken.
 
-Each finding of a check is one violation. The section shows it with the rows of the trace that prove
-it, and those that led to it. Each row is a link to its moment in the charts of the page.
+A check has a finding for each violation, such as "offset 7 was lost". For each finding, the section
+shows the rows of the trace that prove it, and those that led to it. Each row is a link to its
+moment in the charts of the page.
 
-An experiment can switch off one of Kafka's safety rules, a guard, to show what the rule prevents.
-The section then says which one.
+If the experiment switched off a guard, which is one of Kafka's safety rules, the section says so,
+because the violation may be what this rule prevents.
 """
 
 import re
@@ -22,16 +23,15 @@ from results_schema.results import CheckReport, Finding
 MAX_STEPS = 12
 """Maximum number of rows of evidence that an unfolded finding shows at once."""
 MAX_OPEN = 2
-"""Maximum number of findings of a check that are unfolded. The page shows only the summary line of
-the other findings.
+"""Maximum number of findings of a check that are unfolded. Of the others, the page at first shows
+only a summary line.
 """
 _GUARDS = "cluster.guards"
-"""Section of an experiment's settings that has the guards."""
+"""The section of an experiment that switches guards off."""
 _OFFSETS_TOPIC = "__consumer_offsets"
 _MEMBER_ID = re.compile(r"((\S+-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-"""A member id: the client's id and a UUID, such as `consumer-a-1-0c5f9d1e-...`. The first group of
-the pattern is the whole id. The second one is the short form that the page shows, here
-`consumer-a-1-0c5f9d1e`.
+"""A member id, which is the client's id and a UUID: `consumer-a-1-0c5f9d1e-93f1-...`. The first
+group of the pattern is the whole id. The second one is the short form `consumer-a-1-0c5f9d1e`.
 """
 _LANES = {
     "lane-faults": ("fault_", "node_", "broker_", "run_stage"),
@@ -39,9 +39,7 @@ _LANES = {
     "lane-ownership": ("partitions_", "records_", "position_"),
     "lane-availability": ("offsets_", "commit_"),
 }
-"""Lane of a trace row, by the beginning of its kind's name. Rows of any other kind are in the lane
-of the coordinators, or in that of the owners if they are about a partition of data.
-"""
+"""The chart (lane) that shows a row of the trace, by the beginnings of the names of kinds of rows."""
 _LEAD = (
     "Each finding is proven by the rows of the trace below it; those above them led to it. A "
     "moment leads to its place in the lanes."
@@ -50,50 +48,47 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRow:
-    """A row of the trace as text.
-
-    The page shortens the member ids in the text, so the text is cut into `pieces`. A piece is a
-    triple: plain text, the member id that follows it, and the short form of this id.
-    """
+    """A row of the trace as text."""
 
     time_us: int
     node: str
     lane: str
     pieces: tuple[tuple[str, str, str], ...]
+    """The text, cut at the member ids, because the page shows these ids in their short form. A
+    piece has a text, the member id that follows it, and the short form of this id. For example,
+    `("heartbeat of ", "consumer-a-1-0c5f9d1e-93f1-...", "consumer-a-1-0c5f9d1e")`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingFacts:
-    """One finding with the rows that led to it, and the rows that prove it.
-
-    `opened` is True if the page shows the finding unfolded. Of its proof, the page then shows the
-    first `shown` rows.
-    """
+    """One finding with the rows that led to it, and the rows that prove it."""
 
     finding: Finding
     opened: bool
+    """True if the page shows the finding unfolded."""
     led_to: tuple[EvidenceRow, ...]
     proof: tuple[EvidenceRow, ...]
     shown: int = MAX_STEPS
+    """How many rows of the proof the page then shows at once."""
 
 
 def violations_section(run: ReportInput) -> Section | None:
-    """Return every finding with its rows; None if no promise was violated."""
-    broken = [check for check in run.facts.checks if check.findings_total]
-    if not broken:
+    """Return the section; None if no promise was violated."""
+    violated = [check for check in run.facts.checks if check.findings_total]
+    if not violated:
         return None
     parts: list[Part] = [
         Paragraph(html=render_line("promises", "guard", fact.name))
         for fact in run.facts.settings
         if fact.section == _GUARDS and fact.differs
     ]
-    for check in broken:
-        parts += _check(run, check)
+    for check in violated:
+        parts += _parts_about_one_check(run, check)
     return Section(id="violations", title="Violated promises", lead=_LEAD, parts=tuple(parts))
 
 
-def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
-    """Yield a violated promise and its findings; the first few are open."""
+def _parts_about_one_check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
+    """Yield a paragraph on the violated promise, and one for each finding."""
     yield Paragraph(html=render_line("promises", "violated", check_facts(run, check)))
     for index, finding in enumerate(check.findings):
         facts = FindingFacts(
@@ -109,11 +104,12 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
 
 
 def _evidence_row(step: TraceRow) -> EvidenceRow:
-    """Return a row of the trace as text, with the member ids in it set apart."""
+    """Return a row of the trace as text, which is cut at its member ids."""
     # `split` returns text, id, short id, text, id, short id, ..., text. Two empty texts complete
-    # the last triple.
+    # the last piece.
     parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
-    pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
+    texts, ids, short_ids = parts[0::3], parts[1::3], parts[2::3]
+    pieces = tuple(zip(texts, ids, short_ids, strict=True))
     return EvidenceRow(time_us=step.time_us, node=step.node, lane=lane_of(step), pieces=pieces)
 
 
@@ -122,6 +118,7 @@ def lane_of(step: TraceRow) -> str:
     for lane, beginnings in _LANES.items():
         if step.kind.startswith(beginnings):
             return lane
+    # Other rows are about a partition: of data, or of the topic that coordinators store.
     if step.partition is not None and not step.partition.startswith(_OFFSETS_TOPIC):
         return "lane-ownership"
     return "lane-coordinators"
