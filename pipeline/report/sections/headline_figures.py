@@ -39,8 +39,8 @@ NUMBER = 4
 RUN_LENGTH = "of the run's clock"
 """Label of the figure for the run's length."""
 _LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""What a member or a partition lacks while it has a gap. If all gaps lasted until the run ended, the
-figure is `3 of 5 members, still without an acknowledged commit`.
+"""What a member or a partition lacks while it has a gap. If all gaps lasted until the run ended,
+the figure is `3 of 5 members, still without an acknowledged commit`.
 """
 _DISTURBED = "a machine was away by accident then"
 """The note of a disturbed figure, which proves nothing about Kafka. A notice on the same screen

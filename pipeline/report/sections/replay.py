@@ -18,8 +18,8 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""For each runtime, the other one on which the page suggests to repeat the run. The second text says
-the same in words, for the sentence above the command.
+"""For each runtime, the other one on which the page suggests to repeat the run. The second text
+says the same in words, for the sentence above the command.
 """
 _NO_DIGEST = "none was computed"
 """Text in place of the digest (the checksum) of the trace."""

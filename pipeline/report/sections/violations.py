@@ -39,7 +39,8 @@ _LANES = {
     "lane-ownership": ("partitions_", "records_", "position_"),
     "lane-availability": ("offsets_", "commit_"),
 }
-"""The chart (lane) that shows a row of the trace, by the beginnings of the names of kinds of rows."""
+"""The charts (lanes) that show rows of the trace. A row belongs to a lane if the name of its kind
+begins with one of these texts."""
 _LEAD = (
     "Each finding is proven by the rows of the trace below it; those above them led to it. A "
     "moment leads to its place in the lanes."
