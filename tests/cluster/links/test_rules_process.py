@@ -1,14 +1,17 @@
-"""Link rules and resets of connections in NodeProcesses: in one process, over TCP, and at a death.
+"""Link rules and resets of connections in real time: in one process, over TCP, and at a death.
 
-- A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
-  process of Python.
-- `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
-- `lab.directory` has the address of each node's process. `lab.push()` sends the directory to all
-  processes.
-- A rule acts on the frames (messages of connections) from its sources to its destinations. A cut or
-  a clog holds frames back until the healing, which is `set_rules(())`.
-- `beat(connection, n)` sends a heartbeat and waits for its answer. The generation n, 0 by default,
-  is the number of the heartbeat. `served` lists the numbers of the heartbeats that a node has got.
+In real time the nodes of a cluster are spread over processes, each of which is a NodeProcess. A
+link rule disturbs the frames (messages) from some nodes to others, no matter in which processes
+they run. A cut or a clog holds them back until the healing, which is `lab.set_rules(())`.
+
+In these tests the NodeProcesses `p0`, `p1`, ... are objects in the one Python process of the test.
+The nodes are echo nodes, which answer heartbeats:
+
+- `lab.node("p0", SERVER)` starts a node in the process p0.
+- `beat(connection, 7)` sends the heartbeat number 7 and waits for its answer. Without a number it
+  is heartbeat 0. `node.served` lists the numbers of the heartbeats that a node has got.
+- `lab.directory` says in which process each node is. `lab.push()` sends it to all processes, as the
+  control plane of a run does whenever nodes start or end.
 - `settle` waits 50 ms, which is long enough for all frames to arrive.
 """
 
@@ -21,6 +24,7 @@ from cluster.host.host import Disconnected
 from cluster.links.reset import LinkReset
 from cluster.links.rules import Clog, Cut, LinkRule, LoseResponses, Selector, Slow
 from cluster.realtime.host import RealHost
+from protocol.ids import NodeName
 from protocol.messages.group import HeartbeatResponse
 from tests.support.harness.process_lab import (
     CLIENT,
@@ -38,41 +42,45 @@ from tests.support.harness.process_lab import (
 
 TO_SERVER = Selector(sources=(CLIENT,), destinations=(SERVER,))
 FROM_SERVER = Selector(sources=(SERVER,), destinations=(CLIENT,))
-CUT = (
-    LinkRule(rule_id="cut/there", selector=TO_SERVER, effect=Cut()),
-    LinkRule(rule_id="cut/back", selector=FROM_SERVER, effect=Cut()),
-)
+CUT_TO_SERVER = LinkRule(rule_id="cut/there", selector=TO_SERVER, effect=Cut())
+CUT_FROM_SERVER = LinkRule(rule_id="cut/back", selector=FROM_SERVER, effect=Cut())
+CUT = (CUT_TO_SERVER, CUT_FROM_SERVER)
 # The server is in process p0. The client is in the same process or in another one, p1.
-placements = pytest.mark.parametrize(
+both_placements = pytest.mark.parametrize(
     "client_process", ["p0", "p1"], ids=["same-process", "over-tcp"]
 )
 
 
-async def pair(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
+async def server_and_client(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
     """Start a server in process p0, and a client in `client_process`, which is p0 or p1."""
     await lab.start_process("p0")
     await lab.start_process("p1")
     return lab.node("p0", SERVER), lab.node(client_process, CLIENT)
 
 
-@placements
+@both_placements
 def test_cut_holds_requests_and_opens_until_it_is_healed(
     tmp_path: Path, client_process: str
 ) -> None:
     """Open connections are silent and new ones hang. At the healing all frames arrive in order."""
 
     async def body(lab: Lab) -> None:
-        server, client = await pair(lab, client_process)
-        old = connect(client)
-        await beat(old)
+        server, client = await server_and_client(lab, client_process)
+        old_connection = connect(client)
+        await beat(old_connection)
 
         lab.set_rules(CUT)
-        new = connect(client)
-        waiting = [asyncio.ensure_future(beat(old, n)) for n in (1, 2)]
-        waiting.append(asyncio.ensure_future(beat(new, 3)))
+        new_connection = connect(client)
+        waiting = [
+            asyncio.ensure_future(beat(old_connection, 1)),
+            asyncio.ensure_future(beat(old_connection, 2)),
+            asyncio.ensure_future(beat(new_connection, 3)),
+        ]
         await settle()
         assert server.served == [0]
-        assert (old.is_open, new.is_open, new.is_closed) == (True, False, False)
+        assert old_connection.is_open
+        assert not new_connection.is_open
+        assert not new_connection.is_closed
 
         lab.set_rules(())
         assert await asyncio.gather(*waiting) == [HeartbeatResponse()] * 3
@@ -85,10 +93,10 @@ def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path)
     """The server serves the requests, but its answers are held back."""
 
     async def body(lab: Lab) -> None:
-        server, client = await pair(lab, "p1")
+        server, client = await server_and_client(lab, "p1")
         connection = connect(client)
         await beat(connection)
-        lab.set_rules(CUT[1:])  # from the server to the client
+        lab.set_rules([CUT_FROM_SERVER])
         waiting = asyncio.ensure_future(beat(connection, 1))
         await settle()
         assert server.served == [0, 1]
@@ -100,13 +108,14 @@ def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path)
 
 
 def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
-    """A cut is between nodes, not between processes, so other nodes of the processes still connect.
+    """A cut is between two nodes, and not between their processes.
 
-    The two processes have one TCP link, which their nodes share.
+    All nodes of the two processes share one TCP link. The client is cut off, but another node of
+    its process can still connect to the server.
     """
 
     async def body(lab: Lab) -> None:
-        _, client = await pair(lab, "p1")
+        _, client = await server_and_client(lab, "p1")
         other = lab.node("p1", OTHER)
         lab.set_rules(CUT)
         await beat(connect(other))
@@ -122,59 +131,65 @@ def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
 def test_death_behind_a_cut_is_reported_at_healing(
     tmp_path: Path, client_process: str, death: str
 ) -> None:
-    """A cut network does not carry the reset of a dead process, so the client waits.
+    """A cut network does not carry the report of a death, so the client must not learn of it.
 
-    The client opens three connections: before the cut, during the cut, and after the death.
+    The client opens three connections: before the cut, during the cut, and after the death. All of
+    them end at the healing.
     """
 
     async def body(lab: Lab) -> None:
-        _, client = await pair(lab, client_process)
-        old = connect(client)
-        await beat(old)
+        _, client = await server_and_client(lab, client_process)
+        before_cut = connect(client)
+        await beat(before_cut)
         lab.set_rules(CUT)
 
-        new = connect(client)
+        during_cut = connect(client)
         if death == "crash of the node":
             lab.processes["p0"].crash_node(SERVER)
         else:
             await lab.processes["p0"].stop()
-        # The directory no longer names the dead server, as in a run.
+        # As in a run, the control plane removes the dead server from the directory.
         del lab.directory[SERVER]
         lab.push()
 
-        late = connect(client)
+        after_death = connect(client)
+        connections = (before_cut, during_cut, after_death)
         await settle()
-        assert [c.is_closed for c in (old, new, late)] == [False, False, False]
+        assert not any(connection.is_closed for connection in connections)
 
         lab.set_rules(())
-        for connection in (old, new, late):
+        for connection in connections:
             await closed(connection)
-        # The report has ended the connections. Their own timeouts would be 10 s.
-        assert client.host.now_us() < 5 * SECOND_US
+        assert client.host.now_us() < 5 * SECOND_US  # so it was not the timeout of 10 s
 
     in_lab(tmp_path, body)
 
 
 def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: Path) -> None:
-    """The directory names the new process, but the cut is between the nodes, wherever they run."""
+    """The server is started again in another process, and the cut still keeps the client from it.
+
+    So the client learns neither of the death nor of the new start.
+    """
 
     async def body(lab: Lab) -> None:
-        _, client = await pair(lab, "p1")
-        old = connect(client)
-        await beat(old)
+        _, client = await server_and_client(lab, "p1")
+        old_connection = connect(client)
+        await beat(old_connection)
 
         await lab.start_process("p2")
         lab.set_rules(CUT)
         await lab.processes["p0"].stop()
-        successor = lab.node("p2", SERVER, incarnation=1)
-        new = connect(client)
+        restarted_server = lab.node("p2", SERVER, incarnation=1)
+        new_connection = connect(client)
         await settle()
-        assert (old.is_closed, new.is_open, new.is_closed) == (False, False, False)
+        assert not old_connection.is_closed
+        assert not new_connection.is_open
+        assert not new_connection.is_closed
 
         lab.set_rules(())
-        await closed(old)
-        await beat(new, 5)
-        assert successor.served == [5]
+        await closed(old_connection)
+        await beat(new_connection, 5)
+        assert restarted_server.served == [5]
 
     in_lab(tmp_path, body)
 
@@ -197,23 +212,23 @@ def test_node_started_later_has_the_rules_before_it_runs(tmp_path: Path) -> None
     in_lab(tmp_path, body)
 
 
-@placements
+@both_placements
 def test_clog_delivers_everything_in_order_and_slow_delays(
     tmp_path: Path, client_process: str
 ) -> None:
     """A clog holds the frames back, and a slow link delays them. Neither loses a frame."""
 
     async def body(lab: Lab) -> None:
-        server, client = await pair(lab, client_process)
+        server, client = await server_and_client(lab, client_process)
         connection = connect(client)
         await beat(connection)
         lab.set_rules([LinkRule(rule_id="clog", selector=TO_SERVER, effect=Clog())])
-        waiting = [asyncio.ensure_future(beat(connection, n)) for n in range(1, 5)]
+        waiting = [asyncio.ensure_future(beat(connection, number)) for number in range(1, 5)]
         await settle()
         assert server.served == [0]
 
+        # The slow link replaces the clog. From then on the held frames need 20 ms.
         slow = Slow(delay_us=20_000)
-        # The delay of the held frames begins in `set_rules`, so the time is taken before.
         started_us = client.host.now_us()
         lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
         await asyncio.gather(*waiting)
@@ -223,35 +238,43 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
     in_lab(tmp_path, body)
 
 
-def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
-    """Reset connections in all processes, as a run does.
+NO_SILENT_CLIENTS: tuple[NodeName, ...] = ()
+"""For `reset_server_ends`: each client is able to close its own end of a connection."""
 
-    First the clients close their ends of the connections, and `reset_client_ends` returns the names
-    of these connections. Then the servers close their ends of the same connections.
 
-    A client whose process is stopped cannot close its end; such a client is called silent. The
-    third argument of `reset_server_ends` lists the silent clients, of which there are none here.
-    A server closes all its connections with a silent client, and counts them. Return the number of
-    names, and the number of connections with silent clients.
+def reset_client_ends(lab: Lab, reset: LinkReset) -> list[tuple[NodeName, int]]:
+    """Let the clients of all processes close their ends. Return the names of the connections.
+
+    A name is the client and a number that the client gives the connection.
     """
-    processes = list(lab.processes.values())
-    names = [name for process in processes for name in process.reset_client_ends(reset)]
-    ended_of_silent = sum(process.reset_server_ends(reset, names, ()) for process in processes)
-    return len(names), ended_of_silent
+    return [name for process in lab.processes.values() for name in process.reset_client_ends(reset)]
 
 
-@placements
+def reset_everywhere(lab: Lab, reset: LinkReset) -> int:
+    """Reset connections in all processes, as a run does. Return their number.
+
+    First the clients close their ends. Then the servers close their ends of the same connections,
+    which they know by the names.
+    """
+    names = reset_client_ends(lab, reset)
+    for process in lab.processes.values():
+        # This is the number of connections with silent clients.
+        assert process.reset_server_ends(reset, names, NO_SILENT_CLIENTS) == 0
+    return len(names)
+
+
+@both_placements
 @pytest.mark.parametrize("paused", [False, True], ids=["running", "server-paused"])
 def test_reset_ends_both_ends_and_spares_later_connections(
     tmp_path: Path, client_process: str, paused: bool
 ) -> None:
-    """The client may reconnect before the server gets the reset. The new connection must live.
+    """The client may connect again before the server has closed its ends.
 
-    So the reset of the servers names the connections that the clients have closed.
+    The new connection must live. So the server closes only the connections whose names it gets.
     """
 
     async def body(lab: Lab) -> None:
-        server, client = await pair(lab, client_process)
+        server, client = await server_and_client(lab, client_process)
         first, second = connect(client), connect(client)
         await beat(first, 1)
         await beat(second, 2)
@@ -260,42 +283,42 @@ def test_reset_ends_both_ends_and_spares_later_connections(
             lab.processes["p0"].pause_node(SERVER)
 
         reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
-        # As in `reset_everywhere`, but the client connects again before the servers are reset.
-        processes = list(lab.processes.values())
-        names = [name for process in processes for name in process.reset_client_ends(reset)]
-        again = connect(client)
-        assert (first.is_closed, second.is_closed, len(names)) == (True, True, 2)
-        for process in processes:
-            assert process.reset_server_ends(reset, names, ()) == 0
+        names = reset_client_ends(lab, reset)
+        third = connect(client)
+        assert first.is_closed
+        assert second.is_closed
+        assert len(names) == 2
+        for process in lab.processes.values():
+            assert process.reset_server_ends(reset, names, NO_SILENT_CLIENTS) == 0
 
         with pytest.raises(Disconnected):
             await in_flight
         if paused:
             lab.processes["p0"].resume_node(SERVER)
-        await beat(again, 4)
+        await beat(third, 4)
         # Request 3 may have reached the server before the reset did.
         assert server.served in ([1, 2, 4], [1, 2, 3, 4])
-        # Only the connection `again` is still open.
-        assert reset_everywhere(lab, reset) == (1, 0)
+        assert reset_everywhere(lab, reset) == 1  # only the third connection is still open
 
     in_lab(tmp_path, body)
 
 
 def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
-    """The reset is for two purposes. It ends the connection that has one of these purposes."""
+    """The reset is for the purposes "coordinator" and "heartbeat". The other connection lives."""
 
     async def body(lab: Lab) -> None:
-        _, client = await pair(lab, "p1")
-        spared = connect(client)  # its purpose is "test"
-        hit = client.host.connect(SERVER, "coordinator", setup_timeout_us=SECOND_US)
-        await beat(spared)
-        await beat(hit)
+        _, client = await server_and_client(lab, "p1")
+        for_test = connect(client)  # its purpose is "test"
+        for_coordinator = client.host.connect(SERVER, "coordinator", setup_timeout_us=SECOND_US)
+        await beat(for_test)
+        await beat(for_coordinator)
         reset = LinkReset(
             sources=(SERVER,), destinations=(CLIENT,), purposes=("coordinator", "heartbeat")
         )
-        assert reset_everywhere(lab, reset) == (1, 0)
-        assert (hit.is_closed, spared.is_open) == (True, True)
-        await beat(spared, 2)
+        assert reset_everywhere(lab, reset) == 1
+        assert for_coordinator.is_closed
+        assert for_test.is_open
+        await beat(for_test, 2)
 
     in_lab(tmp_path, body)
 
@@ -303,18 +326,19 @@ def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
 def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> None:
     """A client whose process is stopped is silent: it closes its end only when it resumes.
 
-    No process is really stopped here. The third argument of `reset_server_ends` says that the
-    client is silent.
+    It cannot give the names of its connections. So the server closes all its connections with a
+    silent client, and returns how many there were. In this test no process is really stopped: the
+    server is only told that the client is silent.
     """
 
     async def body(lab: Lab) -> None:
-        _, client = await pair(lab, "p1")
+        _, client = await server_and_client(lab, "p1")
         connection = connect(client)
         await beat(connection)
         reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
-        assert lab.processes["p0"].reset_server_ends(reset, (), (CLIENT,)) == 1
-        # The end of the client is closed when its process runs again. The name of a connection is
-        # its client and a number that the client gives it.
+        silent_clients = (CLIENT,)
+        assert lab.processes["p0"].reset_server_ends(reset, (), silent_clients) == 1
+        # Later the client's process runs again, and the client closes its end.
         assert lab.processes["p1"].reset_client_ends(reset) == ((CLIENT, 0),)
         assert connection.is_closed
 
@@ -324,10 +348,13 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
 def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
     tmp_path: Path,
 ) -> None:
-    """The cut holds back the close of a client. Then the kernel reports the death of the client."""
+    """A client closes its connection, and dies. A cut holds back the close and hides the death.
+
+    So the server keeps the connection until the healing.
+    """
 
     async def body(lab: Lab) -> None:
-        server, client = await pair(lab, "p1")
+        server, client = await server_and_client(lab, "p1")
         lab.node("p1", OTHER)  # keeps process p1 alive after the client's crash
         connection = connect(client)
         await beat(connection)
@@ -337,7 +364,6 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
         lab.processes["p1"].crash_node(CLIENT)
         await settle()
         assert isinstance(server.host, RealHost)
-        # The cut holds the close back and hides the death, so the server keeps the connection.
         assert server.host.peers() == (CLIENT,)
 
         lab.set_rules(())
@@ -347,14 +373,17 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
     in_lab(tmp_path, body)
 
 
-@placements
+@both_placements
 def test_request_is_served_and_its_response_lost_with_the_connection(
     tmp_path: Path, client_process: str
 ) -> None:
-    """The client sees only the end of its connection. On another connection it gets an answer."""
+    """The client sees only the end of its connection. By default only one response is lost.
+
+    So the client's next request, on another connection, is answered.
+    """
 
     async def body(lab: Lab) -> None:
-        server, client = await pair(lab, client_process)
+        server, client = await server_and_client(lab, client_process)
         connection = connect(client)
         await beat(connection)
         lab.set_rules((LinkRule(rule_id="lost", selector=FROM_SERVER, effect=LoseResponses()),))

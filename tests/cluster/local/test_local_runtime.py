@@ -1,11 +1,12 @@
 """LocalRuntime with fake nodes: lives of nodes in one process, their disks, and failures.
 
-LocalRuntime runs all nodes of a cluster in the test's process, in real time.
+LocalRuntime runs all nodes of a cluster in one process, here that of the test, in real time. The
+cluster of these tests has two brokers and two consumers, all of them fake. A fake consumer sends
+heartbeats to one broker after the other. For each heartbeat a fake broker appends a batch to its
+disk, which it never flushes. The number of its batches is in the status of the cluster, as the
+generation of a group `g`.
 
-- A fake consumer sends heartbeats to one broker after the other.
-- For each heartbeat a fake broker appends a batch to its disk, which it never flushes. It reports
-  the number of its batches as the generation of a group `g`.
-- An incarnation is one life of a node: a killed node that is started again is the next one.
+The tests kill, pause or stop one of the brokers, the VICTIM.
 """
 
 import asyncio
@@ -74,10 +75,9 @@ def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
 
 @dataclass(kw_only=True)
 class Lab:
-    """A run with two brokers and two consumers.
+    """A run with two brokers and two consumers, whose clock is ten times as fast as real time.
 
-    The clock of the run is ten times as fast as real time. A test defines a story: a coroutine
-    function that acts on the running cluster. It gives the story to `play`.
+    A test gives a story to `play`: a coroutine function that acts on the running cluster.
     """
 
     run_dir: Path
@@ -110,7 +110,7 @@ class Lab:
         assert self.runtime.failures() == ()
 
     async def appended(self, broker: NodeName) -> int:
-        """Return the number of batches in a broker's status; 0 if the broker does not answer."""
+        """Return the number of batches that a broker reports; 0 if the broker does not answer."""
         status = await self.runtime.status()
         return sum(
             group.generation
@@ -124,9 +124,9 @@ class Lab:
 
     async def until_appended(self, count: int, broker: NodeName) -> int:
         """Wait until a broker has at least `count` batches, and return how many it has."""
-        while (found := await self.appended(broker)) < count:
+        while (batches := await self.appended(broker)) < count:
             await self.runtime.sleep(20 * MS)
-        return found
+        return batches
 
     async def state_of(self, node: NodeName) -> NodeState:
         """Return the state that the runtime has for a node."""
@@ -140,7 +140,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
-    """All nodes share the process of the test. A crash ends only the node, so it names no pid."""
+    """A crash ends only one node of the process. It has no process of its own, so no pid either."""
 
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
@@ -155,30 +155,32 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
         with pytest.raises(UnknownNode, match="broker-0 is up and cannot be restarted"):
             await runtime.restart(SURVIVOR)
 
-        size = lab.bytes_on_disk(VICTIM)
+        size_at_death = lab.bytes_on_disk(VICTIM)
         await runtime.sleep(SECOND_US)
-        assert lab.bytes_on_disk(VICTIM) == size  # a dead broker writes nothing
+        assert lab.bytes_on_disk(VICTIM) == size_at_death
 
         await runtime.restart(VICTIM)
         assert await lab.appended(VICTIM) >= batches_before
         await lab.until_appended(batches_before + 1, VICTIM)
 
     lab.play(story)
-    started = [(r.node, r.incarnation) for r in lab.rows if r.kind == TraceKind.NODE_STARTED]
-    assert started.count((VICTIM, 0)) == 1
-    assert started.count((VICTIM, 1)) == 1
+    lives_started = [
+        (row.node, row.incarnation) for row in lab.rows if row.kind == TraceKind.NODE_STARTED
+    ]
+    assert lives_started.count((VICTIM, 0)) == 1
+    assert lives_started.count((VICTIM, 1)) == 1
 
+    # A client learns of the death from the end of its connection, before any timeout.
     killed = next(row for row in lab.rows if row.kind == TraceKind.NODE_KILLED)
-    lost = next(
+    failed_request = next(
         row
         for row in lab.rows
         if row.kind == TraceKind.REQUEST_FAILED
         and row.peer == VICTIM
         and row.time_us >= killed.time_us
     )
-    assert lost.error == "DISCONNECTED"
-    # The client learns of the death from the closed connection, before any timeout.
-    assert lost.time_us - killed.time_us < SECOND_US
+    assert failed_request.error == "DISCONNECTED"
+    assert failed_request.time_us - killed.time_us < SECOND_US
 
 
 def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
@@ -193,9 +195,9 @@ def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
         with pytest.raises(UnknownNode, match="broker-1 is paused and cannot be paused"):
             await runtime.pause(VICTIM)
 
-        size = lab.bytes_on_disk(VICTIM)
+        size_at_pause = lab.bytes_on_disk(VICTIM)
         await runtime.sleep(SECOND_US)
-        assert lab.bytes_on_disk(VICTIM) == size
+        assert lab.bytes_on_disk(VICTIM) == size_at_pause
 
         await runtime.resume(VICTIM)
         with pytest.raises(UnknownNode, match="broker-1 is up and cannot be resumed"):
@@ -233,10 +235,9 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
 
 
 def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
-    """`shut_down` returns when the shutdown has begun. The node ends the shutdown by itself.
+    """`shut_down` returns when the shutdown has begun, and the node ends it by itself.
 
-    Each of the five nodes stops once in its first incarnation (0): this broker by the shutdown, and
-    the controller, the other broker and the two consumers at the end of the run.
+    The node is then started again, with incarnation 1.
     """
 
     async def story(lab: Lab) -> None:
@@ -249,11 +250,13 @@ def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> 
 
     lab.play(story)
     stopped = [row.incarnation for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
+    # The broker by its shutdown, and at the end of the run the controller, the other broker and the
+    # two consumers.
     assert stopped.count(0) == 5
 
 
 def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
-    """Nodes of one process have no sockets between them, but faults hit their links, too."""
+    """Nodes of one process talk without sockets. Faults of the network must work there, too."""
     clients, brokers = (CONSUMER, NodeName("consumer-1")), (SURVIVOR, VICTIM)
 
     async def story(lab: Lab) -> None:
@@ -277,7 +280,10 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
 
 
 def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
-    """The listeners file of the run has the nodes that are up. It is removed at the end."""
+    """A client that is no part of the run reads the listeners file to find its nodes.
+
+    The file has the nodes that are up, and is removed at the end of the run.
+    """
 
     async def story(lab: Lab) -> None:
         assert VICTIM in read_listeners(lab.run_dir).directory
@@ -303,19 +309,22 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
     lab.play(story)
     report = lab.runtime.trace_report
     assert report is not None
-    assert (report.rows, report.lost) == (len(lab.rows), {})  # no node has lost rows
-    assert lab.rows == sorted(lab.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
+    assert report.rows == len(lab.rows)
+    assert report.lost == {}  # no node has lost rows
+    assert lab.rows == sorted(
+        lab.rows, key=lambda row: (row.time_us, row.node, row.incarnation, row.seq)
+    )
     stopped = [row.node for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
-    # The killed node, consumer-0, has not stopped in order.
+    # Only the killed node, consumer-0, is missing.
     assert sorted(stopped) == ["broker-0", "broker-1", "consumer-1", "controller-100"]
     assert not (lab.run_dir / "disks").exists()
     assert gc.get_freeze_count() == 0  # the runtime has undone its gc.freeze()
 
 
-def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:
-    """A bug of ours in a node must end the run, or it would look like a behaviour of Kafka.
+def test_exception_in_a_node_ends_the_run_and_is_reported(tmp_path: Path) -> None:
+    """A bug in a node must end the run, or it would look like a behaviour of Kafka.
 
-    The experiment is cancelled, and cleans up before `run` raises.
+    The experiment is cancelled, and can clean up before `run` raises.
     """
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),

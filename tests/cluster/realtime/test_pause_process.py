@@ -1,13 +1,16 @@
-"""Pauses and controlled shutdowns of single nodes in a NodeProcess with several nodes.
+"""Pauses and controlled shutdowns of single nodes that share a process with others.
 
-- A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
-  process of Python. A paused node stands still while the other nodes of its process run.
-- `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
-- A frame is one message of a connection.
-- `beat(connection, n)` sends a heartbeat and waits for its answer. The generation n, 0 by default,
-  is the number of the heartbeat. `served` lists the numbers of the heartbeats that a node has got.
+In real time the nodes of a cluster are spread over processes, each of which is a NodeProcess. If a
+single node is paused, it stands still while the other nodes of its process run: its timers do not
+fire, and the frames (messages) for it wait.
+
+In these tests the NodeProcesses `p0` and `p1` are objects in the one Python process of the test.
+The nodes are echo nodes, which answer heartbeats:
+
+- `lab.node("p0", SERVER)` starts a node in the process p0.
+- `beat(connection, 7)` sends the heartbeat number 7 and waits for its answer. Without a number it
+  is heartbeat 0. `node.served` lists the numbers of the heartbeats that a node has got.
 - `settle` waits 50 ms, which is long enough for all frames to arrive.
-- The driver is the process that runs the experiment.
 """
 
 import asyncio
@@ -46,25 +49,30 @@ def heartbeat() -> HeartbeatRequest:
 def test_paused_node_keeps_its_connections_open_and_silent(
     tmp_path: Path, client_process: str
 ) -> None:
-    """Kafka's clients notice a stopped process only by a timeout.
+    """As with Kafka, a client notices a stopped process only by its own timeouts.
 
-    Connections that existed before the pause stay open. New ones are neither open nor closed until
-    the resume.
+    Connections that existed before the pause stay open. A new one does not open until the resume,
+    but it is not refused either.
     """
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
         await lab.start_process("p1")
         server, client = lab.node("p0", SERVER), lab.node(client_process, CLIENT)
-        old = connect(client)
-        await beat(old)
+        old_connection = connect(client)
+        await beat(old_connection)
 
         process.pause_node(SERVER)
-        new = connect(client)
-        waiting = [asyncio.ensure_future(beat(old, 1)), asyncio.ensure_future(beat(new, 2))]
+        new_connection = connect(client)
+        waiting = [
+            asyncio.ensure_future(beat(old_connection, 1)),
+            asyncio.ensure_future(beat(new_connection, 2)),
+        ]
         await settle()
         assert server.served == [0]
-        assert (old.is_open, new.is_open, new.is_closed) == (True, False, False)
+        assert old_connection.is_open
+        assert not new_connection.is_open
+        assert not new_connection.is_closed
 
         process.resume_node(SERVER)
         assert await asyncio.gather(*waiting) == [HeartbeatResponse()] * 2
@@ -88,15 +96,16 @@ def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
 
 
 def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path: Path) -> None:
-    """A resumed node first acts on its old state, and only then reads what has arrived.
+    """So a resumed coordinator may remove a member whose heartbeat has arrived during the pause.
 
-    So a coordinator in Kafka removes members whose heartbeats have arrived during its pause.
+    Kafka's brokers do the same.
 
-    1. A request arrives during the pause.
-    2. Four timers become due during the pause. The timer of 2 ms wakes a sleeping task, the timer
-       of 5 ms writes into the story, and the timer of 10 ms cancels the timer of 20 ms.
-    3. At the resume the timers fire in the order of their due times, so the timer of 20 ms is
-       cancelled before it can fire.
+    1. During the pause a request arrives, and four timers become due: the one of 2 ms wakes a
+       sleeping task, the one of 5 ms writes a line into the story, the one of 10 ms cancels the
+       one of 20 ms, and that one would write another line.
+    2. At the resume the timers fire in the order of their times, so the one of 20 ms is cancelled
+       before it can fire.
+    3. Only then the node handles the request.
     """
 
     async def body(lab: Lab) -> None:
@@ -113,7 +122,7 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 
         host.serve(lambda request: story.append(f"served {type(request.envelope.body).__name__}"))
         host.spawn(sleeper(), name="sleeper")
-        await asyncio.sleep(0)  # the task begins, and sets its timer
+        await asyncio.sleep(0)  # the task begins to sleep, which sets its timer
 
         process.pause_node(SERVER)
         connection.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
@@ -125,7 +134,7 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 
         process.resume_node(SERVER)
         await settle()
-        # The timer of the sleeper only makes its task ready, which runs after the other timers.
+        # The timer of the sleeper fires first, but its task runs only after the other timers.
         assert story == ["a timer fired", "the sleeper woke", "served HeartbeatRequest"]
 
     in_lab(tmp_path, body)
@@ -134,10 +143,13 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_frames(
     tmp_path: Path,
 ) -> None:
-    """A cut holds a frame back, and ends while the receiver is paused.
+    """A cut holds a frame back, and is healed while the receiver is paused.
 
-    The frame then waits until the due timers of the resumed node have fired. It was sent before the
-    frames that arrive during the pause, so the node handles it before them.
+    1. The client sends a request. The cut holds it back at the server.
+    2. The server is paused, and the cut is healed.
+    3. The client sends another request. It arrives during the pause, as a timer becomes due.
+    4. The server is resumed. First its timer fires. Then it handles the first request, which was
+       sent before the second one, and then the second one.
     """
 
     async def body(lab: Lab) -> None:
@@ -146,9 +158,9 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         host = server.host
 
-        early, late = connect(client), connect(client)
-        await beat(early)
-        await beat(late)
+        connection_1, connection_2 = connect(client), connect(client)
+        await beat(connection_1)
+        await beat(connection_2)
         story: list[str] = []
 
         async def sleeper() -> None:
@@ -160,18 +172,18 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
 
         selector = Selector(sources=(CLIENT,), destinations=(SERVER,))
         process.set_link_rules([LinkRule(rule_id="cut", selector=selector, effect=Cut())])
-        early.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
+        connection_1.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
         await settle()  # the request arrives, and the cut holds it back
         process.pause_node(SERVER)
         process.set_link_rules(())
-        late.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
+        connection_2.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
         await settle()  # the request arrives during the pause
         await asyncio.sleep(0.2)  # the timer of the sleeper becomes due
         assert story == []
 
         process.resume_node(SERVER)
         await settle()
-        # Requests 0 and 1 are the two beats above, 2 is the one of `early`, 3 the one of `late`.
+        # The client numbers its requests from 0, and 0 and 1 are the two beats above.
         assert story == ["the sleeper woke", "served 2", "served 3"]
 
     in_lab(tmp_path, body)
@@ -197,7 +209,7 @@ def test_frames_that_arrived_during_a_pause_precede_later_ones(tmp_path: Path) -
 
 
 def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path) -> None:
-    """A pause right after a resume must keep the frames that wait since the first pause."""
+    """The frames that have waited since the first pause must go on waiting in the second one."""
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
@@ -222,9 +234,9 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
 
 
 def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Path) -> None:
-    """A paused client handles the end of a connection only at its resume.
+    """The kernel of the client's machine knows at once that the connection has ended.
 
-    The client's kernel knows the end long before.
+    But the paused client itself learns of it only when it is resumed.
     """
 
     async def body(lab: Lab) -> None:
@@ -246,37 +258,37 @@ def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Pat
 
 
 def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> None:
-    """The kernel also resets connections that the node has not accepted yet."""
+    """Also connections that the paused node has not accepted yet are reset."""
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
         await lab.start_process("p1")
         lab.node("p0", SERVER)
         client = lab.node("p1", CLIENT)
-        old = connect(client)
-        await beat(old)
+        accepted = connect(client)
+        await beat(accepted)
         process.pause_node(SERVER)
-        new = connect(client)
+        not_accepted = connect(client)
         await settle()
 
         process.crash_node(SERVER)
-        await closed(old)
-        await closed(new)
+        await closed(accepted)
+        await closed(not_accepted)
         assert client.host.now_us() < 5 * SECOND_US  # so it was not the timeout of 10 s
 
         with pytest.raises(SimulationError, match="broker-0 is not alive"):
             process.resume_node(SERVER)
-        successor = lab.node("p0", SERVER, incarnation=1)
+        restarted_server = lab.node("p0", SERVER, incarnation=1)
         await beat(connect(client), 9)
-        assert successor.served == [9]
+        assert restarted_server.served == [9]
 
     in_lab(tmp_path, body)
 
 
 def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> None:
-    """A pause writes the rows that the node has buffered into the files of the run.
+    """Before a node stands still, the rows that it has buffered are written into its trace file.
 
-    Others read these files while the run goes on, so they must find all rows of a stopped process.
+    Others read this file while the run goes on, and must find all rows of the paused node.
     """
 
     async def body(lab: Lab) -> None:
@@ -290,23 +302,23 @@ def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> 
         await asyncio.sleep(0)  # lets the client send the request
 
         process.pause_node(CLIENT)
-        rows = lab.rows(CLIENT)
-        assert rows[-1].kind == TraceKind.REQUEST_SENT
+        rows_at_pause = lab.rows(CLIENT)
+        assert rows_at_pause[-1].kind == TraceKind.REQUEST_SENT
         await settle()
-        assert lab.rows(CLIENT) == rows
+        assert lab.rows(CLIENT) == rows_at_pause
         process.resume_node(CLIENT)
         await waiting
 
     in_lab(tmp_path, body)
 
 
-async def asked_to_stop(node: EchoNode) -> None:
+async def until_asked_to_stop(node: EchoNode) -> None:
     """Wait until the node's shutdown has begun."""
     while node.on_done is None:
         await asyncio.sleep(0)
 
 
-def finish(node: EchoNode) -> None:
+def finish_shutdown(node: EchoNode) -> None:
     """End the shutdown of a node, as a broker does when its leaderships have moved."""
     assert node.on_done is not None
     node.on_done()
@@ -317,7 +329,7 @@ def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
 ) -> None:
     """As after SIGTERM, a broker still answers while its leaderships move to other brokers.
 
-    Then it stops, which closes its connections. A node of the next incarnation can start.
+    Then it stops, which closes its connections. Afterwards it can be started again.
     """
 
     async def body(lab: Lab) -> None:
@@ -326,40 +338,40 @@ def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         connection = connect(client)
         stopping = asyncio.ensure_future(process.shut_down_node(SERVER))
-        await asked_to_stop(server)
+        await until_asked_to_stop(server)
         await beat(connection)
         with pytest.raises(SimulationError, match="shutting down already"):
             await process.shut_down_node(SERVER)
 
-        finish(server)
+        finish_shutdown(server)
         assert await stopping is True
         await closed(connection)
         with pytest.raises(Disconnected):
             await beat(connect(client))
         assert lab.kinds(SERVER)[-1] == TraceKind.NODE_STOPPED
 
-        successor = lab.node("p0", SERVER, incarnation=1)
+        restarted_server = lab.node("p0", SERVER, incarnation=1)
         await beat(connect(client), 9)
-        assert successor.served == [9]
+        assert restarted_server.served == [9]
 
     in_lab(tmp_path, body)
 
 
 @pytest.mark.parametrize("end", ["crash", "stop"])
-def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
+def test_shutdown_returns_although_the_node_ends_before_it_is_finished(
     tmp_path: Path, end: str
 ) -> None:
-    """The driver waits for the end of a shutdown, and must not wait for a dead node.
+    """The experiment waits for the end of a shutdown, and must not wait for a dead node.
 
-    So `shut_down_node` also returns when the node is killed. `end` says how it is killed.
+    So `shut_down_node` also returns if the node crashes, or if its whole process stops. The node
+    is paused when this happens, which must not matter.
     """
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
         server = lab.node("p0", SERVER)
         stopping = asyncio.ensure_future(process.shut_down_node(SERVER))
-        await asked_to_stop(server)
-        # The node is also paused. A crash or a stop must end it nevertheless.
+        await until_asked_to_stop(server)
         process.pause_node(SERVER)
 
         if end == "crash":
@@ -369,8 +381,9 @@ def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
 
         # The result is True if the node was stopped in order, and False if it crashed.
         assert await stopping is (end == "stop")
-        finish(server)  # the late end of the shutdown changes nothing
+        finish_shutdown(server)  # the late end of the shutdown changes nothing
         await settle()
+        # A killed node writes no last row. NODE_STOPPED is only for nodes that stop in order.
         assert lab.kinds(SERVER).count(TraceKind.NODE_STOPPED) == (1 if end == "stop" else 0)
         assert process.failures == []
 

@@ -1,14 +1,18 @@
-"""NodeProcess and RealHost: nodes in one process and in two, and how they end.
+"""Nodes that run in real time, in one process and in several, and how they end.
 
-- A NodeProcess (`p0`, `p1`) is a process that hosts nodes. Here all of them are objects in one
-  process of Python.
-- A RealHost gives a node its clock and network.
-- `lab.node("p0", SERVER)` starts an echo node, which answers heartbeats, in a process.
-- `beat(connection, n)` sends a heartbeat and waits for its answer. The generation n, 0 by default,
-  is the number of the heartbeat. `served` lists the numbers of the heartbeats that a node has got.
-- `lab.directory` has the address of each node. `lab.push` sends the directory to all processes.
-- An incarnation is one life of a node.
-- A frame is one message of a connection. The trace of a node has its recorded events as rows.
+In real time the nodes of a cluster are spread over processes, each of which is a NodeProcess. A
+node acts through its host, here a RealHost, which gives it a clock and connections. Nodes of
+different processes talk through TCP.
+
+In these tests the NodeProcesses `p0`, `p1`, ... are objects in the one Python process of the test.
+The nodes are echo nodes, which answer heartbeats:
+
+- `lab.node("p0", SERVER)` starts a node in the process p0.
+- `beat(connection, 7)` sends the heartbeat number 7 and waits for its answer. Without a number it
+  is heartbeat 0. `node.served` lists the numbers of the heartbeats that a node has got.
+- `lab.directory` says in which process each node is. `lab.push` sends it to all processes, as the
+  control plane of a run does whenever nodes start or end.
+- A node that is restarted has the next incarnation: 0, 1, ...
 """
 
 import asyncio
@@ -41,16 +45,17 @@ from tests.support.harness.process_lab import (
 
 @pytest.mark.parametrize("client_process", ["p0", "p1"], ids=["same-process", "over-tcp"])
 def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_process: str) -> None:
-    """A node must not notice whether its peer is in the same process."""
+    """It makes no difference whether the other node is in the same process."""
 
     async def body(lab: Lab) -> None:
         await lab.start_process("p0")
         await lab.start_process("p1")
         server, client = lab.node("p0", SERVER), lab.node(client_process, CLIENT)
         connection = connect(client)
-        answers = await asyncio.gather(*(beat(connection, i) for i in range(50)))
+        answers = await asyncio.gather(*(beat(connection, number) for number in range(50)))
         assert answers == [HeartbeatResponse()] * 50
         assert server.served == list(range(50))
+        # An echo node reports its served heartbeats as produced records.
         assert lab.processes["p0"].status().records_produced == 50
 
     in_lab(tmp_path, body)
@@ -74,9 +79,8 @@ def test_connection_to_a_node_that_is_down_is_refused_at_once(
         with pytest.raises(Disconnected):
             await beat(connect(client))
 
-        client.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))  # would raise on a dead host
-        # The timeout of 10 s was not needed.
-        assert client.host.now_us() < 5 * SECOND_US
+        client.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))  # the client itself is alive
+        assert client.host.now_us() < 5 * SECOND_US  # so it was not the timeout of 10 s
 
     in_lab(tmp_path, body)
 
@@ -84,13 +88,13 @@ def test_connection_to_a_node_that_is_down_is_refused_at_once(
 def test_connection_to_a_dead_process_ends_although_the_directory_forgot_it(
     tmp_path: Path,
 ) -> None:
-    """A failure to connect must be reported, although no node has the address any more.
+    """The client must learn of a refusal, although the server is no longer in the directory.
 
-    1. A process is killed.
-    2. A client connects to its address.
-    3. The control plane removes the node from the directory.
-    4. The connection is refused. Without a report the client would wait for its setup timeout of
-       10 s. On Ray one member of twelve once missed a failover by such a wait.
+    1. The process of the server is killed.
+    2. The client connects to its address.
+    3. The control plane removes the server from the directory.
+    4. The connection is refused, and the client is told at once. If it were not, it would wait for
+       its timeout of 10 s. On Ray one member of twelve once missed a failover by such a wait.
     """
 
     async def body(lab: Lab) -> None:
@@ -133,15 +137,18 @@ def test_process_that_ends_disconnects_its_peers_and_is_refused_afterwards(
     in_lab(tmp_path, body)
 
 
-@pytest.mark.parametrize("forgotten", [False, True], ids=["moved", "forgotten-meanwhile"])
+@pytest.mark.parametrize("leaves_directory", [False, True], ids=["moved", "forgotten-meanwhile"])
 def test_node_restarted_in_another_process_is_reached_there(
-    tmp_path: Path, forgotten: bool
+    tmp_path: Path, leaves_directory: bool
 ) -> None:
-    """After a change of the directory no frame goes to the old process, and none comes from it.
+    """When the directory says that a node has moved, its old process does not count any more.
 
-    1. A machine loses power, and sends nothing, so the TCP links to the machine stay open.
-    2. The node is up again, in another process.
-    3. The old links end, which must not end connections to the new incarnation.
+    1. A machine loses its power. It sends nothing, so the TCP links to it seem to be open.
+    2. Its node is started again in another process. In one case the directory had no entry for the
+       node in between, in the other case its entry changes.
+    3. Late, the old links end. This must not end connections to the node in its new process.
+
+    In the test the old process lives on until step 3.
     """
 
     async def body(lab: Lab) -> None:
@@ -149,20 +156,20 @@ def test_node_restarted_in_another_process_is_reached_there(
             await lab.start_process(process_id)
         lab.node("p0", SERVER)
         client = lab.node("p1", CLIENT)
-        old = connect(client)
-        await beat(old)
-        if forgotten:
+        old_connection = connect(client)
+        await beat(old_connection)
+        if leaves_directory:
             del lab.directory[SERVER]
             lab.push()
 
-        successor = lab.node("p2", SERVER, incarnation=1)
+        restarted_server = lab.node("p2", SERVER, incarnation=1)
         # The new directory has ended the connection, although the old TCP link is still open.
-        assert old.is_closed
-        new = connect(client)
-        await beat(new, 7)
-        assert successor.served == [7]
-        await lab.processes["p0"].stop()  # ends the old links late
-        await beat(new, 8)
+        assert old_connection.is_closed
+        new_connection = connect(client)
+        await beat(new_connection, 7)
+        assert restarted_server.served == [7]
+        await lab.processes["p0"].stop()  # ends the old links
+        await beat(new_connection, 8)
 
     in_lab(tmp_path, body)
 
@@ -171,7 +178,7 @@ def test_node_restarted_in_another_process_is_reached_there(
 def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
     tmp_path: Path, client_process: str
 ) -> None:
-    """A consumer in a process with others can be killed as if it had a process of its own."""
+    """A process may host many consumers. One of them can be killed, and the others go on."""
 
     async def body(lab: Lab) -> None:
         await lab.start_process("p0")
@@ -179,20 +186,21 @@ def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
         neighbour = lab.node("p0", OTHER)
         lab.node("p0", SERVER)
         client = lab.node(client_process, CLIENT)
-        connection, spared = connect(client), connect(client, OTHER)
+        connection, to_neighbour = connect(client), connect(client, OTHER)
         await beat(connection)
-        await beat(spared)
+        await beat(to_neighbour)
 
         lab.processes["p0"].crash_node(SERVER)
         await closed(connection)
-        await beat(spared, 5)
+        await beat(to_neighbour, 5)
         assert neighbour.served == [0, 5]
         with pytest.raises(Disconnected):
             await beat(connect(client))
 
-        successor = lab.node("p0", SERVER, incarnation=1)
+        restarted_server = lab.node("p0", SERVER, incarnation=1)
         await beat(connect(client), 9)
-        assert successor.served == [9]
+        assert restarted_server.served == [9]
+        # A killed node writes no last row. NODE_STOPPED is only for nodes that stop in order.
         assert TraceKind.NODE_STOPPED not in lab.kinds(SERVER)
 
     in_lab(tmp_path, body)
@@ -213,9 +221,9 @@ def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
 
 
 def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
-    """A dead node must not act any more. Its cleanup code, for example, could send LeaveGroup.
+    """A dead node must not act any more, so each call to its host raises HostDead.
 
-    Each call to its host raises HostDead.
+    Otherwise the cleanup code of a killed consumer could send a LeaveGroup, for example.
     """
 
     async def body(lab: Lab) -> None:
@@ -226,16 +234,17 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
         await beat(connection, 1)
         acts_after_death: list[str] = []
 
-        async def send_at_the_end() -> None:
+        async def sleep_and_send_at_the_end() -> None:
             try:
                 await host.sleep(100 * SECOND_US)
             finally:
                 acts_after_death.append("tried to send")
                 await beat(connection, 2)
 
-        host.spawn(send_at_the_end(), name="sleeps")
-        await asyncio.sleep(0)  # the first task begins to sleep, and the second will not begin
-        host.spawn(send_at_the_end(), name="never begins")
+        host.spawn(sleep_and_send_at_the_end(), name="sleeps")
+        await asyncio.sleep(0)  # the task begins to sleep
+        # The node dies before this second task begins, and before the timer fires.
+        host.spawn(sleep_and_send_at_the_end(), name="never begins")
         host.after(0, acts_after_death.append, "a timer fired")
 
         process.crash_node(CLIENT)
@@ -269,34 +278,35 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
 def test_failure_inside_a_node_is_traced_and_reaches_the_process(
     tmp_path: Path, where: str
 ) -> None:
-    """A failure in a node is our bug and must end the run; asyncio alone would only print it."""
+    """A node that raises has a bug, which must end the run. asyncio alone would only print it."""
 
     async def body(lab: Lab) -> None:
         process = await lab.start_process("p0")
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
-        waiting = asyncio.ensure_future(process.next_failures(0))  # 0: none is known yet
+        # The argument is the number of failures that the caller knows already.
+        next_failures = asyncio.ensure_future(process.next_failures(0))
 
-        def broken(*_: object) -> None:
+        def fail(*_: object) -> None:
             raise ZeroDivisionError("planted")
 
-        async def broken_task() -> None:
+        async def failing_task() -> None:
             await server.host.sleep(1)
-            broken()
+            fail()
 
         match where:
             case "task":
-                server.host.spawn(broken_task(), name="planted task")
+                server.host.spawn(failing_task(), name="planted task")
             case "timer":
-                server.host.after(1, broken)
+                server.host.after(1, fail)
             case _:
-                server.host.serve(broken)
+                server.host.serve(fail)
                 connect(client).send(
                     HeartbeatRequest(group_id="g", generation_id=0, member_id="m"),
                     timeout_us=SECOND_US,
                     on_response=lambda _: None,
                 )
 
-        (failure,) = await waiting
+        (failure,) = await next_failures
         assert failure.text.startswith("broker-0: ")
         assert "ZeroDivisionError: planted" in failure.text
         assert failure.disk_trouble is None
@@ -309,9 +319,9 @@ def test_failure_inside_a_node_is_traced_and_reaches_the_process(
 
 
 def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None:
-    """The run must not begin without the node. Its name must be free for another attempt."""
+    """The run must not begin without the node. Afterwards the node can be started again."""
 
-    class Broken(EchoNode):
+    class CannotStart(EchoNode):
         def start(self) -> None:
             raise ZeroDivisionError
 
@@ -319,7 +329,7 @@ def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None
         process = await lab.start_process("p0")
         with pytest.raises(ZeroDivisionError):
             process.start_node(
-                SERVER, Incarnation(0), Broken, storage=MemoryStorage(), role="broker"
+                SERVER, Incarnation(0), CannotStart, storage=MemoryStorage(), role="broker"
             )
         lab.node("p0", SERVER, incarnation=1)
 
@@ -329,9 +339,10 @@ def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None
 def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
     tmp_path: Path,
 ) -> None:
-    """A row is flushed before its message is sent.
+    """Before a node sends a message, it writes the row about the message into its trace file.
 
-    So if a node is killed, its trace has a row for each message that another node has received.
+    So if the node is killed, the file has a row for each message that another node has got. Here
+    the server counts the client's rows in the file whenever a request arrives.
     """
 
     async def body(lab: Lab) -> None:
@@ -340,28 +351,28 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         connection = connect(client)
         await beat(connection)
-        # At the arrival of each request: the number of rows about sent requests in the file.
         row_counts: list[int] = []
 
         def count_rows(request: IncomingRequest) -> None:
-            sent = [r for r in lab.rows(CLIENT) if r.kind == TraceKind.REQUEST_SENT]
-            row_counts.append(len(sent))
+            rows = [row for row in lab.rows(CLIENT) if row.kind == TraceKind.REQUEST_SENT]
+            row_counts.append(len(rows))
             server.host.reply(request.request_id, HeartbeatResponse())
 
         server.host.serve(count_rows)
 
         for number in range(5):
             await beat(connection, number)
-        # The first row belongs to the beat that was sent before `count_rows` served.
+        # There is one row more than counted requests, for the first beat above.
         assert row_counts == [2, 3, 4, 5, 6]
 
     in_lab(tmp_path, body)
 
 
 def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
-    """A process with a wrong token is refused. The log and the trace have the refusal.
+    """A process that does not have the token of the run is refused.
 
-    Otherwise a wrong configuration would look like a broken network.
+    The refusal is in the trace and in the log. Otherwise a wrong configuration would look like a
+    broken network.
     """
 
     async def body(lab: Lab) -> None:
@@ -387,7 +398,10 @@ def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
 
 
 def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Path) -> None:
-    """Readers merge rows by (time, node, incarnation, seq), so these must be complete and grow."""
+    """Readers merge the traces of nodes by the times and numbers of their rows.
+
+    So the numbers must have no gap, and the times must not fall.
+    """
 
     async def body(lab: Lab) -> None:
         await lab.start_process("p0")
@@ -404,7 +418,7 @@ def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Pa
 
 
 def test_cancelled_host_timer_does_not_fire_and_sleeps_end_in_order(tmp_path: Path) -> None:
-    """Sessions and rebalances are timers. A timer that fires wrongly would remove members."""
+    """The end of a member's session is a timer, so a wrong timer would remove live members."""
 
     async def body(lab: Lab) -> None:
         await lab.start_process("p0")

@@ -1,11 +1,13 @@
-"""VirtualLoop, an asyncio event loop in virtual time (a simulated clock).
+"""VirtualLoop, an asyncio event loop with a simulated clock.
 
-Time jumps to the next timer. Callbacks that are due at the same time run in the order in which they
-were scheduled. Exceptions end the run. Sockets, threads and processes are refused.
+If the loop has nothing to do now, its time jumps to the next timer. So a day of virtual time can
+pass in a moment. The time is counted in whole microseconds. Callbacks that are due in the same
+microsecond, the same instant, run in the order in which they were scheduled. A callback that raises
+ends the run. Sockets, threads and processes are refused, because their results do not depend on the
+seed of a run.
 
-Virtual time is counted in microseconds. All callbacks of one microsecond form an instant. `post`
-schedules a callback for now, and `post_at` for a given time; neither can be cancelled. `call_at_us`
-and asyncio's own methods return a timer that can be cancelled.
+`post` schedules a callback for now, and `post_at` for a given time. `call_at_us` and asyncio's own
+methods do this, too, and return a timer that can be cancelled.
 """
 
 import asyncio
@@ -63,24 +65,31 @@ def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> No
         seen.append("first")
         loop.post(seen.append, "posted")
         loop.post_at(loop.now_us(), seen.append, "posted at now")
-        loop.call_soon(seen.append, "soon")
-        loop.post_at(loop.now_us() - 5, seen.append, "overdue")
+        loop.call_soon(seen.append, "called soon")
+        loop.post_at(loop.now_us() - 5, seen.append, "posted at a time in the past")
 
     loop.post_at(10, first)
     loop.post_at(10, seen.append, "second")
     loop.run_until_us(10)
-    assert seen == ["first", "second", "posted", "posted at now", "soon", "overdue"]
+    assert seen == [
+        "first",
+        "second",
+        "posted",
+        "posted at now",
+        "called soon",
+        "posted at a time in the past",
+    ]
 
 
 def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
-    """A loop that has only cancelled timers has nothing to wait for.
+    """A loop that has only cancelled timers has nothing to do.
 
-    So waiting for a future is a Deadlock at once, and the clock still shows 0.
+    So to wait for a future is a deadlock at once, when the clock still shows 0.
     """
     loop = VirtualLoop()
     seen: list[str] = []
-    loop.call_at_us(50, seen.append, "the loop's own").cancel()
-    loop.call_later(0.00005, seen.append, "asyncio's").cancel()
+    loop.call_at_us(50, seen.append, "a timer of the loop").cancel()
+    loop.call_later(0.00005, seen.append, "a timer of asyncio").cancel()
     with pytest.raises(Deadlock, match="at 0 us"):
         loop.run_until_complete(loop.create_future())
     assert seen == []
@@ -106,7 +115,7 @@ def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
 
 
 def test_waiting_for_an_event_that_cannot_happen_is_a_deadlock() -> None:
-    """The run raises Deadlock in place of hanging."""
+    """Nothing is scheduled, so nobody can ever complete the future. The loop raises an error."""
     loop = VirtualLoop()
     with pytest.raises(Deadlock):
         loop.run_until_complete(loop.create_future())
@@ -115,7 +124,7 @@ def test_waiting_for_an_event_that_cannot_happen_is_a_deadlock() -> None:
 def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
     """Callbacks that schedule each other without delay would never let time pass.
 
-    So the loop has a limit of callbacks in an instant.
+    So the loop allows only a limited number of callbacks in an instant, here 100.
     """
     loop = VirtualLoop(max_events_per_instant=100)
 
@@ -143,9 +152,9 @@ def test_the_limit_counts_per_instant_not_per_run() -> None:
 
 
 def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
-    """The caller gets the exception.
+    """The caller of the run gets the exception of the callback.
 
-    The caller can run the loop again, for instance to undo faults and to stop the nodes.
+    It can run the loop again, for instance to undo faults and to stop the nodes.
     """
     loop = VirtualLoop()
     seen: list[str] = []
@@ -157,7 +166,7 @@ def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
     loop.post_at(1, seen.append, "after")
     with pytest.raises(ValueError, match="broken"):
         loop.run_until_us(10)
-    # The second run goes on with the callback that was due at the same time as the failed one.
+    # The second run goes on with the next callback of the same instant.
     loop.run_until_us(10)
     assert seen == ["after"]
 
@@ -204,7 +213,7 @@ def test_run_until_complete_returns_or_raises_the_futures_result() -> None:
 
 
 def test_the_standard_library_runs_on_the_loop() -> None:
-    """Experiments, and the library tenacity, may use timeouts, queues, events and locks."""
+    """Experiments may use asyncio's timeouts, queues and events. Some libraries do so, too."""
     loop = VirtualLoop()
 
     async def main() -> list[object]:
@@ -212,31 +221,31 @@ def test_the_standard_library_runs_on_the_loop() -> None:
         event = asyncio.Event()
 
         async def producer() -> None:
-            for i in range(3):
-                await queue.put(i)
+            for number in range(3):
+                await queue.put(number)
                 await asyncio.sleep(1)
             event.set()
 
         task = asyncio.create_task(producer())
-        items: list[object] = [await queue.get() for _ in range(3)]
+        results: list[object] = [await queue.get() for _ in range(3)]
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.25):
                 await event.wait()
 
-        items.append(round(loop.time(), 6))  # whole microseconds, without a rounding error
+        results.append(round(loop.time(), 6))  # rounded to whole microseconds
 
         await event.wait()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(loop.create_future(), 2)
 
-        items.append(await asyncio.gather(asyncio.sleep(1, "a"), asyncio.sleep(0, "b")))
+        results.append(await asyncio.gather(asyncio.sleep(1, "a"), asyncio.sleep(0, "b")))
 
         await task
-        items.append(loop.time())
-        return items
+        results.append(loop.time())
+        return results
 
-    # Items 0, 1 and 2 are put at 0, 1 and 2 s. The timeout of 0.25 s ends at 2.25 s. The event is
-    # set at 3 s. `wait_for` takes until 5 s, and `gather` until 6 s.
+    # The numbers are put at 0, 1 and 2 s. The timeout of 0.25 s ends at 2.25 s. The event is set at
+    # 3 s. `wait_for` takes until 5 s, and `gather` until 6 s.
     assert loop.run_until_complete(main()) == [0, 1, 2, 2.25, ["a", "b"], 6.0]
 
 
@@ -257,39 +266,40 @@ def test_sockets_threads_and_processes_are_refused() -> None:
     loop.run_until_complete(main())
 
 
-def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
-    """A crashed node must not run on, not even a single step of a task.
+def test_discard_removes_only_what_is_ready_in_one_context() -> None:
+    """A crashed node must not run on, even if some of its tasks are ready to run.
 
-    A step is what a task does until its next `await`. `discard` removes the steps of the crashed
-    node's tasks that are ready to run. All tasks of a node share one context, by which the loop
-    finds their steps. Other nodes go on.
+    All tasks of a node have the same context. `discard` removes everything that is ready to run in
+    the context of the crashed node. Other nodes go on.
     """
     loop = VirtualLoop()
-    contexts = {"dead": contextvars.Context(), "alive": contextvars.Context()}
+    dead, alive = contextvars.Context(), contextvars.Context()
     seen: list[str] = []
 
-    async def step(label: str) -> None:
+    async def sleep_and_clean_up(label: str) -> None:
         try:
             await asyncio.sleep(1)
             seen.append(label)
         finally:
             seen.append(f"{label} cleaned up")
 
-    tasks = [loop.create_task(step(label), context=contexts[label]) for label in contexts]
-    loop.run_until_us(1)  # both tasks sleep; their cancellation makes a step ready for each
+    task_of_dead = loop.create_task(sleep_and_clean_up("dead"), context=dead)
+    task_of_alive = loop.create_task(sleep_and_clean_up("alive"), context=alive)
+    loop.run_until_us(1)  # both tasks sleep
 
-    for task in tasks:
-        task.cancel()
+    # Both tasks are now ready to run their `finally` blocks.
+    task_of_dead.cancel()
+    task_of_alive.cancel()
 
-    loop.discard(contexts["dead"])
+    loop.discard(dead)
     loop.run_until_us(2_000_000)
     assert seen == ["alive cleaned up"]
-    # asyncio would warn that the dead task never ended.
-    tasks[0]._log_destroy_pending = False  # type: ignore[attr-defined]
+    # Otherwise asyncio would warn that this task never ended.
+    task_of_dead._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
-    """A run inside another run and a run after `close` are misuse, and raise RuntimeError."""
+    """As with asyncio's own loop, both raise a RuntimeError."""
     loop, inner = VirtualLoop(), VirtualLoop()
 
     async def main() -> None:
@@ -303,31 +313,34 @@ def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
 
 
 def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
-    """The loop removes cancelled timers from its heap from time to time, so the heap stays small.
+    """From time to time the loop removes the cancelled timers from its heap, to keep it small.
 
-    The removal must not change the order of the other timers.
+    The removal must not change the order of the other timers. The timers 0 to 99 are due at
+    1,000 us, 100 to 199 at 1,001 us, 200 to 299 at 1,000 us again, and so on. Only the timers 0,
+    100, 200, ... are not cancelled.
     """
     loop = VirtualLoop()
     seen: list[int] = []
     count = 10 * COMPACT_ABOVE
     for number in range(count):
-        # The first hundred of each two hundred is due at 1,000 us, the second hundred at 1,001 us.
-        # Within each of these two instants only the order of scheduling decides.
-        timer = loop.call_at_us(1_000 + (number % 200) // 100, seen.append, number)
-        # One timer in a hundred is not cancelled.
-        if number % 100:
+        hundred = number // 100
+        timer = loop.call_at_us(1_000 + hundred % 2, seen.append, number)
+        if number % 100 != 0:
             timer.cancel()
             timer.cancel()  # a second call has no effect
     assert len(loop._heap) <= 2 * COMPACT_ABOVE
     loop.run_until_us(2_000)
-    assert seen == [*range(0, count, 200), *range(100, count, 200)]
+    due_at_1_000, due_at_1_001 = range(0, count, 200), range(100, count, 200)
+    assert seen == [*due_at_1_000, *due_at_1_001]
 
 
 def test_exception_of_the_awaited_task_stops_no_later_run() -> None:
-    """The end of an awaited task schedules a callback that stops the loop.
+    """A stop that was meant for an interrupted run must not stop the next one.
 
-    KeyboardInterrupt leaves the loop before this callback runs. The callback then runs during the
-    next run, here of `heal`, and must not stop this run.
+    1. The task that `run_until_complete` waits for ends. This schedules a callback that stops the
+       loop.
+    2. A KeyboardInterrupt leaves the loop before the callback runs.
+    3. The callback runs in the next run, here that of `heal`, which must go on.
     """
     loop = VirtualLoop()
     healed: list[str] = []

@@ -1,11 +1,13 @@
 """A paused host: its connections stay open, and at the resume it catches up in a fixed order.
 
-A node is a simulated process. Its host gives it clock and network. The pause of a host stops its
-node as SIGSTOP stops a process. A frame is one message on a connection.
+In virtual time a node is a simulated process. Its host gives it a clock, timers and connections. If
+the host is paused, the node stands still, as a process after SIGSTOP: its tasks do not run, its
+timers do not fire, and the frames (messages) that arrive for it wait. At the resume all this is
+made up for: first the timers that are due, then the tasks, then the frames.
 
-`lab` has hosts on one network, with a latency of LATENCY_US in each direction. `lab.run_for(0)`
-runs what is due now. An EchoServer answers each heartbeat at once. It keeps the heartbeats of its
-`parked_groups` unanswered until `release` is called.
+`lab` has hosts on one network, in which a frame takes LATENCY_US. `lab.run_for(n)` advances the
+clock by n microseconds; `run_for(0)` runs what is due now. An EchoServer answers each heartbeat at
+once. Only the heartbeats of its `parked_groups` wait until the test calls `release`.
 """
 
 import asyncio
@@ -30,15 +32,16 @@ TIMEOUT_US = 50_000
 
 
 class Calls:
-    """A client's connection and the outcomes of its requests.
-
-    `outcomes` has triples: the request's group, the time, and the class name of the outcome.
-    """
+    """A client's connection, and the outcomes of the requests that were sent on it."""
 
     def __init__(self, lab: HostLab, client: VirtualHost, purpose: str = "coordinator") -> None:
         self.lab = lab
         self.connection: Connection = client.connect(SERVER, purpose, setup_timeout_us=SETUP_US)
         self.outcomes: list[tuple[str, int, str]] = []
+        """The request's group, the time, and the class of the outcome.
+
+        Example: `("a", 50_200, "RequestTimedOut")`.
+        """
 
     def send(self, group: str) -> None:
         """Send a heartbeat of `group`."""
@@ -56,21 +59,21 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
-    # Two connections, because on one connection "b" would wait for the answer to "a".
-    calls, late = Calls(lab, client), Calls(lab, client)
+    # There are two connections, because a timeout of "a" also ends its connection.
+    for_a, for_b = Calls(lab, client), Calls(lab, client)
     lab.run_for(2 * LATENCY_US)  # both connections are open
 
     server.host.pause()
     assert server.host.is_paused
-    calls.send("a")
+    for_a.send("a")
     lab.run_for(TIMEOUT_US - 1)
-    assert calls.outcomes == []
-    assert calls.connection.is_open
+    assert for_a.outcomes == []
+    assert for_a.connection.is_open
 
-    # "b" is sent one microsecond before the timeout of "a", so its own timeout is after the resume.
-    late.send("b")
+    # "b" is sent just before "a" times out, so its own timeout comes long after the resume.
+    for_b.send("b")
     lab.run_for(1)
-    assert [(group, what) for group, _, what in calls.outcomes] == [("a", "RequestTimedOut")]
+    assert [(group, what) for group, _, what in for_a.outcomes] == [("a", "RequestTimedOut")]
 
     lab.run_for(LATENCY_US)  # request "b" reaches the paused server
 
@@ -79,15 +82,15 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     assert not server.host.is_paused
     # The server also serves "a", because it cannot know that the client has given up.
     assert server.served_groups == ["a", "b"]
-    assert late.outcomes == [("b", lab.loop.now_us(), "HeartbeatResponse")]
-    assert late.connection.is_open
+    assert for_b.outcomes == [("b", lab.loop.now_us(), "HeartbeatResponse")]
+    assert for_b.connection.is_open
 
 
 def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
-    """The kernel accepts a connection to a stopped process, but the process does not answer.
+    """A stopped process does not answer the open of a connection.
 
-    The client opens two connections. The first one is closed by its setup timeout. The second one
-    is begun later, so the resume comes before its timeout, and it opens.
+    The client opens two connections. The first one is closed by its timeout. The second one begins
+    just before that, so the resume comes before its own timeout, and it opens.
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
@@ -110,37 +113,38 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     """A resumed node first acts on its old state, and then learns of later events, as in Kafka.
 
     So a resumed coordinator may act once more before it learns that it was replaced.
+
+    During the pause the timers with the delays 100, 250 and 300 become due, and the sleep of a task
+    ends. Two requests arrive. The timer 100 itself cancels the timer 250 and sets two new timers.
     """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
     host.serve(lambda request: seen.append(f"request {request.envelope.correlation_id}"))
 
-    # The purposes of the two connections, x and y, have no effect here.
-    connections = [Calls(lab, client, purpose) for purpose in ("x", "y")]
+    first_connection, second_connection = Calls(lab, client, "x"), Calls(lab, client, "y")
     lab.run_for(2 * LATENCY_US)
 
     async def sleeper() -> None:
         await host.sleep(200)
         seen.append("sleeper")
 
-    # The number in a timer's name is its delay. `first` is the timer with the shortest delay. It
-    # cancels another timer that is due, and sets two new ones.
-    def first() -> None:
+    def timer_100() -> None:
         seen.append("timer 100")
-        doomed.cancel()
+        timer_250.cancel()
         host.after(0, seen.append, "made for now")
         host.after(5, seen.append, "made for later")
 
     host.spawn(sleeper(), name="sleeper")
     lab.run_for(1)  # the sleeper begins to sleep
     host.after(300, seen.append, "timer 300")
-    doomed = host.after(250, seen.append, "cancelled by the timer at 100")
-    host.after(100, first)
+    timer_250 = host.after(250, seen.append, "timer 250")
+    host.after(100, timer_100)
     host.after(5_000, seen.append, "timer 5000")  # not due at the resume
-    connections[1].send("g")  # it arrives first and has the correlation id 0
+    # The request on the second connection is sent first, so it is request 0.
+    second_connection.send("g")
     lab.run_for(10)
-    connections[0].send("g")
+    first_connection.send("g")
 
     host.pause()
     lab.run_for(3_000)
@@ -149,9 +153,9 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     host.resume()
     lab.run_for(0)
 
-    # Timers come first, in the order of their due times. "timer 5000" and "made for later" are not
-    # due yet. The sleeper's timer, due at 200, only makes its task ready to run. The task takes its
-    # step after the other timers. The requests come last, in the order of their arrival.
+    # The timers come first, in the order of their times. The timer of the sleeper fires between
+    # them, but the task itself runs only after them. The requests come last, in the order of their
+    # arrival. "timer 5000" and "made for later" are not due yet.
     assert seen == [
         "timer 100",
         "timer 300",
@@ -166,15 +170,15 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     assert seen == []
     lab.run_for(1)
     assert seen == ["made for later"]
-    # "timer 5000" was set 3,010 us before the resume, and 5 us have passed since the resume. Wait
-    # until one microsecond is left.
-    lab.run_for(5_000 - 3_010 - 5 - 1)
+    # "timer 5000" was set 10 + 3,000 us before the resume. 4 + 1 us have passed since the resume.
+    # Wait until one microsecond is left.
+    lab.run_for(5_000 - (10 + 3_000) - (4 + 1) - 1)
     assert seen == ["made for later"]
     lab.run_for(1)
     assert seen == ["made for later", "timer 5000"]
 
 
-def test_a_step_that_was_ready_waits_for_the_resume() -> None:
+def test_a_task_that_was_ready_to_run_waits_for_the_resume() -> None:
     """One callback sets the event that a task waits for, and pauses the task's host.
 
     The task is then ready to run, but a paused process runs nothing until the resume.
@@ -182,31 +186,30 @@ def test_a_step_that_was_ready_waits_for_the_resume() -> None:
     lab = HostLab()
     host = lab.host(SERVER)
     event = asyncio.Event()
-    seen: list[int] = []
+    woken_at_us: list[int] = []
 
     async def waiter() -> None:
         await event.wait()
-        seen.append(host.now_us())
-        # Like most tasks of nodes, the task also uses its host. No assertion needs this row.
-        host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+        woken_at_us.append(host.now_us())
+        host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))  # would raise if the host were paused
 
-    def wake_and_stop() -> None:
+    def wake_and_pause() -> None:
         event.set()
         host.pause()
 
     host.spawn(waiter(), name="waiter")
-    lab.loop.post_at(100, wake_and_stop)
+    lab.loop.post_at(100, wake_and_pause)
     lab.run_for(500)
-    assert seen == []
+    assert woken_at_us == []
     host.resume()
     lab.run_for(0)
-    assert seen == [500]  # the time of the resume
+    assert woken_at_us == [500]  # the time of the resume
 
 
 def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> None:
-    """A host that is paused before its first step after a resume has not acted in between.
+    """A resume and a second pause follow each other directly. The host has no time to act.
 
-    The timers and frames wait for the next resume, in the same order.
+    Its timers and frames wait for the next resume, in the same order.
     """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
@@ -219,7 +222,6 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
     host.pause()
     calls.send("a")
     lab.run_for(1_000)
-    # Resume and pause in the same instant.
     host.resume()
     host.pause()
     lab.run_for(1_000)
@@ -231,7 +233,7 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
     lab.run_for(0)
     assert fired == [lab.loop.now_us()]
     assert server.served_groups == ["a"]
-    host.resume()  # no effect, because the node runs
+    host.resume()  # no effect, because the host is not paused
     lab.run_for(1_000)
     assert server.served_groups == ["a"]
 
@@ -246,14 +248,14 @@ def test_a_paused_host_can_be_killed() -> None:
     server.host.after(50, fired.append, "timer")
     server.host.pause()
     calls.send("a")
-    waiting = Calls(lab, client)  # a connection that the paused host cannot accept
+    not_accepted = Calls(lab, client)  # the paused host cannot accept this connection
 
     lab.run_for(500)
     server.host.crash()
     assert not server.host.is_paused
     lab.run_for(LATENCY_US)
     assert calls.connection.is_closed
-    assert waiting.connection.is_closed
+    assert not_accepted.connection.is_closed
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
     # A resume of the dead host has no effect.
     server.host.resume()
@@ -266,7 +268,9 @@ def test_a_paused_host_can_be_killed() -> None:
 def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
     """Rules that change during a pause are in force before any timer of the resumed host fires.
 
-    So no frame leaves under the old rules.
+    1. During a pause a cut begins, and the timer that answers the request "p" becomes due. At the
+       resume the timer fires, and the cut holds the answer back.
+    2. During a second pause the cut is healed. The answer leaves only at the resume.
     """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER), parked_groups=("p",)), lab.host(CLIENT)
@@ -274,21 +278,19 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
     calls.send("p")
     # The connection opens within two latencies, and the request arrives one latency later.
     lab.run_for(4 * LATENCY_US)
-    # During the pause the timer that answers "p" becomes due, and the rules change.
     server.host.after(10, server.release)
     server.host.pause()
     lab.set_rules(rule(Cut(), sources=(SERVER,), destinations=(CLIENT,)))
     lab.run_for(1_000)
     server.host.resume()
     lab.run_for(1_000)
-    # The timer has fired, and the cut holds the answer back.
-    assert server.parked == []
+    assert server.parked == []  # the server has answered
     assert calls.outcomes == []
 
     server.host.pause()
     lab.set_rules()
     lab.run_for(1_000)
-    assert calls.outcomes == []  # the answer waits in the stopped process
+    assert calls.outcomes == []
 
     server.host.resume()
     lab.run_for(LATENCY_US)
@@ -298,12 +300,12 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
 def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
     """A cut is healed during a pause. The held frames then wait as if they had just arrived.
 
-    So at the resume the timers that are due come before these frames.
+    So at the resume the timers that are due come before these frames. In this test the server
+    answers no request.
     """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
-    # This server answers nothing.
     host.serve(lambda request: seen.append(f"request {request.envelope.correlation_id}"))
     calls = Calls(lab, client)
     lab.run_for(2 * LATENCY_US)
@@ -313,31 +315,29 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
         seen.append("sleeper")
 
     host.spawn(sleeper(), name="sleeper")
-    # This server does not read the group, so the group only says what the request is for.
-    calls.send("on its way when the cut begins")
-    lab.run_for(LATENCY_US // 2)  # the request has gone half of its way
+    calls.send("request 0, on its way when the cut begins")
+    lab.run_for(LATENCY_US // 2)
     lab.set_rules(rule(Cut(), sources=(CLIENT,), destinations=(SERVER,)))
     lab.run_for(LATENCY_US)
 
     host.pause()
     lab.set_rules()
-    calls.send("after the cut")
+    calls.send("request 1, after the cut")
     lab.run_for(1_000)
     host.resume()
     lab.run_for(0)
 
-    # Request 1 waits, because request 0 of the same connection has no answer yet.
+    # A server handles one request of a connection at a time, and request 0 has no answer yet.
     assert seen == ["sleeper", "request 0"]
 
     host.crash()
     lab.run_for(LATENCY_US)
-    # The crash ends both requests: neither has had an answer.
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"] * 2
 
 
 @pytest.mark.parametrize("paused", [SERVER, CLIENT])
 def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(paused: NodeName) -> None:
-    """The kernel ends the connection without delay. A paused process learns of it at its resume."""
+    """A reset ends a connection at both ends. A paused process learns of it only at its resume."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     hosts = {SERVER: server.host, CLIENT: client}
@@ -348,17 +348,17 @@ def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(paused: NodeName)
     hosts[paused].pause()
     lab.run_for(3 * LATENCY_US)  # longer than the way of the request and of its answer
 
-    # `reset_links` returns a frame for each connection that it resets. Its second argument limits
-    # the reset to some purposes of connections; empty means all.
+    # The second argument of `reset_links` could limit the reset to some purposes of connections.
+    # The result has a frame for each connection that is reset.
     assert len(client.reset_links((SERVER,), ())) == 1
     assert len(server.host.reset_links((CLIENT,), ())) == 1
     lab.run_for(LATENCY_US)
-    # A client that is not paused knows of the reset already.
-    client_runs = paused == SERVER
-    assert calls.connection.is_closed is client_runs
+    client_is_paused = paused == CLIENT
+    assert calls.connection.is_closed is not client_is_paused
     hosts[paused].resume()
     lab.run_for(LATENCY_US)
     assert calls.connection.is_closed
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
-    # The request waited at a paused server, and is lost. A running server has served it already.
+    # A running server served the request before the reset. At a paused server the request waited,
+    # and was lost.
     assert len(server.served) == (0 if paused == SERVER else 1)

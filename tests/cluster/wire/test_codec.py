@@ -1,15 +1,18 @@
 """Our codec of Kafka's protocol, compared with kafka-python's, in every offered API and version.
 
-The listener is the part of a broker that speaks Kafka's protocol. kafka-python reads Kafka's own
-schemas, and shares no code with the listener. The tests give each field a different value. So they
-notice if the codec confuses two fields of the same width.
+A broker's listener reads the requests of real Kafka clients, and writes answers for them. Its codec
+is our own. kafka-python is an independent implementation, made from Kafka's schemas. So the tests
+let kafka-python write a request, and our codec read it. In the other direction our codec writes an
+answer, and kafka-python reads it. Each field has a different value, so that two confused fields are
+noticed.
 
-- Functions `their_...` make or read messages of kafka-python.
-- A *plain* message consists of dicts, lists and simple values. A *field* (WireField) describes one
-  field of the wire format.
-- In versions below `reshaped_below` an API has other fields than our message. `lift` converts the
-  fields of such a version into our request. `lower` converts our answer into the fields of such a
-  version.
+A message occurs in three forms: as one of our own structs, as an object of kafka-python (`their_`
+in names), and as a plain message. A plain message has the same fields as the bytes, in dicts, lists
+and simple values. A table of WireFields says which fields a version of an API has.
+
+Some old versions of an API have other fields than our struct, for example a single group in place
+of a list. They are the versions below `reshaped_below`. For them a function `lift` converts the
+plain request into our struct, and a function `lower` converts our answer into a plain one.
 """
 
 from collections.abc import Iterator
@@ -36,10 +39,10 @@ VERSIONS = [
     for api, offered in OFFERED.items()
     for version in range(offered.oldest, offered.newest + 1)
 ]
-"""Every offered version of every API.
+"""Every version of every API that the listener offers.
 
-The versions of Produce before v3 are among them, although the broker refuses their record formats.
-The broker must read such a request, because the answer names the partitions of the request.
+Produce before v3 is among them, although the broker refuses the record formats of these versions:
+the refusal names the partitions of the request, so the broker must be able to read it.
 """
 
 
@@ -54,7 +57,7 @@ def their_class(api: Api, suffix: str) -> Any:  # noqa: ANN401 (kafka-python has
 
 
 class Values:
-    """Makes a different value for every field."""
+    """Makes values for the fields of a message, a different one each time."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -73,8 +76,8 @@ class Values:
         number = next(self._numbers)
         match field.kind:
             case Kind.INT:
-                # The value needs all bits of the field, so a codec with fewer bits fails. A third
-                # of the values are negative.
+                # The value needs all bits of the field, so a codec that reads fewer bits fails. A
+                # third of the values are negative.
                 value = number + (1 << (field.bits - 2))
                 return -value if number % 3 == 0 else value
             case Kind.BOOL:
@@ -95,7 +98,10 @@ def their_message(
     plain: dict[str, Any],
     version: int,
 ) -> Any:  # noqa: ANN401
-    """Return the message of kafka-python with these plain values; it must know each field."""
+    """Return the plain message as an object of kafka-python.
+
+    kafka-python and our table of fields must know the same fields for this version.
+    """
     their_fields = cls.fields
     values = {}
     for field in fields:
@@ -108,13 +114,12 @@ def their_message(
             value = [their_message(data_class, field.fields, item, version) for item in value]
         values[field.name] = value
 
-    # Look for fields that kafka-python has in this version and our table of fields has not.
-    left_out = [
+    unknown_to_us = [
         name
         for name, field in their_fields.items()
         if field.for_version_q(version) and name not in values
     ]
-    assert not left_out, f"the table lacks {left_out} of {cls.__name__} v{version}"
+    assert not unknown_to_us, f"the table lacks {unknown_to_us} of {cls.__name__} v{version}"
     return cls(version=version, **values)
 
 
@@ -131,7 +136,7 @@ def without_unused(fields: tuple[WireField, ...], plain: dict[str, Any]) -> dict
 
 
 def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
-    """Return a message of ours, or a part of it, as plain values."""
+    """Return one of our structs, or a part of it, as dicts, lists and simple values."""
     if isinstance(value, msgspec.Struct):
         return {name: plain_of(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple | list):
@@ -140,7 +145,7 @@ def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
 
 
 def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 (fields' values)
-    """Return True if `whole` has all values of `part`; it may have more."""
+    """Return True if `whole` has all values of `part`. A dict may have further entries."""
     if isinstance(part, dict):
         return all(name in whole and contains(whole[name], part[name]) for name in part)
     if isinstance(part, list):
@@ -152,27 +157,28 @@ def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 (fields' values)
 def test_request_of_kafka_python_is_read_field_by_field(api: Api, version: int) -> None:
     """Our codec must read each field that kafka-python has written.
 
-    If a field had the wrong width or place, all fields behind it would be wrong, too.
+    If it read a field in the wrong width or at the wrong place, all fields after it would be wrong.
     """
     schema = OFFERED[api].schema
     fields = schema.request_fields
     plain = Values().message(fields, version)
-    cls = their_class(api, "Request")
-    data = bytes(their_message(cls, fields, plain, version).encode(version=version))
+    theirs = their_message(their_class(api, "Request"), fields, plain, version)
+    data = bytes(theirs.encode(version=version))
     cursor = Cursor(data)
 
     request = decode_request(api, version, cursor)
 
-    assert cursor.position == len(data)
+    assert cursor.position == len(data)  # nothing is left
     used = without_unused(fields, plain)
-    if schema.lift is not None and version < schema.reshaped_below:
+    is_reshaped = schema.lift is not None and version < schema.reshaped_below
+    if is_reshaped:
         assert request == request_from_plain(api.label, version, used)
     else:
         assert contains(plain_of(request), used)
 
 
 def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 (a field's value)
-    """Return a value for a field of an answer; `annotation` is the type of the field."""
+    """Return a value for a field of one of our answers, given the annotation of its type."""
     if annotation is ErrorCode:
         return list(ErrorCode)[next(numbers) % len(ErrorCode)]
     if isinstance(annotation, type):
@@ -189,11 +195,11 @@ def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 
         }
         return value_by_type[annotation]
 
-    # The type T of `T | None`, or of `tuple[T, ...]`.
-    (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
+    # The annotation is `T | None` or `tuple[T, ...]`. A tuple gets two items.
+    (item_type, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
     if getattr(annotation, "__origin__", None) is tuple:
-        return (some_value(inner, numbers), some_value(inner, numbers))
-    return some_value(inner, numbers)
+        return (some_value(item_type, numbers), some_value(item_type, numbers))
+    return some_value(item_type, numbers)
 
 
 def some_message(cls: type[msgspec.Struct], numbers: Iterator[int]) -> msgspec.Struct:
@@ -204,87 +210,106 @@ def some_message(cls: type[msgspec.Struct], numbers: Iterator[int]) -> msgspec.S
 
 
 def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> dict[str, Any]:  # noqa: ANN401
-    """Return the values that a client of this version must read from an answer."""
+    """Return what a client of this version must read from an answer, as a plain message.
+
+    `message` is a struct of ours or a plain message.
+    """
     expected: dict[str, Any] = {}
     for field in fields:
         # Fields of authorized operations are not compared, because kafka-python reads them as sets
         # of names and not as numbers.
-        if field.is_in(version) and not field.name.endswith("authorized_operations"):
-            is_plain = isinstance(message, dict)
-            # If our message has no such field, the codec writes `absent`, the field's default.
-            value: Any = (
-                message[field.name] if is_plain else getattr(message, field.name, field.absent)
-            )
-            if field.kind is Kind.STRUCT:
-                value = [expected_of(field.fields, item, version) for item in value]
-            elif field.is_array:
-                value = list(value)
-            expected[field.name] = value
+        if not field.is_in(version) or field.name.endswith("authorized_operations"):
+            continue
+        value: Any
+        if isinstance(message, dict):
+            value = message[field.name]
+        else:
+            # If our struct has no such field, the codec writes `absent`, the field's default.
+            value = getattr(message, field.name, field.absent)
+        if field.kind is Kind.STRUCT:
+            value = [expected_of(field.fields, item, version) for item in value]
+        elif field.is_array:
+            value = list(value)
+        expected[field.name] = value
     return expected
 
 
-def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-python has no types)
-    """Return the values that kafka-python has read, as dicts and lists like those of `expected`."""
+def plain_of_theirs(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (no types)
+    """Return an object of kafka-python as a plain message, with the fields that `expected` has."""
     if isinstance(expected, dict):
-        return {name: read_of(getattr(message, name), value) for name, value in expected.items()}
+        return {
+            name: plain_of_theirs(getattr(message, name), value) for name, value in expected.items()
+        }
     if isinstance(expected, list):
-        return [read_of(item, value) for item, value in zip(message, expected, strict=True)]
+        return [plain_of_theirs(item, value) for item, value in zip(message, expected, strict=True)]
     return message
+
+
+def with_one_item(response: msgspec.Struct) -> msgspec.Struct:
+    """Return the answer with only one item in its list.
+
+    Some old versions have a single group or key in place of a list. The list is the only tuple
+    among the fields of our answer.
+    """
+    ((name, items),) = [
+        (name, value)
+        for name in response.__struct_fields__
+        if isinstance(value := getattr(response, name), tuple)
+    ]
+    return msgspec.structs.replace(response, **{name: items[:1]})
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -> None:
     """A client must read each value that our answer has.
 
-    Record batches are compared as bytes, and all other fields by their values.
+    kafka-python does not decode the record batches of a Fetch, so the test does this itself.
     """
     schema = OFFERED[api].schema
     response: Any = some_message(api.response, count(1))
-    reshaped = schema.lower is not None and version < schema.reshaped_below
-    if reshaped:
-        # These versions have a single group or key in place of a list. So our answer may have only
-        # one item. The list is the only tuple among the fields of the answer.
-        ((name, items),) = [
-            (name, value)
-            for name in response.__struct_fields__
-            if isinstance(value := getattr(response, name), tuple)
-        ]
-        response = msgspec.structs.replace(response, **{name: items[:1]})
+    is_reshaped = schema.lower is not None and version < schema.reshaped_below
+    if is_reshaped:
+        response = with_one_item(response)
     out = bytearray()
 
     encode_response(api, version, response, out)
 
     cls = their_class(api, "Response")
     theirs = cls.decode(bytes(out), version=version)
-    plain: PlainMessage | msgspec.Struct = (
-        response_to_plain(api.label, version, response) if reshaped else response
-    )
-    expected = expected_of(schema.response_fields, plain, version)
+    ours: PlainMessage | msgspec.Struct = response
+    if is_reshaped:
+        ours = response_to_plain(api.label, version, response)
+    expected = expected_of(schema.response_fields, ours, version)
 
     if api is Api.FETCH:
         for topic, their_topic in zip(expected["responses"], theirs.responses, strict=True):
-            for ours, their in zip(topic["partitions"], their_topic.partitions, strict=True):
-                batches = ours.pop("records")
-                assert decode_batches(bytes(their.records)) == batches
-    assert read_of(theirs, expected) == expected
-    # kafka-python encodes a message that it has decoded only without its header.
+            partitions = zip(topic["partitions"], their_topic.partitions, strict=True)
+            for partition, their_partition in partitions:
+                batches = partition.pop("records")
+                assert decode_batches(bytes(their_partition.records)) == batches
+    assert plain_of_theirs(theirs, expected) == expected
+    # kafka-python must write the same bytes. It can do this only if the message has no header.
     theirs._header = None
     assert bytes(theirs.encode(version=version)) == bytes(out)
 
 
 def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> None:
-    """The field can be null from v7 on. An older client would fail at a null."""
+    """The field can be null from v7 on. An older client would fail at a null.
+
+    So the codec writes an empty text for None.
+    """
     response = JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, protocol_name=None)
     out = bytearray()
     encode_response(Api.JOIN_GROUP, 5, response, out)
     assert consumer.JoinGroupResponse.decode(bytes(out), version=5).protocol_name == ""
 
 
-# `cut` is the number of bytes that remain of the request, which has about 30 bytes. If `cut` is
-# larger than that, only the last byte is missing.
-@pytest.mark.parametrize("cut", range(4, 40, 3))
-def test_truncated_request_is_malformed(cut: int) -> None:
-    """A request that ends too early is malformed, wherever it ends."""
+@pytest.mark.parametrize("remaining_bytes", range(4, 40, 3))
+def test_truncated_request_is_malformed(remaining_bytes: int) -> None:
+    """A request that ends too early is malformed, wherever it ends.
+
+    The request has about 30 bytes. Only the last one is missing if more should remain.
+    """
     request = consumer.JoinGroupRequest(
         version=5,
         group_id="g",
@@ -297,8 +322,9 @@ def test_truncated_request_is_malformed(cut: int) -> None:
     )
     data = bytes(request.encode(version=5))
     assert isinstance(decode_request(Api.JOIN_GROUP, 5, Cursor(data)), JoinGroupRequest)
+    truncated = data[: min(remaining_bytes, len(data) - 1)]
     with pytest.raises(MalformedRequest):
-        decode_request(Api.JOIN_GROUP, 5, Cursor(data[: min(cut, len(data) - 1)]))
+        decode_request(Api.JOIN_GROUP, 5, Cursor(truncated))
 
 
 def test_list_with_a_count_of_billions_is_malformed_at_once() -> None:

@@ -1,25 +1,25 @@
 """JoinGroup, SyncGroup and LeaveGroup of a member: their order, and all errors of their answers.
 
-Kafka's tables of these errors are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are its cases.
-A generation is the number of a group's rebalance. A member that is asked to rebalance revokes its
-partitions, and commits their offsets before that.
+The tests play a broker that answers a real consumer with a script. Kafka's tables of what a
+consumer does after each error are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are cases of
+that page.
 
-- `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
-- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
-  leaves a request unanswered.
-- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
-  returns the requests of that type that a broker has received. `member_status(node)` is what the
-  member reports of itself.
-- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
-  group within the first second.
-- `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
-- `lab.high_watermark` is the number of records in each of the two partitions of `t`.
-- A member joins twice: first without an id, and then with the id of the first answer, `m-1`.
-- A consumer commits every 200 ms; with `commit_interval_ms=None` it never commits.
-- By default a consumer has `enable.auto.commit=false` and `auto.offset.reset=earliest`. A test with
-  settings of its own repeats them.
+`make_lab(n)` makes a `lab` with `n` scripted brokers. By default they answer without errors:
 
-A test changes the cluster by assigning to the attributes of `lab`.
+- A consumer joins twice. The first JoinGroup has no member id, and its answer gives the consumer
+  the id `m-1`. The second one has this id. The consumer is the only member of its group, so it gets
+  both partitions of the topic `t`.
+- Broker 0 is the coordinator of the group and the leader of the partitions. A test can assign
+  another broker to `lab.coordinator` or `lab.leader`.
+- `lab.high_watermark` is the number of records in each partition. The consumer reads them from the
+  beginning, and commits their offsets every 200 ms, or every `commit_interval_ms`; None is never.
+  A test that has its own ConsumerConfig repeats the settings for this.
+
+`broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
+leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that the
+broker has got, `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the
+consumer reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a
+consumer joins its group.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ from protocol.messages.group import (
 from protocol.messages.offset import OffsetCommitRequest
 from tests.support.harness.scripted_broker import MS, SECOND, LabMaker, member_status
 
-# After a fatal error the application closes its consumer.
+# After a fatal error the consumer does not retry: the application gets the error and closes it.
 JOIN_FATAL = [
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -87,7 +87,8 @@ def test_second_join_sends_the_member_id_of_the_first_answer(
     node = lab.consumer()
     lab.run_for(SECOND)
     first, second = joins_of(lab.brokers[0].requests)
-    assert (first.member_id, second.member_id) == ("", "m-1")
+    assert first.member_id == ""
+    assert second.member_id == "m-1"
     assert first.rebalance_timeout_ms == ConsumerConfig().max_poll_interval_ms
     assert first.protocols == second.protocols
     status = member_status(node)
@@ -111,7 +112,7 @@ def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "next_member_id", "marks_unknown"),
+    ("code", "next_member_id", "looks_for_coordinator"),
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "m-1", False),
         (ErrorCode.REBALANCE_IN_PROGRESS, "m-1", False),
@@ -121,26 +122,26 @@ def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
     ],
 )
 def test_join_group_error_is_retried_as_in_the_table(
-    make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
+    make_lab: LabMaker, code: ErrorCode, next_member_id: str, looks_for_coordinator: bool
 ) -> None:
     """After each of these errors the member joins again.
 
-    Kafka's table (BEHAVIOUR 7.3) says after which error it keeps its id, and after which it must
-    look for its coordinator (`marks_unknown`).
+    Kafka's table (BEHAVIOUR 7.3) says after which error the member loses its id, and after which it
+    must look for its coordinator. The second JoinGroup gets the error, and the third one shows what
+    the member has made of it.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
-    # The second JoinGroup, which has the id, gets the error. The third JoinGroup shows its effect.
-    demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
-    broker.answer(JoinGroupRequest, demanded, join_error(code))
+    with_id = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
+    broker.answer(JoinGroupRequest, with_id, join_error(code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
     assert joins_of(broker.requests)[2].member_id == next_member_id
-    unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
-    if marks_unknown:
-        assert unknown[0] == code.name
+    causes = [row.cause for row in lab.of_kind("coordinator_unknown")]
+    if looks_for_coordinator:
+        assert causes[0] == code.name
     else:
-        assert unknown == []
+        assert causes == []
     assert member_status(node).state == "STABLE"
 
 
@@ -178,11 +179,11 @@ def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> N
 
 
 def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMaker) -> None:
-    """The coordinator dies while the second JoinGroup waits. The next one has its id (CL-04)."""
+    """The coordinator dies while the second JoinGroup waits. The third has the same id (CL-04)."""
     lab = make_lab(2)
-    demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
-    lab.brokers[0].answer(JoinGroupRequest, demanded, None)
-    lab.leader = 1  # so that broker 0, which dies, is only the coordinator
+    with_id = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
+    lab.brokers[0].answer(JoinGroupRequest, with_id, None)
+    lab.leader = 1  # broker 0 will die, and must not be needed for the partitions
     lab.consumer()
     lab.run_for(SECOND)
     lab.coordinator = 1
@@ -192,7 +193,7 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
 
 
 @pytest.mark.parametrize(
-    ("code", "next_member_id", "marks_unknown"),
+    ("code", "next_member_id", "looks_for_coordinator"),
     [
         (ErrorCode.REBALANCE_IN_PROGRESS, "m-1", False),
         (ErrorCode.UNKNOWN_MEMBER_ID, "", False),
@@ -202,9 +203,9 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
     ],
 )
 def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
-    make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
+    make_lab: LabMaker, code: ErrorCode, next_member_id: str, looks_for_coordinator: bool
 ) -> None:
-    """After every error the member sends a JoinGroup, without its id only for UNKNOWN_MEMBER_ID.
+    """After each of these errors the member joins again. Only UNKNOWN_MEMBER_ID costs it its id.
 
     Source: BEHAVIOUR 7.3, SyncGroup.
     """
@@ -213,13 +214,13 @@ def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     broker.answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    # The first two JoinGroups come before the SyncGroup.
+    # Two JoinGroups came before the SyncGroup, so the third one is the member's reaction.
     assert joins_of(broker.requests)[2].member_id == next_member_id
-    unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
-    if marks_unknown:
-        assert unknown[0] == code.name
+    causes = [row.cause for row in lab.of_kind("coordinator_unknown")]
+    if looks_for_coordinator:
+        assert causes[0] == code.name
     else:
-        assert unknown == []
+        assert causes == []
     assert member_status(node).state == "STABLE"
 
 
@@ -227,8 +228,8 @@ def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
 def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
     """After a fatal error the application closes, so no third JoinGroup is sent (BEHAVIOUR 7.3).
 
-    COORDINATOR_LOAD_IN_PROGRESS is one of the fatal errors. So a broker must not answer SyncGroup
-    with it. Here only the scripted broker does.
+    COORDINATOR_LOAD_IN_PROGRESS is one of the fatal errors, although it only means that the
+    coordinator is not ready yet. So a real broker does not answer a SyncGroup with it.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
@@ -239,7 +240,11 @@ def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 
 
 def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMaker) -> None:
-    """The answer must have the protocol that the join selected; otherwise it is fatal (CL-06)."""
+    """The answer must have the protocol that the group has selected.
+
+    Otherwise the error is fatal (CL-06). Here the group has selected range, and the answer says
+    sticky.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(
         SyncGroupRequest, SyncGroupResponse(protocol_type="consumer", protocol_name="sticky")
@@ -251,9 +256,12 @@ def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMa
 
 
 def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: LabMaker) -> None:
-    """Both requests fail with errors that ask for another join. The member must join once (CL-08).
+    """Each of the two errors makes a member join again. The member must join only once (CL-08).
 
-    A member sends heartbeats also while its SyncGroup waits.
+    1. The member's SyncGroup waits for its answer.
+    2. Meanwhile, after 3 s, the member sends a heartbeat. It waits behind the SyncGroup, because a
+       broker answers the requests of a connection in order.
+    3. The broker answers the SyncGroup with an error, and then the heartbeat with another error.
     """
     lab = make_lab(2)
     lab.leader = 1  # so that broker 0 gets only requests about the group, and no Fetch
@@ -262,11 +270,9 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
     lab.consumer()
     lab.run_for(4 * SECOND)
-    # After 3 s the member has sent a heartbeat. A broker answers the requests of a connection in
-    # order, so the heartbeat waits behind the SyncGroup, and gets its error after it.
-    (parked,) = broker.unanswered
+    (sync_group,) = broker.unanswered
     broker.host.reply(
-        parked.request_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        sync_group.request_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     )
 
     lab.run_for(2 * SECOND)
@@ -280,7 +286,8 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
 ) -> None:
     """An assignment may still be from an older subscription. Then it is not used (CL-14).
 
-    The member is subscribed to `t`, and is assigned a partition of `u`. So it joins a third time.
+    Here the member is subscribed to `t`, but the answer assigns it a partition of `u`. So it joins
+    a third time.
     """
     lab = make_lab(1)
     # The bytes: version 0, one topic `u` with one partition 0, and no user data.
@@ -295,9 +302,9 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
 
 
 def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMaker) -> None:
-    """The leader of a group assigns the partitions, for which it needs the topic's metadata.
+    """The leader of a group must know how many partitions a topic has, to assign them.
 
-    Two Metadata answers lack the topic. The leader assigns partitions after the third answer.
+    Here the first two Metadata answers lack the topic. The leader waits for the third one.
 
     Source: CL-12.
     """
@@ -325,7 +332,8 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
     causes = [row.cause_text for row in lab.of_kind("member_state") if row.cause == "rebalance"]
     assert "cached metadata has changed" in causes
     lab.run_for(3 * SECOND)
-    # The join has updated the number of partitions, so the leader does not join again.
+    # There was the first assignment, and the one with the new partition. The leader does not join
+    # once more, because it has assigned all partitions that it knows.
     assert len(lab.of_kind("partitions_assigned")) == 2
 
 
@@ -335,11 +343,11 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
     """In the eager protocol a member gives up all partitions before it joins again.
 
     Before it gives them up, it commits what it has processed, and waits for the answer (BEHAVIOUR
-    7.6).
+    7.6). The commit interval is longer than the test, so there is no other commit.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
-    lab.consumer(commit_interval_ms=60_000)  # longer than the test, so only the revocation commits
+    lab.consumer(commit_interval_ms=60_000)
     lab.run_for(SECOND)
     lab.high_watermark = 5
     lab.run_for(SECOND)
@@ -358,9 +366,10 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 
 
 def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMaker) -> None:
-    """A dynamic member has no group.instance.id. It leaves its group when it is closed.
+    """A dynamic member is one without a group.instance.id. It leaves its group when it is closed.
 
-    So the group need not wait for the end of the member's session.
+    So the group need not wait for the end of the member's session. Before it leaves, it commits
+    what it has processed.
 
     Source: CL-09, CL-22.
     """
@@ -401,7 +410,7 @@ def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> Non
 
 
 def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
-    """LeaveGroup cannot be sent without a coordinator. close() must return within a second.
+    """Without a coordinator the member cannot leave its group. close() must not wait for one.
 
     Source: CL-22.
     """

@@ -1,22 +1,27 @@
 """OffsetCommit and OffsetFetch of a member: their contents, and all errors of their answers.
 
-Kafka's tables of these errors are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are its cases.
-A generation is the number of a group's rebalance. A member that is asked to rebalance revokes its
-partitions, and commits their offsets before that. A member that the group no longer knows loses its
-partitions, and can commit nothing for them.
+The tests play a broker that answers a real consumer with a script. Kafka's tables of what a
+consumer does after each error are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are cases of
+that page.
 
-- `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
-- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
-  leaves a request unanswered.
-- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
-  returns the requests of that type that a broker has received. `member_status(node)` is what the
-  member reports of itself.
-- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
-  group within the first second.
-- `lab.high_watermark` is the number of records in each of the two partitions of `t`.
-- `lab.committed` has the committed offsets of the partitions.
-- The application of the consumer commits every 200 ms unless a test sets another interval. With
-  `commit_interval_ms=None` it never commits.
+`make_lab(n)` makes a `lab` with `n` scripted brokers. By default they answer without errors:
+
+- Broker 0 is the coordinator of the group. The consumer is the only member, so it gets both
+  partitions of the topic `t`.
+- `lab.high_watermark` is the number of records in each partition, and `lab.committed` has the
+  committed offsets, such as `{0: 4, 1: 4}`.
+- The application of the consumer commits every 200 ms, or every `commit_interval_ms`; None is
+  never.
+
+`broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
+leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that the
+broker has got, `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the
+consumer reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a
+consumer joins its group.
+
+Before a member joins again, it commits its offsets and gives up its partitions. The trace has a row
+PARTITIONS_REVOKED for this. If the group no longer knows the member, it can commit nothing, and the
+row is PARTITIONS_LOST.
 """
 
 import pytest
@@ -52,8 +57,8 @@ def last_join(lab: ClientLab) -> JoinGroupRequest:
 def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> None:
     """A commit has the offsets of all partitions, and the member's id and generation.
 
-    An acknowledged commit has a row OFFSETS_COMMITTED for each partition in the trace. The `peer`
-    of the row is the coordinator that has acknowledged the commit.
+    When the commit is acknowledged, the consumer writes a row OFFSETS_COMMITTED for each partition.
+    The `peer` of the row is the coordinator that has acknowledged the commit.
     """
     lab = make_lab(1)
     lab.high_watermark = 4
@@ -65,15 +70,15 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
         ("t-0", 4, "broker-0", "m-1", 1),
         ("t-1", 4, "broker-0", "m-1", 1),
     ]
-    # The status counts requests. The trace has a row for each of the two partitions.
+    # The status counts requests, each of which has two rows in the trace.
     assert member_status(node).commits_acknowledged == len(lab.of_kind("offsets_committed")) // 2
 
 
 def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) -> None:
-    """The application takes its texts in turn, one for each commit, as the metadata of all offsets.
+    """A commit can have a text, the metadata of its offsets. The application has a list of texts.
 
-    The application continues although the broker refuses a text. One text is empty. The other text,
-    an owl, is a single character of four bytes.
+    It takes them in turn, and goes on even if the broker refuses one. Here one text is empty, and
+    the other one is an owl, a single character of four bytes.
     """
     lab = make_lab(1)
     lab.consumer(commit_metadata=("", "\U0001f989"))
@@ -93,21 +98,23 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
     """The application sends its next commit only after the answer to its last commit.
 
-    The application of the measured cluster did the same (docs/kafka/MEASURED_FAILOVER.md, set-up).
+    The application with which we measured a real Kafka cluster did the same
+    (docs/kafka/MEASURED_FAILOVER.md, set-up).
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer()
     lab.run_for(SECOND)
     commits_before = len(broker.of_type(OffsetCommitRequest))
-    # In 5 s the application would commit 25 times. The request's timeout is much longer.
+    # One commit gets no answer. The timeout of this request is longer than 5 s, in which the
+    # application would otherwise commit 25 times.
     broker.answer(OffsetCommitRequest, None)
     lab.run_for(5 * SECOND)
     assert len(broker.of_type(OffsetCommitRequest)) == commits_before + 1
 
 
 @pytest.mark.parametrize(
-    ("code", "marks_unknown"),
+    ("code", "looks_for_coordinator"),
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
@@ -117,28 +124,28 @@ def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
     ],
 )
 def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
-    make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
+    make_lab: LabMaker, code: ErrorCode, looks_for_coordinator: bool
 ) -> None:
     """An asynchronous commit is never repeated, but the application's next commit succeeds.
 
-    The member stays in its generation. After some of the errors (`marks_unknown`) it must look for
-    its coordinator.
+    The member stays in its generation. After some of the errors it must look for its coordinator.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    # A row without a peer is a commit that was not sent, because the coordinator was unknown.
+    # While the member looks for its coordinator, it cannot send commits. These failures have no
+    # peer, and are left out here.
     failed = [row for row in lab.of_kind("commit_failed") if row.peer is not None]
     assert [(row.error, row.partition) for row in failed] == [
         (code.name, "t-0"),
         (code.name, "t-1"),
     ]
-    unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
-    if marks_unknown:
-        assert unknown[0] == code.name
+    causes = [row.cause for row in lab.of_kind("coordinator_unknown")]
+    if looks_for_coordinator:
+        assert causes[0] == code.name
     else:
-        assert unknown == []
+        assert causes == []
     assert lab.of_kind("offsets_committed")
     assert member_status(node).generation == 1
 
@@ -154,19 +161,15 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
 def test_commit_that_is_fenced_makes_the_member_rejoin(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """The member joins again. Only after UNKNOWN_MEMBER_ID it joins without its id (CL-19).
-
-    A new member sends two JoinGroups: the first has no member id, and its answer contains an id for
-    the second. So the JoinGroup after the failed commit is the third.
-    """
+    """The member joins again. Only after UNKNOWN_MEMBER_ID it joins without its id (CL-19)."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     lab.consumer()
     lab.run_for(SECOND)
-    joins = lab.brokers[0].of_type(JoinGroupRequest)
-    third = joins[2]
-    assert isinstance(third, JoinGroupRequest)
-    assert third.member_id == next_member_id
+    # The member has sent two JoinGroups at its start: one to get an id, and one with it.
+    join_after_failure = lab.brokers[0].of_type(JoinGroupRequest)[2]
+    assert isinstance(join_after_failure, JoinGroupRequest)
+    assert join_after_failure.member_id == next_member_id
     assert len(lab.of_kind(end_of_ownership)) == 1
 
 
@@ -201,10 +204,14 @@ def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -
 def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
     make_lab: LabMaker,
 ) -> None:
-    """A synchronous commit is repeated. The revocation and the JoinGroup wait for it (CL-18)."""
+    """Before a member joins again, it commits its offsets, and waits for the answer (CL-18).
+
+    This synchronous commit is repeated after errors. Only then the member gives up its partitions.
+    The commit interval is longer than the test, so there is no other commit.
+    """
     lab = make_lab(1)
     broker = lab.brokers[0]
-    lab.consumer(commit_interval_ms=60_000)  # longer than the test, so only the revocation commits
+    lab.consumer(commit_interval_ms=60_000)
     lab.run_for(SECOND)
     lab.high_watermark = 2
     lab.run_for(SECOND)
@@ -235,19 +242,19 @@ def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> Non
     lab.run_for(4 * SECOND)
 
     joins = broker.of_type(JoinGroupRequest)
-    # After UNKNOWN_MEMBER_ID the member has no id. It sends one JoinGroup without an id, to get the
-    # new id "m-2", and one with it. The two JoinGroups of the first join are left out.
-    assert [join.member_id for join in joins if isinstance(join, JoinGroupRequest)][2:] == [
-        "",
-        "m-2",
-    ]
+    member_ids = [join.member_id for join in joins if isinstance(join, JoinGroupRequest)]
+    # The first two JoinGroups are those of the start. After UNKNOWN_MEMBER_ID the member has no id
+    # any more: it sends one JoinGroup to get a new one, and one with it.
+    assert member_ids[2:] == ["", "m-2"]
 
 
 def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
-    """poll() commits after each auto.commit.interval.ms, also if there is no new record (CL-20)."""
+    """poll() commits after each auto.commit.interval.ms, also if there is no new record (CL-20).
+
+    enable.auto.commit is true by default.
+    """
     lab = make_lab(1)
     lab.high_watermark = 1
-    # Without a value, enable.auto.commit is true.
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=1_000)
     lab.consumer(config, commit_interval_ms=None)
     lab.run_for(10_500 * MS)
@@ -259,14 +266,13 @@ def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
 def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMaker) -> None:
     """The commit is repeated after retry.backoff.ms, not after the interval of 3 s (CL-20)."""
     lab = make_lab(1)
-    # Without a value, enable.auto.commit is true.
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=3_000)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     lab.consumer(config, commit_interval_ms=None)
     lab.run_for(4 * SECOND)
     failed = lab.of_kind("commit_failed")[0]
     acknowledged = lab.of_kind("offsets_committed")[0]
-    # The backoff, 100 ms by default, passes before the commit is repeated.
+    # retry.backoff.ms is 100 ms by default.
     assert acknowledged.time_us - failed.time_us < 200 * MS
 
 
@@ -274,9 +280,10 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
 
 
 def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
-    """A member begins at the committed offset. The cause in its POSITION_RESET row is "committed".
+    """A member begins to read at the committed offset, and its row POSITION_RESET says so.
 
-    OffsetFetch always has requireStable, because offsets of an open transaction must not be read.
+    Its OffsetFetch has requireStable: it must not get an offset while a transaction with a newer
+    one is open.
     """
     lab = make_lab(1)
     lab.committed = {0: 7, 1: 9}
@@ -294,12 +301,12 @@ def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
 
 
 def group_error(code: ErrorCode) -> OffsetFetchResponse:
-    """Return an answer with an error for the group as a whole."""
+    """Return an answer to an OffsetFetch with an error for the group as a whole."""
     return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id=GROUP, error_code=code),))
 
 
 @pytest.mark.parametrize(
-    ("code", "marks_unknown"),
+    ("code", "looks_for_coordinator"),
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, True),
@@ -307,12 +314,12 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
     ],
 )
 def test_offset_fetch_with_a_retriable_error_is_repeated(
-    make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
+    make_lab: LabMaker, code: ErrorCode, looks_for_coordinator: bool
 ) -> None:
     """The member repeats the OffsetFetch (CL-21).
 
-    It sends the request to the same coordinator if that one is loading. After the other errors
-    (`marks_unknown`) it first looks up its coordinator with FindCoordinator.
+    If the coordinator is loading, the member asks the same one again. After the other errors it
+    first looks for its coordinator with a FindCoordinator.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(code), group_error(code))
@@ -323,7 +330,7 @@ def test_offset_fetch_with_a_retriable_error_is_repeated(
     assert len(lab.brokers[0].of_type(OffsetFetchRequest)) == 3
     assert len(lab.of_kind("position_reset")) == 2
     lookups = len(lab.brokers[0].of_type(FindCoordinatorRequest))
-    if marks_unknown:
+    if looks_for_coordinator:
         assert lookups > 1
     else:
         assert lookups == 1
@@ -345,7 +352,10 @@ def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> 
 
 
 def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMaker) -> None:
-    """In OffsetFetch UNKNOWN_TOPIC_OR_PARTITION is fatal; elsewhere it is retriable.
+    """UNKNOWN_TOPIC_OR_PARTITION is fatal as the answer to an OffsetFetch.
+
+    The application gets the error and closes its consumer. As an answer to other requests the error
+    is retriable.
 
     Source: BEHAVIOUR 7.5.
     """
@@ -354,6 +364,5 @@ def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMake
     lab.brokers[0].answer(OffsetFetchRequest, unknown)
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    # The member has left its group. It has not joined again: its last JoinGroup has its first id.
     assert member_status(node).state == "UNJOINED"
-    assert last_join(lab).member_id == "m-1"
+    assert last_join(lab).member_id == "m-1"  # the JoinGroup of the start: it has not joined again

@@ -1,19 +1,21 @@
 """A member that commits its offsets in transactions, one request at a time (KIP-98, KIP-447).
 
-The consumer has a producer, whose transactions contain its commits. A transaction ends with a
-commit or an abort. When a producer has got a newer epoch, requests with the old epoch are refused:
-the old producer is fenced.
+The application has a consumer and a producer. It commits the offsets of the consumer in
+transactions of the producer, so each commit takes several requests. The tests play a broker that
+answers this application with a script.
 
-- `make_lab(1)` makes `lab`, with one scripted broker, which coordinates the group and transactions.
-- The broker gives the member's producer the id 7, with epoch 0 at first.
-- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
-  leaves a request unanswered.
-- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
-  returns the requests of that type that a broker has received. `member_status(node)` is what the
-  member reports of itself.
-- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
-  group within the first second.
-- `lab.committed` has the offsets of the transactions that were committed.
+`make_lab(1)` makes a `lab` with one scripted broker. By default it answers without errors:
+
+- The broker is the coordinator of the group, and also that of the transactions. The consumer is the
+  only member of its group, so it gets both partitions of the topic `t`.
+- The producer gets the id 7 and the epoch 0. If it asks again, it gets the next epoch.
+- `lab.committed` has the offsets of the transactions that were committed, such as `{0: 4, 1: 4}`.
+
+`broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
+leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that the
+broker has got, `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the
+consumer reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a
+consumer joins its group.
 """
 
 import pytest
@@ -43,10 +45,11 @@ from tests.support.harness.scripted_broker import (
 )
 
 TIMEOUT_MS = 3_000
+"""transaction.timeout.ms"""
 
 
-def started(lab: ClientLab) -> ConsumerNode:
-    """Start a transactional consumer of two partitions with four records each, and return it."""
+def start_consumer(lab: ClientLab) -> ConsumerNode:
+    """Start a consumer that commits in transactions. Each of two partitions has four records."""
     lab.high_watermark = 4
     return lab.consumer(transaction_timeout_ms=TIMEOUT_MS)
 
@@ -54,9 +57,10 @@ def started(lab: ClientLab) -> ConsumerNode:
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
     """Return error, reason and peer of each failed commit.
 
-    A failed commit has a row for each of the two partitions. The rows of partition t-0 are enough.
-    Commits that were not sent, with the error COMMIT_FAILED, are left out. The peer is the
-    coordinator if the outcome is unknown, and None otherwise.
+    Example: `("TRANSACTION_ABORTED", "UNKNOWN_MEMBER_ID", None)`. The peer is the coordinator if
+    the outcome is unknown, and None otherwise. Commits that were not sent are left out; their error
+    is COMMIT_FAILED. A failed commit has a row for each of the two partitions. It is enough to look
+    at those of t-0.
     """
     return [
         (row.error, row.cause_text, row.peer)
@@ -66,7 +70,7 @@ def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
 
 
 def ends(lab: ClientLab) -> list[bool]:
-    """Return the ends of transactions that were requested: True for commit, False for abort."""
+    """Return how each transaction was ended: True for a commit, False for an abort."""
     return [
         request.committed
         for request in lab.brokers[0].of_type(EndTxnRequest)
@@ -75,17 +79,21 @@ def ends(lab: ClientLab) -> list[bool]:
 
 
 def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMaker) -> None:
-    """A producer first sends InitProducerId, once.
+    """At its start the producer sends one InitProducerId.
 
     Then it sends three requests for each transaction: AddOffsetsToTxn, TxnOffsetCommit and EndTxn.
     """
     lab = make_lab(1)
-    node = started(lab)
+    node = start_consumer(lab)
     lab.run_for(2 * SECOND)
     broker = lab.brokers[0]
-    kinds = (InitProducerIdRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
-    sent = [type(request) for request in broker.requests if isinstance(request, kinds)]
-    assert sent[:7] == [*kinds, *kinds[1:]]  # two transactions of the same producer
+    transaction = (AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
+    sent = [
+        type(request)
+        for request in broker.requests
+        if isinstance(request, (InitProducerIdRequest, *transaction))
+    ]
+    assert sent[:7] == [InitProducerIdRequest, *transaction, *transaction]
     assert broker.of_type(OffsetCommitRequest) == []
 
     (init,) = broker.of_type(InitProducerIdRequest)
@@ -108,10 +116,11 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
 
 
 def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> None:
-    """The broker refuses a commit because its text (metadata) is too large. The member aborts.
+    """A commit can have a text, the metadata of its offsets. The application has two texts.
 
-    The application takes its two texts in turn, so the next commit has another text and succeeds.
-    The scripted broker refuses only the first commit, whatever its text is.
+    It takes them in turn. The broker refuses the first commit because its text is too large. (The
+    scripted broker does not look at the text.) The application aborts this transaction, and the
+    next one, with the other text, succeeds.
     """
     lab = make_lab(1)
     lab.high_watermark = 4
@@ -129,9 +138,9 @@ def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> No
 
 
 def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: LabMaker) -> None:
-    """The member looks its transaction coordinator up once, with the key type TRANSACTION."""
+    """The application asks once which broker coordinates its transactions."""
     lab = make_lab(1)
-    started(lab)
+    start_consumer(lab)
     lab.run_for(2 * SECOND)
     looked_up_ids = [
         request.coordinator_keys
@@ -168,10 +177,13 @@ def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: 
 def test_retriable_errors_repeat_the_request(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """The transaction continues and commits. Its producer keeps its epoch."""
+    """The broker answers the request twice with the error. At the third time the request succeeds.
+
+    So the transaction goes on and is committed.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(request_type, answer, answer)
-    started(lab)
+    start_consumer(lab)
     lab.run_for(4 * SECOND)
     assert lab.committed == {0: 4, 1: 4}
     assert failures(lab) == []
@@ -189,10 +201,10 @@ def test_retriable_errors_repeat_the_request(
     ],
 )
 def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCode) -> None:
-    """The transaction is aborted. The next transaction commits the same positions."""
+    """The application aborts the transaction, and commits the same offsets in the next one."""
     lab = make_lab(1)
     lab.brokers[0].answer(TxnOffsetCommitRequest, txn_commit_error(code))
-    started(lab)
+    start_consumer(lab)
     lab.run_for(3 * SECOND)
     assert failures(lab) == [("TRANSACTION_ABORTED", code.name, None)]
     assert ends(lab)[:2] == [False, True]
@@ -200,14 +212,15 @@ def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCo
 
 
 def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
-    """A member repeats a commit for transaction.timeout.ms at most, here 3 s.
+    """A commit is repeated for transaction.timeout.ms at most, here 3 s.
 
-    After that time the transaction coordinator would abort the transaction anyway.
+    After that time the transaction coordinator would abort the transaction anyway. Here the commit
+    gets so many errors that it has not succeeded after 3 s.
     """
     lab = make_lab(1)
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)  # enough for more than 3 s
-    started(lab)
+    lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)
+    start_consumer(lab)
     lab.run_for(12 * SECOND)  # long enough for the abort and for a transaction that succeeds
     assert failures(lab)[0] == ("TRANSACTION_ABORTED", "COORDINATOR_LOAD_IN_PROGRESS", None)
     assert ends(lab)[0] is False
@@ -229,10 +242,13 @@ def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMa
 def test_fenced_producer_is_replaced_by_a_new_one(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """A fenced producer must not send again. The application gets a new one, with epoch 1."""
+    """These errors fence the producer: another one with a newer epoch has taken its place.
+
+    It must not send anything more. The application gets a new producer, with epoch 1.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(request_type, answer)
-    started(lab)
+    start_consumer(lab)
     lab.run_for(3 * SECOND)
     ((error, _why, peer),) = failures(lab)
     assert (error, peer) == ("TRANSACTION_ABORTED", None)
@@ -244,15 +260,15 @@ def test_fenced_producer_is_replaced_by_a_new_one(
 
 
 def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMaker) -> None:
-    """The next transaction begins only after the answer to EndTxn.
+    """The next transaction begins only when EndTxn has succeeded.
 
-    EndTxn fails twenty times. With the waits between the attempts this takes more than 12 s, and
-    less than the 32 s of the test.
+    Here EndTxn fails twenty times. With the waits in between this takes more than 12 s, but less
+    than 32 s.
     """
     lab = make_lab(1)
     not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     lab.brokers[0].answer(EndTxnRequest, *[not_available] * 20)
-    node = started(lab)
+    node = start_consumer(lab)
     lab.run_for(12 * SECOND)
     assert member_status(node).commits_acknowledged == 0
     assert len(lab.brokers[0].of_type(TxnOffsetCommitRequest)) == 1
@@ -264,28 +280,29 @@ def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMake
 def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker) -> None:
     """Records that were processed just before the shutdown are in the last transaction."""
     lab = make_lab(1)
-    node = started(lab)
+    node = start_consumer(lab)
     lab.run_for(2 * SECOND)
     lab.high_watermark = 9
     lab.run_for(SECOND // 20)  # long enough to process the records, too short to commit
 
-    done: list[bool] = []
-    node.shut_down(lambda: done.append(True))
+    shut_down: list[str] = []
+    node.shut_down(lambda: shut_down.append("done"))
     lab.run_for(5 * SECOND)
-    assert done == [True]
+    assert shut_down == ["done"]
     assert lab.committed == {0: 9, 1: 9}
 
 
 def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """The consumer closes without an answer to EndTxn, and the coordinator may still commit.
+    """EndTxn gets no answer, and the consumer closes. The coordinator may still commit.
 
-    So the outcome is unknown: the trace has the error TIMED_OUT, with the coordinator as the peer.
+    So the outcome is unknown. The trace has a failed commit with the error TIMED_OUT and with the
+    coordinator as its peer.
     """
     lab = make_lab(1)
-    lab.brokers[0].answer(EndTxnRequest, *[None] * 40)  # more requests than the test has
-    node = started(lab)
+    lab.brokers[0].answer(EndTxnRequest, *[None] * 40)  # for all EndTxns of this test
+    node = start_consumer(lab)
     lab.run_for(3 * SECOND)
     node.shut_down(lambda: None)
     lab.run_for(100 * SECOND)  # longer than the consumer tries to close

@@ -1,24 +1,32 @@
 """Members that lose ZooKeeper, their session, or both, and the offsets that they commit.
 
+Before Kafka had coordinators, the consumers of a group coordinated themselves through ZooKeeper,
+where each fact is a small file, a znode. A member owns a partition by creating a znode for it, its
+claim. The znode is ephemeral: ZooKeeper removes it when the member's session ends. If ZooKeeper
+does not hear from a member for 6 s, it ends the session, and the other members take the partitions
+over. But a member that is only cut off does not notice this. It works on as a zombie, on partitions
+that others own now.
+
+If the members change, each member rebalances, in steps which the rules call R0 to R11: R3 stops the
+fetchers and commits, R5 releases the member's claims. A member makes four attempts, and waits 2 s
+(the back-off) after each failure. Its registry is the set of partitions that it fetches and
+commits.
+
 Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-58 name the rules.
 
-- A claim is a member's znode (entry in ZooKeeper) for a partition, under `owners`. A claim is
-  ephemeral: ZooKeeper removes it when the member's session ends.
-- A rebalance attempt has the steps R0 to R11. R3 stops the fetchers and commits. R5 releases the
-  member's claims. A member tries four times, and waits 2 s (the back-off) after each failure.
-- The registry is the set of partitions that a member fetches and commits.
-- `cut_off` cuts member 0 off from ZooKeeper for 20 s, so that its session of 6 s ends. Member 0 can
-  still reach the brokers.
-- A zombie is a member that works on after its session has ended.
-- `GroupLab(members=4, partitions=16)` is a group with one topic. With `late_from=3` the test itself
-  starts member 3.
-- `lab.of(kind)` returns rows of the trace (the recorded events), and `detail_of` the detail of a
-  row. `lab.processed` returns the rows of processed records. `lab.writes_of("owners")` returns the
-  writes below /consumers/g/owners, with their details.
+Each test runs a scenario in a GroupLab, a cluster with a group of such members in virtual time:
+
+- `GroupLab(members=4, partitions=16)` is a group with one topic. With `late_from=3` the scenario
+  itself starts member 3.
+- Most tests use the scenario `cut_off`, which cuts member 0 off from ZooKeeper for 20 s. Member 0
+  can still reach the brokers.
+- `lab.change_began_us` and `lab.change_ended_us` are the times at which the cut began and ended.
+- `lab.of(kind)` returns rows of the trace, and `detail_of` the detail of a row. `lab.processed`
+  returns the rows of processed records. `lab.writes_of("owners")` returns the writes to ZooKeeper
+  below /consumers/g/owners, with their details.
 - `lab.settled(names)` waits until each of these members owns its share.
-- `lab.rule(effect, sources, destinations)` lets a link effect act: Slow delays messages, while Cut
+- `lab.rule(effect, sources, destinations)` disturbs the network: Slow delays messages, while Cut
   and Clog hold them back until `lab.heal()`.
-- A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its cut began and ended.
 """
 
 import pytest
@@ -38,11 +46,11 @@ CUT_US = 20 * SECOND
 LAG_US = 2 * SECOND // 5  # 0.4 s
 """The time by which the followers of the ensemble (the ZooKeeper servers) lag behind its leader."""
 SLOW_WORK_US = 30_000
-"""Processing time of a record: long, so that a lost session meets unprocessed records."""
+"""Processing time of a record. It is long, so that a member whose session ends has work left."""
 
 
 async def cut_off(lab: GroupLab) -> None:
-    """Cut only member 0 off from ZooKeeper for 20 s, and wait until all members are settled."""
+    """Cut member 0 off from ZooKeeper for 20 s, and wait until all members are settled again."""
     lab.change_began_us = lab.runtime.now_us()
     await lab.rule(Cut(), [member_name(0)], lab.servers, both_ways=True)
     await lab.runtime.sleep(CUT_US)
@@ -77,17 +85,18 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
         str(row.partition)
         for row in processed_between(lab, member_name(0), lab.change_began_us, expired.time_us)
     }
-    by_others = [
+    # Soon after the expiry others process records of these partitions.
+    processed_by_others = [
         row
         for row in lab.processed(expired.time_us)
         if row.node != member_name(0) and row.partition in owned_by_0
     ]
-    takeover_us = by_others[0].time_us
+    takeover_us = processed_by_others[0].time_us
     assert takeover_us - expired.time_us < SECOND // 2
-    # To the end of the cut member 0 processes all of its former partitions.
-    still_by_0 = processed_between(lab, member_name(0), takeover_us, lab.change_ended_us)
-    assert {str(row.partition) for row in still_by_0} == owned_by_0
-    assert still_by_0[-1].time_us > lab.change_ended_us - SECOND
+    # Member 0 goes on with all of them to the end of the cut.
+    still_processed_by_0 = processed_between(lab, member_name(0), takeover_us, lab.change_ended_us)
+    assert {str(row.partition) for row in still_processed_by_0} == owned_by_0
+    assert still_processed_by_0[-1].time_us > lab.change_ended_us - SECOND
     (lost,) = lab.of(TraceKind.PARTITIONS_LOST, after_us=lab.change_began_us, node=member_name(0))
     assert lab.change_ended_us <= lost.time_us <= lab.change_ended_us + 3 * SECOND // 2
 
@@ -103,23 +112,23 @@ def test_returning_member_drops_its_offsets_and_registers_again() -> None:
     lab = GroupLab(members=4, partitions=16, config=rare_commits).run(cut_off)
 
     (lost,) = lab.of(TraceKind.PARTITIONS_LOST, after_us=lab.change_began_us)
-    own_commits = [
+    commits_before_loss = [
         row
         for row in lab.of(
             TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=lab.change_began_us, node=member_name(0)
         )
         if row.time_us <= lost.time_us
     ]
-    assert own_commits == []
-    # `attempt` counts the tries within one rebalance, from 0. So each rebalance has one first try.
-    first_tries = [
+    assert commits_before_loss == []
+    # Attempt 0 is the first one of a rebalance, so these are as many rows as rebalances.
+    first_attempts = [
         row
         for row in lab.of(
             TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_ended_us, node=member_name(0)
         )
         if detail_of(row)["attempt"] == 0
     ]
-    assert 2 <= len(first_tries) <= 3  # one for the new session, and one or two more
+    assert 2 <= len(first_attempts) <= 3  # one for the new session, and one or two more
     states = [
         detail_of(row)["state"]
         for row in lab.of(
@@ -134,26 +143,25 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
     """A commit begun before or during the cut is carried out in the new session (ZK-66).
 
     A commit has no compare, no owner, no generation: the last writer wins, whoever it is (ZK-60).
-    The stored offset may then fall, but does not in every run, so there are two runs.
+    So an old commit may replace a newer one, and the stored offset falls. This does not happen in
+    every run, so the test makes two runs.
     """
-    rewinds = 0
+    fallen_offsets = 0
     for seed in range(2):
         lab = GroupLab(
             members=4, partitions=16, config=COMMIT_EVERY_SECOND, process_us=SLOW_WORK_US, seed=seed
         ).run(cut_off)
 
-        stored: dict[str, int] = {}
+        stored_offsets: dict[str, int] = {}  # path of a znode -> its offset
         for row, detail in lab.writes_of("offsets"):
             path = detail["path"]
-            # The parents of the znodes of offsets have no data.
             if not detail.get("data", "").isdecimal():
-                continue
+                continue  # this znode has no offset, it is a parent of others
             offset = int(detail["data"])
-            # After the cut, an offset is stored that is lower than the stored one.
-            if row.time_us >= lab.change_ended_us and offset < stored.get(path, 0):
-                rewinds += 1
-            stored[path] = offset
-    assert rewinds > 0
+            if row.time_us >= lab.change_ended_us and offset < stored_offsets.get(path, 0):
+                fallen_offsets += 1
+            stored_offsets[path] = offset
+    assert fallen_offsets > 0
 
 
 @pytest.mark.slow
@@ -168,9 +176,9 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
 
     async def scenario(lab: GroupLab) -> None:
         slow = member_name(0)
-        # Each answer takes 1/8 s, so the cut below begins between two of the deletes. The start of
-        # member 3 causes the rebalance.
         lab.change_began_us = lab.runtime.now_us()
+        # Each answer to member 0 takes 1/8 s. The start of member 3 causes a rebalance. As soon as
+        # member 0 has sent its first delete, the cut begins.
         await lab.rule(Slow(delay_us=SECOND // 8), lab.servers, [slow])
         await lab.runtime.start_node(member_name(3))
         while not lab.requests(lab.change_began_us, slow)["Delete"]:
@@ -183,17 +191,17 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
 
     lab = GroupLab(members=4, partitions=32, late_from=3, config=COMMIT_EVERY_SECOND).run(scenario)
 
-    claims: dict[str, str] = {}  # path of a claim -> session that created it
-    deleted_of_others = 0  # claims that another session than their creator has deleted
+    creators: dict[str, str] = {}  # path of a claim -> session that created it
+    deleted_by_another_session = 0
     for row, detail in lab.writes_of("owners"):
         path = detail["path"]
         if detail["op"] == "create":
-            claims[path] = detail["session"]
-        elif path in claims:
-            creator = claims.pop(path)
+            creators[path] = detail["session"]
+        elif path in creators:
+            creator = creators.pop(path)
             if row.time_us > lab.change_ended_us and creator != detail["session"]:
-                deleted_of_others += 1
-    assert deleted_of_others > 0
+                deleted_by_another_session += 1
+    assert deleted_by_another_session > 0
 
 
 def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() -> None:
@@ -217,7 +225,8 @@ def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() ->
         )
         if row.time_us < lab.change_ended_us
     ]
-    # There is a commit each second. The session ends at 8 s at the latest, and the cut at 20 s.
+    # Member 0 commits each second. From 9 s after the beginning of the cut at the latest (8 s until
+    # the session ends, and 1 s more) until its end at 20 s there are about eleven commits.
     assert len(commits_of_zombie) > 8
     assert {detail_of(row)["store"] for row in commits_of_zombie} == {"kafka"}
     assert lab.writes_of("offsets") == []
@@ -226,7 +235,8 @@ def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() ->
 def test_dual_commit_stores_in_both_and_fetches_the_maximum() -> None:
     """A commit goes to Kafka first, then the znode; fetching takes the maximum of both (ZK-64).
 
-    The stores do not differ here, so the test only sees that member 1 begins at a stored offset.
+    In this test both stores have the same offsets. So it only shows that member 1, which joins
+    later, begins at a stored offset.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -237,23 +247,23 @@ def test_dual_commit_stores_in_both_and_fetches_the_maximum() -> None:
     config = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000, offsets_storage="kafka")
     lab = GroupLab(members=2, partitions=4, late_from=1, config=config).run(scenario)
 
-    stores = [
+    commits = [
         (row.partition, row.offset, detail_of(row)["store"])
         for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)
     ]
-    for partition, offset, store in stores:
+    for partition, offset, store in commits:
         if store == "zookeeper":
-            assert (partition, offset, "kafka") in stores
-    assert {store for _partition, _offset, store in stores} == {"kafka", "zookeeper"}
+            assert (partition, offset, "kafka") in commits
+    assert {store for _partition, _offset, store in commits} == {"kafka", "zookeeper"}
 
-    positions = [
+    first_positions = [
         row.offset
         for row in lab.of(TraceKind.POSITION_RESET, node=member_name(1))
         if row.cause == "committed"
     ]
-    # Member 1 gets half of the four partitions. Its positions are the committed offsets.
-    assert len(positions) >= 2
-    assert min(offset for offset in positions if offset is not None) > 0
+    # Member 1 gets half of the four partitions, and begins each one at the committed offset.
+    assert len(first_positions) >= 2
+    assert min(offset for offset in first_positions if offset is not None) > 0
 
 
 def test_idle_partition_is_not_committed_again() -> None:
@@ -267,9 +277,8 @@ def test_idle_partition_is_not_committed_again() -> None:
         scenario
     )
 
-    # No offset of a partition is committed twice.
-    written = [(row.partition, row.offset) for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)]
-    assert len(written) == len(set(written))
+    commits = [(row.partition, row.offset) for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)]
+    assert len(commits) == len(set(commits))  # none of them occurs twice
 
 
 def test_rebalance_commits_nothing_without_auto_commit() -> None:
@@ -291,9 +300,10 @@ def test_rebalance_commits_nothing_without_auto_commit() -> None:
 def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> None:
     """A computes with C members, B with C + 1: overlapping and missing claims (ZK-71).
 
-    C is the number of members, here 5; A and B are members at different ZooKeeper servers, and the
-    followers lag behind the leader. So a join gives two different member lists among consumers at
-    the same moment. After the lag all agree again without any outside help (ZK-95).
+    In this rule C is the number of members before a join, here 5. A and B are members that are
+    connected to different ZooKeeper servers: one follower lags behind the leader more than another
+    server. So a join gives two different member lists among consumers at the same moment. After the
+    lag all agree again without any outside help (ZK-95).
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -306,21 +316,21 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
         await lab.runtime.start_node(member_name(5))
         await lab.runtime.sleep(20 * SECOND)
 
-    # For each seed, the time between the first and the last of the five old members that learns of
-    # the newcomer, member 5.
-    disagreement_us = []
+    # The disagreement lasts from the time at which the first old member has the newcomer, member 5,
+    # in its list, to the time at which the last old member has.
+    disagreements_us = []
     for seed in range(2):
         lab = GroupLab(members=6, partitions=16, late_from=5, servers=3, seed=seed).run(scenario)
-        # For each member, when it first read a list that has the newcomer.
-        first_with_six: dict[str, int] = {}
+        # Member -> the time at which it first read a list of six members.
+        learned_at_us: dict[str, int] = {}
         for row in lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us):
             if len(detail_of(row)["members"]) == 6:
-                first_with_six.setdefault(row.node, row.time_us)
-        assert sorted(first_with_six) == list(lab.names)
+                learned_at_us.setdefault(row.node, row.time_us)
+        assert sorted(learned_at_us) == list(lab.names)
 
-        learned_us = [first_with_six[name] for name in lab.names[:5]]
-        disagreement_us.append(max(learned_us) - min(learned_us))
-    longest_us = max(disagreement_us)
+        old_members_us = [learned_at_us[name] for name in lab.names[:5]]
+        disagreements_us.append(max(old_members_us) - min(old_members_us))
+    longest_us = max(disagreements_us)
     if lag_us:
         assert longest_us >= lag_us
     else:
@@ -335,7 +345,7 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
     consumer stays registered, owns nothing, and waits for the next unrelated notification (ZK-38).
     Here member 0 releases slowly, and member 1 gives up.
     """
-    idle: list[str] = []
+    not_settled: list[str] = []
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
@@ -352,8 +362,8 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
         await lab.runtime.sleep(30 * SECOND)
 
         status = await lab.status()
-        idle.extend(name for name, member in status.items() if member.state != "STABLE")
-        # This is the unrelated event: now member 1 gets partitions again.
+        not_settled.extend(name for name, member in status.items() if member.state != "STABLE")
+        # This is the unrelated event. At its notification member 1 rebalances, and gets partitions.
         await lab.runtime.shut_down(member_name(2))
         await lab.runtime.sleep(10 * SECOND)
         await lab.settled(lab.names[:2])
@@ -361,5 +371,5 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
     lab = GroupLab(members=3, partitions=32, late_from=2).run(scenario)
 
     gave_up = [row.node for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP)]
-    assert idle == [member_name(1)]
+    assert not_settled == [member_name(1)]
     assert member_name(1) in gave_up
