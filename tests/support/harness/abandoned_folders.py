@@ -1,7 +1,7 @@
-"""A shared test for code that removes folders which dead processes left behind.
+"""A test for code that removes the folders of dead processes; several such functions share it.
 
-Each process has a folder beside those of the others, with a file that names its owner: the host and
-the process id. Only folders whose owner is dead are removed.
+Each process has a folder of its own. A file in it names the owner: the host and the process id. The
+code must remove only folders whose owner is dead.
 """
 
 import os
@@ -13,7 +13,10 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def make_folder(parent: Path, name: str, owner: tuple[str, str] | None = None) -> Path:
-    """Make a folder with a log in it; `owner` is the name and the content of its owner's file."""
+    """Make a folder with a log in it, and if given with a file that names its owner.
+
+    `owner` has the name of this file and its content: `("owner", "my-host 4711")`.
+    """
     folder = parent / name
     (folder / "logs").mkdir(parents=True)
     (folder / "logs" / "one.log").touch()
@@ -31,28 +34,29 @@ def check_only_abandoned_folders_are_removed(
     mark_as_owned: Callable[[Path], None],
     remove_abandoned: Callable[[Path, str], None],
 ) -> None:
-    """Check that `remove_abandoned` removes exactly the folder of a dead process.
+    """Check that `remove_abandoned` removes the folder of a dead process, and no other.
 
-    It keeps folders of other prefixes, of live processes, of other machines, and those whose owner
-    is not known.
+    It must keep folders with another prefix, of a live process, of another machine, and without a
+    known owner.
 
-    mark_as_owned: writes the owner's file of this process into a folder.
-    remove_abandoned: the code under test; its arguments are the parent and a pattern of names.
+    mark_as_owned: writes a file into a folder which says that this process is its owner.
+    remove_abandoned: the code under test. It gets the parent and a pattern of names.
     """
     here = socket.gethostname()
     dead = f"{here} {pid_of_ended_process()}"
-    # The only folder that must be removed.
+    # This is the only folder that must be removed.
     make_folder(parent, f"{prefix}dead", (owner_file, dead))
     make_folder(parent, "other-prefix", (owner_file, dead))
     make_folder(parent, f"{prefix}alive", (owner_file, f"{here} {os.getppid()}"))
     make_folder(parent, f"{prefix}other-machine", (owner_file, f"not-{dead}"))
     make_folder(parent, f"{prefix}without-owner")
-    make_folder(parent, f"{prefix}torn-owner", (owner_file, here))  # the pid is missing
+    owner_without_pid = here
+    make_folder(parent, f"{prefix}torn-owner", (owner_file, owner_without_pid))
     mark_as_owned(make_folder(parent, f"{prefix}mine"))
 
     remove_abandoned(parent, f"{prefix}*")
 
-    # All but "dead" are kept.
+    # All folders but "dead" are kept.
     kept_names = ("alive", "mine", "other-machine", "torn-owner", "without-owner")
     expected = sorted(["other-prefix", *(prefix + name for name in kept_names)])
     assert sorted(folder.name for folder in parent.iterdir()) == expected

@@ -1,9 +1,8 @@
-"""A headless Chromium that opens one local page and permits no other request.
+"""A headless Chromium for tests of the report's page: it opens one local file and nothing else.
 
-Playwright controls the system's own browser: nothing is downloaded. While the browser is open,
-Playwright's synchronous form keeps an event loop running in its thread. A run of the lab starts an
-event loop, too, and Python permits one for a thread. So a test must not run the lab while the
-browser is open.
+Playwright controls the browser of the system, so that nothing is downloaded. While the browser is
+open, a test must not start a run of the lab. Both need an event loop, and Python permits only one
+in a thread.
 """
 
 import os
@@ -24,6 +23,7 @@ from playwright.sync_api import (
 )
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+"""Names under which Linux distributions install Chromium."""
 INSTALL = "Debian and Ubuntu: apt-get install --no-install-recommends chromium"
 QUIET = (
     "--disable-gpu",
@@ -34,9 +34,9 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""Options with which the browser starts quickly and asks nothing of the network by itself."""
+"""Options with which the browser starts quickly and sends no requests of its own."""
 PAGE_TIMEOUT_MS = 30_000
-"""Longest wait for a page, on a machine that is busy with other tests."""
+"""The longest wait for a page. It is long, because the machine may be busy with other tests."""
 
 Scheme = Literal["light", "dark"]
 Media = Literal["screen", "print"]
@@ -44,11 +44,13 @@ Media = Literal["screen", "print"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """A window. Its size is in CSS pixels; `scale` is the number of device pixels per CSS pixel."""
+    """The screen on which the page is shown."""
 
+    # In CSS pixels.
     width: int
     height: int
     touch: bool = False
+    # The number of device pixels in a CSS pixel, in each direction.
     scale: float = 1.0
 
 
@@ -58,30 +60,35 @@ PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """An open page, and the errors that a reader should never see."""
+    """An open page, and what went wrong while it was open."""
 
     page: Page
+    # Errors and warnings that the page wrote to the browser's console.
     console: list[str] = field(default_factory=list)
+    # Exceptions in the page's script.
     errors: list[str] = field(default_factory=list)
+    # Addresses that the page tried to load; all such requests were refused.
     requests: list[str] = field(default_factory=list)
 
     @property
     def problems(self) -> list[str]:
-        """Errors and warnings of the console, exceptions, and every request but the page."""
+        """All that went wrong, one line each."""
         return [*self.console, *self.errors, *(f"requested {url}" for url in self.requests)]
 
 
 def find_chromium() -> Path | None:
     """Return the system's Chromium; None if there is none on the PATH."""
-    # The first of PROGRAMS that the system has; `which` returns None for the others.
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    return None if program is None else Path(program)
+    for name in PROGRAMS:
+        program = shutil.which(name)
+        if program is not None:
+            return Path(program)
+    return None
 
 
 @contextmanager
 def chromium(program: Path) -> Iterator[Browser]:
-    """Start a headless Chromium; it ends with the block."""
-    # Chromium does not start for root with its sandbox; containers often run as root.
+    """Start a headless Chromium, which is closed at the end of the block."""
+    # In containers tests often run as root, for which Chromium does not start with its sandbox.
     as_root = ("--no-sandbox",) if os.geteuid() == 0 else ()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -103,7 +110,10 @@ def visit(
     media: Media = "screen",
     fragment: str = "",
 ) -> Iterator[Visit]:
-    """Open a local file in a fresh profile; every other request is recorded and refused."""
+    """Open a local file in a fresh profile of the browser.
+
+    Every other request is refused, and recorded in the Visit.
+    """
     context = browser.new_context(
         viewport={"width": screen.width, "height": screen.height},
         device_scale_factor=screen.scale,
@@ -120,15 +130,15 @@ def visit(
 
 
 def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Visit:
-    """Open the page, and return a Visit that collects its messages, errors and refused requests."""
+    """Open the page and wait until it is ready. From now on the Visit collects its problems."""
     context.set_default_timeout(PAGE_TIMEOUT_MS)
     page = context.new_page()
     page.emulate_media(media=media)
     opened = Visit(page=page)
 
-    def only_the_page(route: Route) -> None:
-        # Only the page itself is permitted, with any fragment.
-        if route.request.url.partition("#")[0] == url:
+    def refuse_other_requests(route: Route) -> None:
+        address_without_fragment = route.request.url.partition("#")[0]
+        if address_without_fragment == url:
             route.continue_()
             return
         opened.requests.append(route.request.url)
@@ -138,7 +148,7 @@ def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Vis
         if message.type in {"error", "warning"}:
             opened.console.append(f"{message.type}: {message.text}")
 
-    context.route("**/*", only_the_page)
+    context.route("**/*", refuse_other_requests)
     page.on("console", on_console)
     page.on("pageerror", lambda error: opened.errors.append(str(error)))
     page.on("crash", lambda _: opened.errors.append("the page crashed"))
@@ -149,21 +159,20 @@ def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Vis
 
 
 def draw_all(page: Page) -> None:
-    """Draw every chart, also those far from the screen."""
+    """Draw every chart. By itself the page draws only those on the screen or near it."""
     page.evaluate("async () => { await window.coordlab.drawAll() }")
 
 
 def shown_range(page: Page) -> tuple[float, float]:
-    """Return the visible span of the time axis, in seconds."""
+    """Return the part of the time axis that the charts show, in seconds."""
     from_s, to_s = page.evaluate("window.coordlab.range()")
     return float(from_s), float(to_s)
 
 
 def set_range(page: Page, from_s: float, to_s: float) -> None:
-    """Show a span of the time axis, in seconds.
+    """Let the charts show a part of the time axis, given in seconds.
 
-    Returns when all charts that the page draws have drawn it. The page draws no chart that is far
-    outside of the screen.
+    Return when the charts on the screen or near it have been drawn again.
     """
     page.evaluate(
         "async ([from, to]) => { await window.coordlab.setRange(from, to) }", [from_s, to_s]
@@ -171,7 +180,7 @@ def set_range(page: Page, from_s: float, to_s: float) -> None:
 
 
 def chart_states(page: Page) -> dict[str, str]:
-    """Return the state of each chart, by its id: waiting, drawn or failed."""
+    """Return for the id of each chart whether it is waiting, drawn or failed."""
     states: dict[str, str] = page.evaluate(
         "() => Object.fromEntries([...document.querySelectorAll('figure[id][data-state]')]"
         ".map((figure) => [figure.id, figure.dataset.state]))"
@@ -182,7 +191,8 @@ def chart_states(page: Page) -> dict[str, str]:
 def scrolls_sideways(page: Page) -> Sequence[str]:
     """Return the elements that make the page wider than its window.
 
-    An element in a box that scrolls or clips its own content is not counted.
+    An element within a box that scrolls or clips its content is left out: it does not make the page
+    wider.
     """
     found: list[str] = page.evaluate(
         """() => {

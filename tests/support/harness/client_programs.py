@@ -1,7 +1,8 @@
-"""Programs of real Kafka clients (`clients/`), which a test starts as processes of their own.
+"""Start the programs in `clients/`, which use real Kafka clients, as processes of their own.
 
-A family is one client library: librdkafka, kafka-python, or Java. A program prints its events, one
-JSON object per line. A producing program gives its records the numbers 0, 1, 2, ...
+There is one program for each family of clients: librdkafka, kafka-python and Java. It consumes or
+produces, and prints what happens as events, one JSON object in each line. A program that produces
+gives its records the numbers 0, 1, 2 and so on.
 """
 
 import json
@@ -27,16 +28,17 @@ JAVA = (
     f"{JAVA_CLASSES}:{JAVA_CLASSES.parent / 'jars'}/*",
     "LabClient",
 )
-"""The command of the Java program. Its options let the JVM start quickly and use little memory."""
+"""The command of the Java program, with options that let the JVM start quickly and stay small."""
 POLL_S = 0.05
+"""`wait_until` looks at its condition so often."""
 Event = dict[str, Any]
-"""One line of a program's output; clients/README.md has the fields."""
+"""One line of a program's output. clients/README.md describes the fields."""
 Stored = tuple[int, int]
-"""Place of a record: its partition and its offset."""
+"""Where a record is stored: the number of its partition, and its offset."""
 
 
 class ClientProgram:
-    """One running program; threads read its events and its errors."""
+    """One running program. Two threads read its events and its error output."""
 
     def __init__(self, command: Sequence[str], arguments: Sequence[str]) -> None:
         self.process = subprocess.Popen(
@@ -53,7 +55,7 @@ class ClientProgram:
             reader.start()
 
     def events(self, *kinds: str) -> list[Event]:
-        """Return the events of these kinds so far."""
+        """Return the events of these kinds that the program has printed so far."""
         with self._lock:
             return [event for event in self._events if event["event"] in kinds]
 
@@ -63,7 +65,7 @@ class ClientProgram:
         return frozenset(changes[-1]["owned"]) if changes else frozenset()
 
     def consumed(self) -> dict[Stored, str]:
-        """Return the records that were read, by partition and offset."""
+        """Return the values of the records that the consumer has read, by partition and offset."""
         return {
             (partition, offset): value
             for event in self.events("records")
@@ -71,11 +73,11 @@ class ClientProgram:
         }
 
     def acknowledged(self) -> dict[int, Stored | None]:
-        """Return partition and offset of each acknowledged record, by the record's number.
+        """Return for the number of each acknowledged record where it is stored.
 
-        If the client only knows that a record is stored, and not where, the place is None. This
-        happens if librdkafka repeats a batch that the broker has already stored. The broker refuses
-        the repetition, and librdkafka takes the refusal as an acknowledgement.
+        It is None if the client does not know the place. This happens if librdkafka sends a batch
+        again that the broker has already stored: the broker refuses it as a duplicate, and
+        librdkafka takes this refusal as an acknowledgement.
         """
         return {
             number: None if offset is None else (partition, offset)
@@ -90,7 +92,7 @@ class ClientProgram:
         return self.finish(timeout_s)
 
     def finish(self, timeout_s: float) -> int:
-        """Wait for the program's end and its last events; return its exit code."""
+        """Wait until the program has ended and all its events are read; return its exit code."""
         code = self.process.wait(timeout_s)
         for reader in self._readers:
             reader.join(timeout_s)
@@ -102,19 +104,20 @@ class ClientProgram:
         self.process.wait()
 
     def story(self) -> str:
-        """Return the program's last events and errors, for a failed assertion."""
+        """Return the program's last events and errors, for the message of a failed test."""
         with self._lock:
-            last = [json.dumps(event)[:300] for event in self._events[-8:]]
-        return "\n".join([*last, *self._errors[-8:]])
+            last_events = [json.dumps(event)[:300] for event in self._events[-8:]]
+        return "\n".join([*last_events, *self._errors[-8:]])
 
     def _read_events(self) -> None:
-        """Keep each event, until the output ends with the program."""
+        """Read events until the program ends. This runs in a thread."""
         for line in self.process.stdout or ():
             event = json.loads(line)
             with self._lock:
                 self._events.append(event)
 
     def _read_errors(self) -> None:
+        """Read the error output until the program ends. This runs in a thread."""
         self._errors.extend(self.process.stderr or ())
 
 
@@ -127,9 +130,12 @@ class ClientPrograms:
         self._started: list[ClientProgram] = []
 
     def start(self, command: str, topic: str, name: str, *arguments: str) -> ClientProgram:
-        """Start a program; `command` is `consume` or `produce`, `name` is its client id."""
-        first = (command, "--bootstrap", self._bootstrap, "--topic", topic, "--name", name)
-        program = ClientProgram(self._program, [*first, *arguments])
+        """Start a program; `command` is `consume` or `produce`, and `name` is its client id.
+
+        Further arguments of its command line may follow.
+        """
+        required = (command, "--bootstrap", self._bootstrap, "--topic", topic, "--name", name)
+        program = ClientProgram(self._program, [*required, *arguments])
         self._started.append(program)
         return program
 
@@ -142,7 +148,7 @@ class ClientPrograms:
 
 @contextmanager
 def client_programs(family: str, bootstrap: str) -> Iterator[ClientPrograms]:
-    """Yield a starter of programs; at the end all of them are killed."""
+    """Yield an object that starts programs; at the end of the block they are killed."""
     programs = ClientPrograms(family, bootstrap)
     try:
         yield programs
@@ -153,7 +159,10 @@ def client_programs(family: str, bootstrap: str) -> Iterator[ClientPrograms]:
 def wait_until(
     condition: Callable[[], bool], what: str, *programs: ClientProgram, timeout_s: float = 60.0
 ) -> None:
-    """Wait for a condition; on a timeout fail with `what` and the programs' last events."""
+    """Wait until `condition` is True.
+
+    Raises: AssertionError after `timeout_s`, with `what` and the last events of the programs.
+    """
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline_s:

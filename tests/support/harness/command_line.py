@@ -1,8 +1,8 @@
-"""`python -m coordlab` as a user runs it: a process of its own, in an empty folder.
+"""Run `python -m coordlab` as a user does: as a process of its own, in an empty folder.
 
-Every process that a command starts inherits a mark (an environment variable). By the mark a test
-finds all processes that a command left running, even Ray's daemons, which begin sessions of their
-own.
+A test can also find all processes that a command has left running. For this, each command gets an
+environment variable as a mark, which every process that it starts inherits. Even Ray's daemons have
+it, although they leave the session of the command.
 """
 
 import os
@@ -21,11 +21,12 @@ from cluster.realtime.machine_processes import start_ticks
 ROOT = Path(__file__).resolve().parents[3]
 MARK = "COORDLAB_TEST_MARK"
 COMMAND_TIMEOUT_S = 200.0
-_ENV = shutil.which("env") or "env"  # found now, because a test may start a command without PATH
+# Search for the program `env` now, because a test may start a command without a PATH.
+_ENV = shutil.which("env") or "env"
 
 
 class CommandLine:
-    """Runs commands in `folder`; `runs` are the run directories in it."""
+    """Runs commands in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -33,7 +34,9 @@ class CommandLine:
     def run(
         self, *arguments: str, environment: Mapping[str, str | None] | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run one command to its end. `environment` sets variables; the value None removes one.
+        """Run a command until it ends.
+
+        `environment` sets variables, or removes those whose value is None.
 
         Raises: subprocess.TimeoutExpired after COMMAND_TIMEOUT_S.
         """
@@ -48,23 +51,26 @@ class CommandLine:
         environment: Mapping[str, str | None] | None = None,
         stdout: IO[str] | None = None,
     ) -> Iterator["subprocess.Popen[str]"]:
-        """Start one command in a session of its own.
+        """Start a command in a session of its own.
 
-        If the command still runs at the end, all processes that commands in this folder started are
-        killed. If `stdout` is None, the output goes to a pipe, from which the test reads.
+        Its output goes to the file `stdout`, or without one to a pipe, from which the test reads.
+        If the command still runs at the end of the block, it is killed, together with all other
+        processes that commands in this folder have started.
         """
         variables = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),  # the working directory is not the checkout
-            "COLUMNS": "200",  # so wide that no line is wrapped
+            # The packages are in the checkout, which is not the working directory.
+            "PYTHONPATH": str(ROOT),
+            # Wide enough that no line is wrapped.
+            "COLUMNS": "200",
             MARK: str(self.folder),
         }
         for name, value in (environment or {}).items():
             variables.pop(name, None)
             if value is not None:
                 variables[name] = value
-        # A process inherits ignored signals. Under nohup, the tests ignore SIGHUP; a command that
-        # a user starts does not.
+        # If the tests run under nohup, they ignore SIGHUP, and a process inherits ignored signals.
+        # So tell it by `env` not to ignore SIGHUP, as a command that a user starts does not.
         process = subprocess.Popen(
             [_ENV, "--default-signal=HUP", sys.executable, "-m", "coordlab", *arguments],
             cwd=self.folder,
@@ -77,35 +83,37 @@ class CommandLine:
         try:
             yield process
         finally:
-            # If the command has ended, the processes that it left are not killed, because some
-            # tests look for them.
+            # If the command has ended by itself, some tests look for processes that it has left.
+            # So these are not killed here.
             if process.poll() is None:
                 process.kill()
                 process.communicate()
                 self.kill_everything()
 
     def kill_everything(self) -> None:
-        """Kill all processes that the commands in this folder left."""
+        """Kill all processes that commands in this folder have started and that are left."""
         for pid in self.processes():
-            with suppress(ProcessLookupError):  # it has ended meanwhile
+            # The error means that the process has ended meanwhile.
+            with suppress(ProcessLookupError):
                 os.kill(pid, SIGKILL)
 
     def processes(self) -> list[int]:
-        """Return the pids of living processes that commands in this folder started."""
+        """Return the pids of all living processes that commands in this folder have started."""
         mark = f"{MARK}={self.folder}".encode()
         pids = []
         for entry in Path("/proc").iterdir():
-            # A process without a start time is gone or a zombie.
+            # If there is no start time, the process has ended or is a zombie.
             if not entry.name.isdigit() or start_ticks(int(entry.name)) is None:
                 continue
             try:
                 variables = (entry / "environ").read_bytes().split(b"\0")
-            except OSError:  # the process has ended meanwhile, or belongs to another user
+            except OSError:
+                # The process has ended meanwhile, or it belongs to another user.
                 continue
             if mark in variables:
                 pids.append(int(entry.name))
         return pids
 
     def runs(self) -> list[PastRun]:
-        """Return the runs in this folder, by experiment and then oldest first."""
+        """Return the runs in this folder, ordered by experiment, and then from old to new."""
         return list(list_runs(self.folder / "runs"))

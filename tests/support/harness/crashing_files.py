@@ -1,11 +1,13 @@
-"""A machine whose process can be killed in any system call, and that can lose power.
+"""Files of a process that can be killed in any system call, on a machine that can lose power.
 
-Every call is carried out on real files. A model beside them keeps the contents that each file can
-have after a power loss. Synced data is certainly on the disk, other data possibly.
+The code under test makes its system calls through CrashingFiles, which carries them out on real
+files. There are two kinds of accidents:
 
-1. `kill` leaves the files unchanged, with a prefix of the interrupted write.
-2. `lose_power` replaces the files by a state that the disk may have: all synced data, and of the
-   rest any mixture of old bytes, new bytes and zeros.
+1. If the process is killed, the files stay as they are. If it was killed in a write, a first part
+   of this write is in the file.
+2. If the machine loses power, all data that was synced is on the disk. Of the other data any
+   mixture is there: old bytes, new bytes and zeros. For this, a model beside the real files keeps
+   all contents that each file has had since its last sync.
 """
 
 import random
@@ -14,21 +16,25 @@ from pathlib import Path
 from cluster.storage.files import Files
 
 PAGES = (1, 16, 512, 4096)
-"""Sizes of a disk's pages in bytes; the disk writes a page as a whole.
+"""Possible sizes of a disk's pages, in bytes.
 
-A power loss loses or keeps a whole page: large pages lose much data together, small pages leave a
-finer mixture of old and new data.
+A disk writes whole pages, so a power loss keeps a page or loses it. With small pages the mixture of
+old and new data is finer.
 """
 
 
 class Killed(BaseException):
-    """The process was killed in a system call; no `except` of the code under test may catch it."""
+    """The process was killed in a system call.
+
+    This is a BaseException, so that the code under test does not catch it by `except Exception`.
+    """
 
 
 class _File:
-    """A file's content at its last sync, and its content after each call since (`versions`)."""
+    """All contents that a file has had since its last sync, in `versions`."""
 
     def __init__(self) -> None:
+        # The first one is the content at the last sync, and the last one is the present content.
         self.versions = [b""]
 
     @property
@@ -38,70 +44,72 @@ class _File:
     def after_power_loss(self, rng: random.Random) -> bytes:
         """Return a random content that the disk can have after a power loss.
 
-        Its size lies between those of the smallest and the largest version. Each page comes from a
-        random version; where that version is shorter, the page has zeros.
+        Its size is that of a version, or lies between those of the versions. Each page is that of a
+        random version. If this version is shorter, the rest of the page has zeros.
         """
         sizes = [len(version) for version in self.versions]
         size = rng.choice([*sizes, rng.randint(min(sizes), max(sizes))])
-        page = rng.choice(PAGES)
+        page_size = rng.choice(PAGES)
         pages = [
-            rng.choice(self.versions)[at : at + page].ljust(page, b"\0")
-            for at in range(0, size, page)
+            rng.choice(self.versions)[start : start + page_size].ljust(page_size, b"\0")
+            for start in range(0, size, page_size)
         ]
         return b"".join(pages)[:size]
 
 
 class CrashingFiles(Files):
-    """The system calls of a machine's processes, one after the other, on the files of a directory.
+    """System calls on the files of a directory, which must be empty at first.
 
-    The directory must be empty at first.
-
-    The name of a file and its content become durable separately. `sync_directory` makes the names
-    durable, and `fdatasync` the content of one file.
+    A process makes the calls, and after its end the next process does. The name of a file and its
+    content become durable separately: `sync_directory` makes the names of all files durable, and
+    `fdatasync` the content of one file.
     """
 
     def __init__(self, directory: Path, rng: random.Random) -> None:
         self._directory = directory
         self._rng = rng
-        self._open: dict[int, _File] = {}  # by descriptor
+        # Descriptor -> the open file.
+        self._open: dict[int, _File] = {}
+        # The files in the directory, by name, as a process sees them now.
         self._named: dict[Path, _File] = {}
-        """The names that a process sees now."""
-        self._on_disk: dict[Path, _File] = {}
-        """The names at the last sync of the directory."""
-        self._renames: list[dict[Path, _File]] = []
-        """The names after each change since that sync."""
-        self._calls_left: int | None = None  # None: the process is not killed
+        # The same at the last sync of the directory.
+        self._synced_names: dict[Path, _File] = {}
+        # The same after each change of a name since that sync.
+        self._later_names: list[dict[Path, _File]] = []
+        # So many calls succeed before the process is killed; None: it is not killed.
+        self._calls_left: int | None = None
         self._write_fails = False
+        # If the last kill interrupted a write: so many bytes of it were written.
         self.torn_bytes = 0
-        """Bytes that the last kill left of the write that it interrupted."""
 
-    # -- acts on the machine --
+    # -- accidents --
 
     def kill_in(self, calls: int) -> None:
-        """Let `calls` system calls succeed, and kill the process in the one after them.
+        """Let `calls` more system calls succeed, and kill the process in the one after them.
 
-        `kill_in(0)` kills it in the next call.
+        So `kill_in(0)` kills it in the next call.
         """
         self._calls_left = calls
         self.torn_bytes = 0
 
     def fill_disk(self) -> None:
-        """Let the next write fail for lack of space, after a part of it was written."""
+        """Let the next write fail because the disk is full, after a part of it was written."""
         self._write_fails = True
 
     def kill(self) -> None:
-        """End the process: the kernel closes its files and keeps their contents."""
+        """End the process. The system closes its files and keeps their contents."""
         self._calls_left = None
         self._write_fails = False
         for file in list(self._open):
-            super().close(file)  # not `self.close`, which is a system call of the process
+            # Not `self.close`, because it is not the process that closes the file.
+            super().close(file)
         self._open.clear()
 
     def lose_power(self) -> None:
-        """End the machine, and replace its files by a random state that the disk can have."""
+        """End the process, and replace the files by a random state that the disk can have."""
         self.kill()
-        # The directory is as at its last sync, or as after any change of a name since then.
-        names = self._rng.choice([self._on_disk, *self._renames])
+        # The names are as at the last sync of the directory, or as after any change since then.
+        names = self._rng.choice([self._synced_names, *self._later_names])
         self._named = {}
         for path in sorted(self._directory.glob("*")):
             path.unlink()
@@ -109,37 +117,38 @@ class CrashingFiles(Files):
             file = self._named[path] = _File()
             file.versions = [lost_file.after_power_loss(self._rng)]
             path.write_bytes(file.content)
-        self._on_disk = dict(self._named)
-        self._renames.clear()
+        self._synced_names = dict(self._named)
+        self._later_names.clear()
 
     # -- the system calls --
 
     def open(self, path: Path) -> int:
-        """Open a file."""
+        """Open a file, or create it."""
         self._enter()
         descriptor = super().open(path)
         file = self._named.get(path)
         if file is None:
             file = self._named[path] = _File()
-            self._renames.append(dict(self._named))
+            self._later_names.append(dict(self._named))
         self._open[descriptor] = file
         return descriptor
 
     def write(self, file: int, content: bytes, position: int) -> int:
-        """Write `content` or a first part of it; after `fill_disk`, write a part and fail."""
+        """Write `content`, or only a first part of it; return how many bytes were written."""
         fails, self._write_fails = self._write_fails, False
         try:
             self._enter()
         except Killed:
             written = self._rng.randint(0, len(content))
             self._write(file, content[:written], position)
-            # A write that left all its bytes is not torn.
+            # If all bytes were written before the kill, the write is not torn.
             self.torn_bytes = written if written < len(content) else 0
             raise
         if fails:
             self._write(file, content[: self._rng.randrange(len(content))], position)
             raise OSError("no space left on device")
-        # A system call is allowed to write fewer bytes than it was given; the caller must go on.
+        # The system may write fewer bytes than it was given, and the caller must then write the
+        # rest. Here this happens in one of ten writes.
         written_part = content if self._rng.random() < 0.9 else content[: len(content) // 2 + 1]
         self._write(file, written_part, position)
         return len(written_part)
@@ -158,24 +167,24 @@ class CrashingFiles(Files):
         opened.versions = [opened.content]
 
     def replace(self, source: Path, destination: Path) -> None:
-        """Rename `source` to `destination`, in place of a file of that name."""
+        """Rename `source` to `destination`, and replace a file that has this name."""
         self._enter()
         super().replace(source, destination)
         self._named[destination] = self._named.pop(source)
-        self._renames.append(dict(self._named))
+        self._later_names.append(dict(self._named))
 
     def unlink(self, path: Path) -> None:
-        """Delete a name."""
+        """Delete a file."""
         self._enter()
         super().unlink(path)
         del self._named[path]
-        self._renames.append(dict(self._named))
+        self._later_names.append(dict(self._named))
 
     def sync_directory(self, directory: Path) -> None:
-        """Make the names durable."""
+        """Make the names of all files durable."""
         self._enter()
-        self._on_disk = dict(self._named)
-        self._renames.clear()
+        self._synced_names = dict(self._named)
+        self._later_names.clear()
 
     def close(self, file: int) -> None:
         """Close a file."""
@@ -184,7 +193,7 @@ class CrashingFiles(Files):
         del self._open[file]
 
     def _enter(self) -> None:
-        """Count a system call; raise Killed if the process is to die in it."""
+        """Count a system call, and raise Killed if the process shall die in it."""
         if self._calls_left is not None:
             self._calls_left -= 1
             if self._calls_left < 0:
@@ -195,7 +204,7 @@ class CrashingFiles(Files):
         super().write(file, content, position)
         opened = self._open[file]
         old = opened.content
-        # If the write begins beyond the file's end, zeros fill the space between.
-        opened.versions.append(
-            old[:position].ljust(position, b"\0") + content + old[position + len(content) :]
-        )
+        # If the write begins beyond the file's end, the file has zeros in between.
+        before = old[:position].ljust(position, b"\0")
+        after = old[position + len(content) :]
+        opened.versions.append(before + content + after)

@@ -1,12 +1,12 @@
-"""An ensemble (servers of ZooKeeper) in virtual time (a simulated clock), and its clients.
+"""An ensemble (ZooKeeper's servers) and clients of it, in virtual time (a simulated clock).
 
-A session is a client's connection to the ensemble; it survives a change of the server. A watch
-notifies a client of a change of ZooKeeper's data. A host is a node's access to network, clock and
-timers.
+A test writes a scenario, in which clients open sessions and send requests, and servers are cut off
+or crash: `run_ensemble(scenario, servers=3)`.
 
-The specification of a cluster knows ZooKeeper clients only as consumers of a group. A test needs
-clients without a group, so each of them uses the host of a producer: EnsembleRun builds an IdleNode
-in place of the producer.
+In a cluster's specification (ClusterSpec) only the members of a group are clients of ZooKeeper. But
+the tests need clients without a group. So the specification has producers named `client-0`,
+`client-1` and so on, and EnsembleRun builds an IdleNode instead of each producer. The test then
+uses the host of this node: its access to the network, the clock and timers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,12 +24,13 @@ from protocol.messages.zookeeper import WatcherEvent, ZooKeeperRequest, ZooKeepe
 from protocol.trace import TraceKind, TraceRow
 
 SESSION_TIMEOUT_MS = 6_000
-SECOND = 1_000_000  # in microseconds
+SECOND = 1_000_000
+"""One second in microseconds."""
 CLIENTS = 3
 
 
 class IdleNode:
-    """A node that does nothing: tests use its host."""
+    """A node that does nothing, because only its host is needed."""
 
     def start(self) -> None:
         """Do nothing."""
@@ -44,19 +45,21 @@ class IdleNode:
 
 @dataclass
 class Client:
-    """A client of the ensemble: its session, and the session's states and watch events in order."""
+    """A client with one session."""
 
     handle: ZooKeeperHandle
+    # The states of the session so far, such as SyncConnected, oldest first.
     states: list[KeeperState] = field(default_factory=list)
+    # The events of the client's watches so far, oldest first.
     events: list[WatcherEvent] = field(default_factory=list)
 
     async def call(self, request: ZooKeeperRequest) -> ZooKeeperResponse:
-        """Carry out one request."""
+        """Send a request and return its response."""
         return await self.handle.call(request)
 
 
 class EnsembleRun:
-    """An ensemble of `servers` servers and hosts `client-0`, `client-1`, ... for its clients."""
+    """An ensemble of `servers` servers, with the hosts `client-0` to `client-2` for clients."""
 
     def __init__(self, servers: int = 1, *, seed: int = 1) -> None:
         self.rows: list[TraceRow] = []
@@ -82,7 +85,7 @@ class EnsembleRun:
         )
 
     def run(self, scenario: Callable[["EnsembleRun"], Awaitable[None]]) -> None:
-        """Start the ensemble, carry out `scenario`, stop; no node may have failed."""
+        """Start the ensemble, carry out `scenario`, and stop; check that no node has failed."""
 
         async def main() -> None:
             await self.runtime.start()
@@ -94,9 +97,9 @@ class EnsembleRun:
         assert self.runtime.failures() == ()
 
     async def serving(self, count: int | None = None) -> None:
-        """Wait until `count` servers serve clients; None: all servers."""
+        """Wait until `count` servers serve clients, by default all. Give up after a minute."""
         needed = len(self.servers) if count is None else count
-        # 600 steps of a tenth of a second: a minute at most.
+        # 600 steps of a tenth of a second are a minute.
         for _ in range(600):
             status = await self.runtime.status()
             if sum(server.is_serving for server in status.zookeepers.values()) >= needed:
@@ -105,7 +108,7 @@ class EnsembleRun:
         raise AssertionError(f"no {needed} servers serve: {status.zookeepers}")
 
     async def leader(self) -> NodeName:
-        """Return the server that leads and serves."""
+        """Return the only server that leads and serves clients."""
         status = await self.runtime.status()
         (leader,) = (
             name
@@ -115,7 +118,10 @@ class EnsembleRun:
         return leader
 
     def client(self, index: int = 0, servers: Sequence[NodeName] = ()) -> Client:
-        """Return a new session of host `index`, which knows `servers` (default: all)."""
+        """Return a client on the host `client-<index>`, with a new session.
+
+        It may connect to `servers`, by default to all.
+        """
         states: list[KeeperState] = []
         events: list[WatcherEvent] = []
         handle = ZooKeeperHandle(
@@ -128,12 +134,12 @@ class EnsembleRun:
         return Client(handle, states, events)
 
     def zk_client(self, index: int = 0, servers: Sequence[NodeName] = ()) -> ZkClient:
-        """Return a new ZkClient of host `index`."""
+        """Return a new ZkClient on the host `client-<index>`."""
         host = self.hosts[NodeName(f"client-{index}")]
         return ZkClient(host, servers or self.servers, SESSION_TIMEOUT_MS)
 
     async def cut(self, sources: Sequence[str], destinations: Sequence[str]) -> None:
-        """Cut the links between two sets of nodes, both ways; this replaces every other rule."""
+        """Cut the links between two sets of nodes in both directions. Other rules end."""
         await self.rule(Cut(), sources, destinations, both_ways=True)
 
     async def rule(
@@ -144,24 +150,24 @@ class EnsembleRun:
         *,
         both_ways: bool = False,
     ) -> None:
-        """Let `effect` act on the links between two sets of nodes, one way or both ways.
+        """Let `effect` act on the links from `sources` to `destinations`, or in both directions.
 
-        This replaces every other rule.
+        All other rules end.
         """
         await self.runtime.set_link_rules(
             link_rules(effect, sources, destinations, both_ways=both_ways)
         )
 
     async def heal(self) -> None:
-        """Remove every rule: all links work again."""
+        """Remove all rules, so that all links work again."""
         await self.runtime.set_link_rules([])
 
     def of(self, kind: TraceKind) -> list[TraceRow]:
-        """Return the rows of a kind."""
+        """Return the trace's rows of this kind."""
         return [row for row in self.rows if row.kind == kind]
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build a server; for a client keep only its host."""
+        """Build a server as usual. For a client build an IdleNode, and keep its host."""
         if isinstance(spec, ProducerSpec):
             self.hosts[host.name] = host
             return IdleNode()
@@ -171,7 +177,7 @@ class EnsembleRun:
 def run_ensemble(
     scenario: Callable[[EnsembleRun], Awaitable[None]], servers: int = 1, *, seed: int = 1
 ) -> EnsembleRun:
-    """Run `scenario` on a new ensemble, and return the run, which has the ensemble's rows."""
+    """Carry out `scenario` on a new ensemble. The returned run has the rows of the trace."""
     run = EnsembleRun(servers, seed=seed)
     run.run(scenario)
     return run
@@ -185,9 +191,9 @@ def link_rules(
     apis: tuple[str, ...] = (),
     both_ways: bool = False,
 ) -> list[LinkRule]:
-    """Return the rules of one effect, in one direction or in both.
+    """Return the rules by which `effect` acts on links in one direction or in both.
 
-    Empty `apis` match the messages of every API.
+    It acts only on messages of `apis`, or if there are none, on all messages.
     """
     directions = [(sources, destinations)]
     if both_ways:

@@ -1,11 +1,9 @@
-"""A small cluster of fake nodes on the virtual runtime: consumers send, brokers answer.
+"""A small cluster of fake nodes, for tests of the runtimes: consumers send heartbeats to brokers.
 
-The fake cluster is for tests of the runtime itself. A host is a node's access to clock, network,
-disk and randomness.
-
-Tests compare the traces (recorded events) of two runs with equal seeds. The traces must be equal.
-So every random value here is drawn from the host's generator, which follows from the seed. Two
-kinds of consumers break this rule on purpose. A test shows that the comparison finds them.
+Two runs with the same seed must have equal traces (recorded events). So all random values come from
+the generator of a node's host, which depends only on the seed. (The host is a node's access to
+clock, network, disk and randomness.) Two kinds of consumers break this rule on purpose, so that a
+test can show that the comparison of traces notices it.
 """
 
 import random
@@ -21,11 +19,12 @@ from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
-MS = 1_000  # in microseconds
+MS = 1_000
+"""One millisecond in microseconds."""
 
 
 def fake_spec(brokers: int = 3, consumers: int = 4) -> ClusterSpec:
-    """Return a cluster of one (silent) controller, `brokers` and `consumers`."""
+    """Return a cluster of one controller (which is silent), some brokers and some consumers."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
         brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
@@ -55,7 +54,7 @@ class FakeController:
 
 
 class FakeBroker:
-    """Answers heartbeats after a drawn delay, and appends a batch for each to its disk."""
+    """Answers heartbeats after a random delay. For each of them it appends a batch to its disk."""
 
     def __init__(self, host: Host, spec: BrokerSpec) -> None:
         self.host = host
@@ -67,7 +66,7 @@ class FakeBroker:
         self.host.serve(self.handle)
 
     def handle(self, request: IncomingRequest) -> None:
-        """Append a batch to the disk, and answer up to 2 ms later."""
+        """Append a batch to the disk, and answer within 2 ms."""
         offset = len(self.log)
         self.log.append(
             RecordBatch(
@@ -87,7 +86,7 @@ class FakeBroker:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report the number of batches on the disk, in the field of a group's generation."""
+        """Report how many batches are on the disk, as the generation of a group."""
         status.groups.setdefault("g", []).append(
             GroupStatus(
                 coordinator=BrokerId(self.spec.broker_id),
@@ -100,9 +99,9 @@ class FakeBroker:
 
 
 class FakeConsumer:
-    """Sends heartbeats to one broker after another, with a longer pause after a failed heartbeat.
+    """Sends five heartbeats to each broker in turn, over and over.
 
-    After five heartbeats on a connection, or a failed one, the consumer goes on to the next broker.
+    If one fails, the consumer waits 20 ms and then goes on to the next broker.
     """
 
     request_timeout_us = 50 * MS
@@ -114,12 +113,13 @@ class FakeConsumer:
         self.acknowledged = 0
 
     def start(self) -> None:
-        """Begin to send requests."""
+        """Begin to send heartbeats."""
         self.host.spawn(self.run(), name="heartbeats")
 
     async def run(self) -> None:
-        """Send requests for ever."""
-        turn = self.spec.index  # consumers begin with different brokers
+        """Send heartbeats for ever."""
+        # The consumers begin with different brokers.
+        turn = self.spec.index
         while True:
             broker = self.cluster.brokers[turn % len(self.cluster.brokers)]
             turn += 1
@@ -129,7 +129,7 @@ class FakeConsumer:
                     await self.host.sleep(10 * MS + self.host.rng.randrange(10 * MS))
                     request = HeartbeatRequest(
                         group_id=self.spec.group_id,
-                        # The number of answers so far, so that the requests differ.
+                        # Each request must be another one, so send the number of answers so far.
                         generation_id=self.acknowledged,
                         member_id=self.spec.name,
                     )
@@ -144,7 +144,7 @@ class FakeConsumer:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report the number of answers, in the field of acknowledged commits."""
+        """Report how many heartbeats were answered, as the number of acknowledged commits."""
         status.members[self.host.name] = MemberStatus(
             group_id=self.spec.group_id,
             member_id=self.spec.name,
@@ -158,10 +158,10 @@ class FakeConsumer:
 
 
 class SetIteratingConsumer(FakeConsumer):
-    """Planted nondeterminism: the order of a set of strings decides which broker it connects to."""
+    """Breaks the rule: its brokers are in the order of a set, which differs between processes."""
 
     async def run(self) -> None:
-        """Connect to every broker, in the order of a set."""
+        """Connect to every broker, in the order of a set of strings."""
         while True:
             for name in {broker.name for broker in self.cluster.brokers}:
                 await self.host.sleep(10 * MS)
@@ -170,7 +170,7 @@ class SetIteratingConsumer(FakeConsumer):
 
 
 class GlobalRandomConsumer(FakeConsumer):
-    """Planted nondeterminism: waits are drawn from the process's own generator."""
+    """Breaks the rule: its waits come from Python's global generator instead of the host's."""
 
     async def run(self) -> None:
         """Connect to one broker after random waits."""
@@ -184,7 +184,10 @@ def fake_builder(
     consumer: Callable[[Host, ClusterSpec, ConsumerSpec], Node] = FakeConsumer,
     broker: Callable[[Host, BrokerSpec], Node] = FakeBroker,
 ) -> Callable[[NodeSpec, ClusterSpec, Host], Node]:
-    """Return a builder of fake nodes, with consumers and brokers of the given kinds."""
+    """Return the function with which a runtime builds its nodes: here it builds fake ones.
+
+    A test may give other classes for the consumers and the brokers.
+    """
 
     def build(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
         match spec:

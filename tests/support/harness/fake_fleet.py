@@ -1,8 +1,9 @@
-"""RayLives on a fleet of fake processes: no Ray, no signals; calls fail as a test demands.
+"""Fake processes for tests of RayLives, which starts, stops, kills and pauses the nodes of a run.
 
-RayLives, the code under test, starts, stops, kills and pauses nodes. A fleet has the processes in
-which nodes run. The driver (the process that conducts a run) calls a process through its handle. An
-agent on the process's machine kills the process or sends it signals.
+In a real run on Ray the nodes are in processes on several machines; together they are the fleet.
+RayLives calls a process through its handle. To kill it or to send it a signal, it calls an agent on
+the machine of the process. Here handles and agents are fakes that answer at once, without Ray and
+without signals. A test says which calls shall fail or hang.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ LATE = NodeName("consumer-1")
 
 
 def spec_with_a_late_consumer() -> ClusterSpec:
-    """Return a cluster of one broker and two consumers, of which LATE starts later."""
+    """Return a cluster of a broker and two consumers. One of them, LATE, starts later."""
     spec = fake_spec(brokers=1, consumers=2)
     first, second = spec.consumers
     late = msgspec.structs.replace(second, starts_later=True)
@@ -43,11 +44,14 @@ def spec_with_a_late_consumer() -> ClusterSpec:
 
 
 class FakeProcessHandle(ProcessHandle):
-    """Answers each call immediately, except those that `trouble` names."""
+    """Answers each call at once, except those that `trouble` names.
+
+    `{"start_node": OSError()}` lets this call raise the error. `{"start_node": None}` lets it hang.
+    """
 
     def __init__(self, trouble: dict[str, BaseException | None]) -> None:
         self.trouble = trouble
-        """The error that a call raises, by the name of the call. If it is None, the call hangs."""
+        # The names of all calls so far.
         self.calls: list[str] = []
         self.is_ended = False
 
@@ -85,41 +89,42 @@ class FakeProcessHandle(ProcessHandle):
         await self._call("stop")
 
     async def _call(self, name: str) -> None:
-        """Keep the call, and let it fail or hang as `trouble` demands."""
+        """Note the call, and let it fail or hang if `trouble` says so."""
         self.calls.append(name)
         if name in self.trouble:
             error = self.trouble[name]
-            if error is None:
-                await asyncio.Event().wait()
-            else:
+            if error is not None:
                 raise error
+            # Hang: nobody ever sets this event.
+            await asyncio.Event().wait()
 
 
 class FakeAgent(AgentHandle):
-    """Kills a process that is up; killing an ended process fails, as on a real machine."""
+    """Kills processes. If a process has ended already, this fails, as on a real machine."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
-        # A real call lets the event loop go on before it ends. So does this one.
+        # While a real call waits for its answer, other tasks go on. So let them go on here, too.
         await asyncio.sleep(0)
-        if not any(
+        is_up = any(
             started.listening.process == process and started.is_up
             for started in self._fleet.processes
-        ):
+        )
+        if not is_up:
             raise ProcessLookupError("gone")
 
     async def stop(self, process: ProcessRef, timeout_s: float) -> None:
         await asyncio.sleep(0)
 
     async def send_signal(self, process: ProcessRef, signal_number: signal.Signals) -> None:
-        """Do nothing: a fake process has no signals."""
+        """Do nothing, because a fake process gets no signals."""
         await asyncio.sleep(0)
 
 
 class FakeFleet(Fleet):
-    """Fake processes. All their handles share `trouble`, which a test may change at any time."""
+    """The fake processes of a run, which share `trouble`. A test may change it at any time."""
 
     def __init__(self, run_dir: Path, on_failure: Callable[[str], None]) -> None:
         super().__init__(
@@ -135,7 +140,7 @@ class FakeFleet(Fleet):
         self.handles: list[FakeProcessHandle] = []
 
     async def start_process(self, plan: ProcessPlan) -> FleetProcess:
-        """Add a process to the list; its pid and its port are its number (from 1)."""
+        """Add a process, whose pid and port are its number: 1, 2 and so on."""
         handle = FakeProcessHandle(self.trouble)
         self.handles.append(handle)
         number = len(self.handles)
@@ -154,7 +159,7 @@ class FakeFleet(Fleet):
         return process
 
     async def cut_disk(self, process_name: str, node: NodeName) -> None:
-        """Do nothing: no process has a disk."""
+        """Do nothing, because fake processes have no disks."""
         await asyncio.sleep(0)
 
     async def end(self, process: FleetProcess) -> None:
@@ -164,7 +169,10 @@ class FakeFleet(Fleet):
 
 
 class LivesLab:
-    """A started RayLives of a cluster with one broker and one consumer, with rows and failures."""
+    """RayLives on a fake fleet, by default for a cluster of one broker and one consumer.
+
+    `rows` has the events that it has traced, and `failures` the failures that it has reported.
+    """
 
     def __init__(self, run_dir: Path, cluster: ClusterSpec | None = None) -> None:
         self.failures: list[str] = []
@@ -181,11 +189,11 @@ class LivesLab:
         )
 
     def state(self) -> NodeState:
-        """Return the broker's state."""
+        """Return the state of the broker."""
         return self.lives.states()[NODE]
 
     def processes_of(self, name: str) -> list[FleetProcess]:
-        """Return the live processes that were started for the planned process `name`."""
+        """Return the processes that are up and that were started for the planned one `name`."""
         return [
             started
             for started in self.fleet.processes

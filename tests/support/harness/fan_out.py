@@ -1,11 +1,13 @@
-"""Workers for tests of the search: they work only while `wait` is called, and die on demand.
+"""Fake workers for tests of the search.
 
-A search plays runs of many seeds on several workers: it gives a worker items, and waits for
-answers. An item is a seed or a lineage. A seed is a number from which a schedule of faults is
-drawn. A lineage is a tuple of seeds: the first draws a schedule, and each later seed changes it.
-The number of a lineage is its last seed.
+The search plays many random runs on several workers, which normally are processes. It gives a
+worker some items, and waits for answers. An item says which run to play. It is the run's seed, or a
+lineage: a tuple of seeds, of which the first draws a schedule of faults, and each later one changes
+it.
 
-The workers do not play real runs: a function makes up the result of each run from its seed.
+The workers here play no real runs: a function makes up the result of each run from its seed. And
+they do nothing until `wait` is called, so that a test knows what happens in which order. A worker
+dies if a test wants it.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,14 +22,14 @@ Play = Callable[[int], PlayedRun]
 
 
 def passed(seed: int) -> PlayedRun:
-    """Return a run that passed; its digest depends on the seed."""
+    """Return a run that passed. As in a real run, its digest depends on the seed."""
     return PlayedRun(seed=seed, result=PlayResult.PASS, digest=f"{seed:04x}", virtual_us=40_000_000)
 
 
 def violated(
     seed: int, *, check: str = "fencing", claim: str = "it broke", faults: int = 5, time_us: int = 7
 ) -> PlayedRun:
-    """Return a run with one finding: checker `check` reports the broken promise `claim`."""
+    """Return a run in which the checker `check` has found a violation of the promise `claim`."""
     finding = PlayedFinding(
         signature=Signature(check=check, claim=claim), summary=f"{claim} {seed}", time_us=time_us
     )
@@ -38,30 +40,33 @@ def violated(
 
 
 def inconclusive(seed: int, result: PlayResult, reason: str) -> PlayedRun:
-    """Return a run that proves nothing, with its reason."""
+    """Return a run that proves nothing, for a given reason."""
     return PlayedRun(seed=seed, result=result, reasons=(reason,))
 
 
 class ScriptedClock:
-    """A clock that a test moves. Units: seconds."""
+    """A clock, in seconds, that moves only when a test sets `now_s`."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
 
     def __call__(self) -> float:
-        """Return the time."""
+        """Return the time of the clock."""
         return self.now_s
 
 
 class ScriptedWorkers:
-    """`size` workers. Each call of `wait` returns the answer to the oldest work that was given.
+    """`size` workers, of which one answers at each call of `wait`: the one that has waited longest.
 
-    - `given`: the work of every worker, in order.
-    - `play`, `play_again`: play a seed for the first time, and later.
-    - `play_item`: if given, plays every item, also lineages, instead of `play` and `play_again`.
-    - `deadly`: for each deadly seed, how many workers it still kills.
-    - `on_wait`: called at the beginning of each wait.
-    - `late`: the number of waits after which the last worker has started.
+    play: makes up the result of a seed.
+    play_again: makes up the result of a seed that was played before; by default `play`.
+    play_item: if given, it makes up all results, also those of lineages.
+    deadly: how many workers each of these seeds kills: with {7: 2} the seed 7 kills the first two
+        workers that play it.
+    on_wait: is called at the beginning of each `wait`.
+    late: the last worker is still starting until `wait` has been called so often.
+
+    A test finds in `given` which items each worker got, in the order of time.
     """
 
     def __init__(
@@ -83,36 +88,38 @@ class ScriptedWorkers:
         self._play_again = play_again or play
         self._deadly = dict(deadly or {})
         self._on_wait = on_wait
-        self._lives = size  # workers that were ever started
+        # How many workers were ever started, so that each gets a name of its own.
+        self._started_count = size
         self._names = [WorkerName(f"worker:{number}") for number in range(size)]
+        # The items of each worker that has some, in the order in which they were given.
         self._busy: dict[WorkerName, Items] = {}
-        self._played: dict[int, None] = {}  # an ordered set of seeds
+        self._played: set[int] = set()
 
     def __enter__(self) -> "ScriptedWorkers":
-        """Return the workers, which need no preparation."""
+        """Do nothing: no process has to be started."""
         return self
 
     def __exit__(self, *error: object) -> None:
         """Do nothing: no process has to be ended."""
 
     def idle(self) -> tuple[WorkerName, ...]:
-        """Return the workers without work."""
+        """Return the started workers that have nothing to do."""
         started = self._names[: len(self._names) - self.coming()]
         return tuple(name for name in started if name not in self._busy)
 
     def coming(self) -> int:
-        """Return the number of workers that are still starting: only the last one may be."""
-        return int(self.late > 0)
+        """Return how many workers are still starting: the last one, or none."""
+        return 1 if self.late > 0 else 0
 
     def give(self, worker: WorkerName, items: Items) -> None:
-        """Accept work."""
+        """Give a worker some items. They are played later, in `wait`."""
         if worker in self._busy or worker not in self._names:
             raise ValueError(f"{worker} is not idle")
         self.given.append((worker, items))
         self._busy[worker] = items
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Let the worker that has had its work longest answer, or die."""
+        """Let one worker play its items, or die: the one that got them first."""
         self._on_wait()
         self.late -= 1
         if not self._busy:
@@ -124,13 +131,13 @@ class ScriptedWorkers:
         if deadly_seed is not None:
             # The worker dies, and a new one with another name takes its place.
             self._deadly[deadly_seed] -= 1
-            self._names[self._names.index(worker)] = WorkerName(f"worker:{self._lives}")
-            self._lives += 1
+            self._names[self._names.index(worker)] = WorkerName(f"worker:{self._started_count}")
+            self._started_count += 1
             return [Died(worker=worker, items=items, why="killed")]
         runs = []
         for item, seed in zip(items, seeds, strict=True):
             play = self._play_again if seed in self._played else self._play
-            self._played[seed] = None
+            self._played.add(seed)
             runs.append(play(seed) if self._play_item is None else self._play_item(item))
         answer = msgspec.msgpack.encode(runs)
         return [Finished(worker=worker, items=items, answer=answer, busy_s=0.25 * len(items))]

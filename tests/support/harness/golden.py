@@ -1,6 +1,7 @@
-"""Golden files: expected texts beside the tests, which a person reviews as a diff.
+"""Golden files: files beside the tests that contain the expected texts.
 
-`pytest --rewrite` writes the files anew.
+If a text changes on purpose, `pytest --rewrite` writes the files anew, and a person reviews the
+diff.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,13 +11,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
-    """Compares texts with files in `folder`; `rewrite` writes the files first."""
+    """Compares texts with the files in `folder`, or if `rewrite` is True, writes them first."""
 
     folder: Path
     rewrite: bool
 
     def check(self, name: str, text: str) -> None:
-        """Require that the file `name` has exactly this text."""
+        """Check that the file `name` has exactly this text."""
         path = self.folder / name
         if self.rewrite:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -28,11 +29,16 @@ class Golden:
 
 
 def sections(pages: Iterable[Callable[[], str]]) -> str:
-    """Call each of `pages`; return each result below the function's name and docstring."""
+    """Return the results of some functions as the sections of one text.
+
+    A section begins with the name of its function and its docstring: a function `page_empty_run`
+    gives `== empty run ==`, lines with `#` from its docstring, and then its result.
+    """
     parts = []
     for page in pages:
         name = page.__name__.removeprefix("page_").replace("_", " ")
-        reason = [f"# {line}".rstrip() for line in (page.__doc__ or "").strip().splitlines()]
+        docstring = (page.__doc__ or "").strip().splitlines()
+        comments = [f"# {line}".rstrip() for line in docstring]
         lines = [line.rstrip() for line in page().splitlines()]
-        parts.append("\n".join((f"== {name} ==", *reason, "", *lines)).rstrip() + "\n")
+        parts.append("\n".join((f"== {name} ==", *comments, "", *lines)).rstrip() + "\n")
     return "\n".join(parts)

@@ -1,7 +1,7 @@
-"""A cluster on the local runtime whose brokers listen for Kafka clients, and a raw client.
+"""A cluster whose brokers listen for Kafka clients, and a client that sends raw bytes.
 
-The local runtime runs all nodes in one process and in real time. A listener is the port at which a
-broker accepts connections in Kafka's wire protocol.
+All nodes run in the process of the test and in real time (the local runtime). Each broker has a
+listener: a port at which it accepts connections in Kafka's wire protocol.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ QUICK = {
     "broker.heartbeat.interval.ms": 100,
     "num.partitions": 3,
 }
-"""Settings with which a failover takes a second."""
+"""Settings with short times: a failover takes about a second."""
 PATIENCE_S = 30.0
-"""Longest wait for an answer; only a test that fails waits so long."""
+"""The longest wait for an answer. Only a test that fails waits so long."""
 
 
 class KafkaConnection:
-    """A client that writes bytes as a test wishes, and reads answers."""
+    """A client's connection, on which a test writes any bytes it likes, and reads answers."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -43,12 +43,12 @@ class KafkaConnection:
     def send_request(
         self, api: int, version: int, body: bytes = b"", *, correlation_id: int = 1
     ) -> None:
-        """Write a request with the client id `raw`.
+        """Write a request of the client `raw`, with any body.
 
-        The header has version 1 of Kafka's request headers. Its fields are the number of the API,
-        the version, the correlation id, and the client id.
+        Its header is version 1 of Kafka's request header: the number of the API, the version of the
+        request, the correlation id, and the client id.
         """
-        # \x00\x03 is the length of the client id `raw`.
+        # The bytes \x00\x03 are the length of the client id.
         payload = b"%b%b%b\x00\x03raw%b" % (
             api.to_bytes(2, "big"),
             version.to_bytes(2, "big"),
@@ -58,7 +58,7 @@ class KafkaConnection:
         self.send(len(payload).to_bytes(4, "big") + payload)
 
     async def answer(self) -> tuple[int, bytes]:
-        """Return correlation id and body of the next answer."""
+        """Return the correlation id and the body of the next answer."""
         size = int.from_bytes(await self._exactly(4), "big")
         payload = await self._exactly(size)
         return int.from_bytes(payload[:4], "big"), payload[4:]
@@ -72,12 +72,13 @@ class KafkaConnection:
         """Wait until the broker has closed the connection; return False if bytes came before."""
         try:
             last_bytes = await asyncio.wait_for(self.reader.read(), PATIENCE_S)
-        except ConnectionResetError:  # the broker had not read all bytes of the client
+        except ConnectionResetError:
+            # The broker closed the connection before it had read all bytes of the client.
             return True
         return last_bytes == b""
 
     async def is_silent(self) -> bool:
-        """Return True if no byte arrives for a moment."""
+        """Return True if no byte arrives within 0.2 s."""
         try:
             await asyncio.wait_for(self.reader.read(1), 0.2)
         except TimeoutError:
@@ -93,9 +94,10 @@ class KafkaConnection:
 
 
 class ListeningCluster:
-    """One run of a cluster. `settings` are the brokers' settings, with `_` for `.` in their names.
+    """One run of a cluster.
 
-    A story is the part of a test that uses the cluster. `rows` is filled when the run has ended.
+    `settings` are those of the brokers, with `_` instead of `.`: `num_partitions=5`. When the run
+    has ended, `rows` has the rows of its trace.
     """
 
     def __init__(self, run_dir: Path, *, brokers: int = 1, **settings: Any) -> None:  # noqa: ANN401 (values of settings)
@@ -120,11 +122,11 @@ class ListeningCluster:
         )
 
     def play(self, story: Callable[["ListeningCluster"], Awaitable[None]]) -> None:
-        """Start the cluster, play a story once the brokers serve, and stop the cluster."""
+        """Start the cluster, carry out `story`, the part of a test that uses it, and stop it."""
 
         async def run() -> None:
             await self.runtime.start()
-            # Wait until broker 0 listens; the others are started together with it.
+            # Wait until broker 0 listens. The others are started at the same time.
             (await self.connect()).close()
             await asyncio.wait_for(story(self), 2 * PATIENCE_S)
 
@@ -136,13 +138,13 @@ class ListeningCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Return the brokers that are up, as bootstrap servers."""
+        """Return the addresses of the brokers that are up, as a client's bootstrap servers."""
         return ",".join(self.runtime.bootstrap_servers())
 
     async def connect(self, broker: int = 0) -> KafkaConnection:
-        """Connect to a broker; try again until it listens."""
+        """Connect to a broker. If it does not listen yet, try again, for 20 s at most."""
         host, port = self.runtime.bootstrap_servers()[broker].split(":")
-        # 1,000 attempts 20 ms apart: 20 s.
+        # 1,000 attempts that are 20 ms apart make 20 s.
         for _ in range(1_000):
             try:
                 return KafkaConnection(*await asyncio.open_connection(host, int(port)))
@@ -151,8 +153,8 @@ class ListeningCluster:
         raise AssertionError(f"broker {broker} does not listen")
 
     def refusals(self) -> list[str]:
-        """Return the reasons for which brokers closed connections, from the rows of the trace."""
-        # The detail of such a row is a JSON text, which has "reason":"<text>".
+        """Return why brokers closed connections of clients, from the rows of the trace."""
+        # The detail of such a row is JSON. It contains "reason":"<text>".
         return [
             str((row.detail or "").partition('"reason":"')[2].partition('"')[0])
             for row in self.rows
@@ -160,7 +162,7 @@ class ListeningCluster:
         ]
 
     def requests(self, api: Api) -> list[TraceRow]:
-        """Return the rows of requests that brokers received from Kafka clients."""
+        """Return the rows about requests of this API that brokers got from Kafka clients."""
         return [
             row
             for row in self.rows

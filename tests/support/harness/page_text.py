@@ -1,8 +1,9 @@
-"""Reads the words and the facts of a page of the report, which is in HTML.
+"""Read the words and the facts of a report's page, which is in HTML.
 
-The words of a page are its visible text, as lines. A fact is a figure with its unit, a name from
-Kafka or from the run, or a cell of a table. Tests compare the words and the facts of a page with
-recorded ones. When a sentence is reworded, its words change and its facts do not.
+Tests compare both with recorded ones. The words of a page are its visible text, line by line. Its
+facts are figures with their units ("8.56 s"), names of Kafka and of the run ("broker-2"), and the
+cells of its tables. If somebody rewords a sentence of the report, the words of the page change, but
+the facts must not.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-# Elements that begin and end a paragraph.
+# HTML elements that begin and end a paragraph.
 _BLOCKS = frozenset(
     [
         "caption",
@@ -42,46 +43,45 @@ _BLOCKS = frozenset(
         "ul",
     ]
 )
-# Each line of the pattern is one kind of fact.
+# Each line of the pattern matches one kind of fact.
 _FACT = re.compile(
-    # A name that ends with "-" and a number. The number must not be followed by a letter.
+    # A name that ends with "-" and a number, after which no letter follows.
     r"[A-Za-z_][\w.]*(?:-[\w.]+)*-\d+\b"  # broker-2, consumer-orders-readers-0
     r"|\b[a-z]+(?:\.[a-z]+){2,}\b"  # session.timeout.ms
     r"|\b[A-Z]+(?:_[A-Z]+)+\b"  # UNKNOWN_MEMBER_ID
     r"|\b(?:[A-Z][a-z]+){2,}\b"  # FindCoordinator
-    # 8.56 s or 1,024: a number with its unit, if it has one. The text before and after it must not
-    # make it a part of a longer name, such as the 2 of broker-2 or of 2.txt.
+    # A number, with its unit if it has one: 8.56 s or 1,024. It must not be a part of a longer
+    # name, as the 2 in broker-2 or in 2.txt.
     r"|(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?(?: (?:s|ms|us|%))?(?![\w.-]*\w)"
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WIDTH = 98
-"""Length of the lines of facts, in characters."""
-_STARTED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:00| UTC)")
-"""The date and time at which a run started: each recording of the pages has another one."""
+"""Lines of facts are wrapped after so many characters."""
+_START_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:00| UTC)")
+"""The date and time at which a run started. It differs whenever the pages are recorded."""
 _PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
 """The folders of an absolute path, which differ between machines."""
 _VERSION_HEADINGS = ["what", "value"]
-"""Headings of the table of versions.
+"""The headings of the table of versions.
 
-Each commit changes the versions in the second column of this table, so only the first column is
-kept.
+The versions in its second column change with each commit, so only the first column is read.
 """
 MAX_ROWS = 6
-"""The words and the facts of a page have at most this many rows of each table."""
+"""Of each table only so many rows become words and facts."""
 _CHART = "[chart "
-"""Begins a part of a section that stands for a chart: `[chart ID]`."""
+"""In the parts of a section, a text that begins so stands for a chart: `[chart lane-groups]`."""
 _CHART_DATA = "-data"
-"""End of the id of the script element with a chart's JSON; the chart's own id comes before it."""
-_NOTE = "JavaScript"
-"""Every page has a note with this word, which looks like a name of Kafka, but is no fact."""
+"""The data of the chart `lane-groups` is in a script element with the id `lane-groups-data`."""
+_NO_FACT = "JavaScript"
+"""This word is in a note of every page. It looks like a name of Kafka, but is no fact."""
 
 
 @dataclass
 class Section:
-    """One section of a page.
+    """One section of a page, with its parts from top to bottom.
 
-    `parts` has the parts of the section from top to bottom. A paragraph is a string. A table is a
-    list of rows, and its first row has the headings. A chart is the string `[chart ID]`.
+    A paragraph is a string. A table is a list of rows, of which the first one has the headings. A
+    chart is a string such as `[chart lane-groups]`.
     """
 
     name: str
@@ -89,15 +89,18 @@ class Section:
 
 
 class _Reader(HTMLParser):
-    """Collects the sections of a page, and the data of its charts by the element's id."""
+    """Collects the sections of a page, and the data of each chart by the chart's id."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.sections = [Section("page")]
         self.data: dict[str, str] = {}
+        # The visible text since the last paragraph or cell.
         self._text = ""
-        self._cells: list[str] | None = None  # of the current row; None outside of a row
-        self._is_in_script = False  # True in an element `script` or `style`
+        # The cells so far of the row that is being read; None outside of a row.
+        self._cells: list[str] | None = None
+        # True within an element `script` or `style`, whose text is not visible.
+        self._is_in_script = False
         self._script_id = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -127,9 +130,9 @@ class _Reader(HTMLParser):
             table = self.sections[-1].parts[-1]
             assert isinstance(table, list)
             assert self._cells is not None
-            # False for the row of headings itself: the table is still empty then.
-            is_version = bool(table) and table[0] == _VERSION_HEADINGS
-            table.append(self._cells[:1] if is_version else self._cells)
+            # When the row of headings itself ends, the table is still empty.
+            is_version_row = bool(table) and table[0] == _VERSION_HEADINGS
+            table.append(self._cells[:1] if is_version_row else self._cells)
             self._cells = None
         elif tag in _BLOCKS:
             self._flush()
@@ -143,17 +146,20 @@ class _Reader(HTMLParser):
             self.data[chart_id] = self.data.get(chart_id, "") + data
 
     def _take_text(self) -> str:
-        """Return the text read since the last call, without start times and folders."""
-        text = _PATH.sub("", _STARTED.sub("STARTED", " ".join(self._text.split())))
+        """Return the text that was read since the last call, without start times and folders."""
+        text = " ".join(self._text.split())
+        text = _START_TIME.sub("STARTED", text)
+        text = _PATH.sub("", text)
         self._text = ""
         return text
 
     def _flush(self) -> None:
-        """Add the text read since the last call to the section, unless it belongs to a cell."""
+        """Add the text that was read to the section, unless it belongs to a cell of a table."""
         text = self._take_text()
         if text and self._cells is None:
             parts = self.sections[-1].parts
-            # A table without rows has only begun, so the text is its caption, which goes above it.
+            # If the last part is a table without rows, the table has only begun. So the text is its
+            # caption, and goes above the table.
             is_caption = bool(parts) and parts[-1] == []
             if is_caption:
                 parts.insert(len(parts) - 1, text)
@@ -162,7 +168,7 @@ class _Reader(HTMLParser):
 
 
 def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
-    """Return a page's sections, and the JSON of each chart by the chart's id."""
+    """Return the sections of a page, and the data of its charts as JSON, by the id of the chart."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -172,18 +178,23 @@ def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
 
 
 def _leave_defaults_out(section: Section) -> None:
-    """Remove the table of settings at their defaults, which every new setting would change.
+    """Remove the table of the settings that have their defaults.
 
-    The report hides the table behind a line such as "40 more settings: the defaults".
+    It stands below a line such as "40 more settings: the defaults". Every new setting would change
+    it, and with it the recorded pages.
     """
-    for place, part in enumerate(section.parts):
+    for index, part in enumerate(section.parts):
         if isinstance(part, str) and part.endswith("more settings: the defaults"):
-            del section.parts[place : place + 2]  # the line and the table
+            # Remove the line and the table below it.
+            del section.parts[index : index + 2]
             return
 
 
 def words_of(html: str) -> str:
-    """Return the visible text: a line for each paragraph, and for the first rows of each table."""
+    """Return the visible text of a page.
+
+    It has a line for each paragraph, and one for each of the first rows of a table.
+    """
     lines: list[str] = []
     for section in read_page(html)[0]:
         if lines:
@@ -194,23 +205,24 @@ def words_of(html: str) -> str:
                 lines.append(part)
                 continue
             lines += [" | ".join(row) for row in part[: MAX_ROWS + 1]]
-            more = len(part) - 1 - MAX_ROWS  # 1 for the row of headings
+            rows_without_headings = len(part) - 1
+            more = rows_without_headings - MAX_ROWS
             if more > 0:
                 lines.append(f"... {more} more rows")
     return "\n".join(lines) + "\n"
 
 
 def facts_of_page(html: str) -> str:
-    """Return the facts of each section of a page.
+    """Return the facts of each section of a page: first those of its paragraphs, sorted.
 
-    First come the facts of the paragraphs (sorted), then those of the tables and charts.
+    Those of its tables and charts follow.
     """
     sections, data = read_page(html)
     lines: list[str] = []
     for section in sections:
         lines.append(f"== {section.name}")
-        word_facts = {fact for part in section.parts for fact in _facts_in(part)} - {_NOTE}
-        lines += textwrap.wrap("; ".join(sorted(word_facts)), _WIDTH, break_on_hyphens=False)
+        facts = {fact for part in section.parts for fact in _paragraph_facts(part)} - {_NO_FACT}
+        lines += textwrap.wrap("; ".join(sorted(facts)), _WIDTH, break_on_hyphens=False)
         for part in section.parts:
             if isinstance(part, list):
                 lines += _table_facts(part)
@@ -220,18 +232,18 @@ def facts_of_page(html: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _facts_in(part: str | list[list[str]]) -> list[str]:
-    """Return the facts in a paragraph, none for a table or a chart."""
+def _paragraph_facts(part: str | list[list[str]]) -> list[str]:
+    """Return the facts of a paragraph. A table or a chart has none here."""
     if isinstance(part, list) or part.startswith(_CHART):
         return []
     return _FACT.findall(part)
 
 
 def _table_facts(rows: list[list[str]]) -> Iterator[str]:
-    """Yield a line of headings, then a line for each row.
+    """Yield a line with the headings of a table, and a line for each of its first rows.
 
-    Of a long table only the first rows are yielded, then the number of its rows and their digest.
-    Columns are sorted by their headings, so that their order in the page is no fact.
+    If the table has more rows, a last line has their number and a digest of all. The columns are
+    sorted by their headings, because their order in the page is no fact.
     """
     ordered = [_by_heading(rows[0], row) for row in rows]
     headings, body = ordered[0], ordered[1:]
@@ -242,9 +254,9 @@ def _table_facts(rows: list[list[str]]) -> Iterator[str]:
 
 
 def _by_heading(headings: list[str], row: list[str]) -> list[str]:
-    """Return a row with its cells sorted by their headings; the first cell stays the first.
+    """Return a row whose cells are sorted by their headings; the first cell stays where it is.
 
-    A row that has not one cell for each heading (a cell spans columns) is returned unchanged.
+    If a cell of the row spans several columns, the row is returned unchanged.
     """
     if len(row) != len(headings):
         return row
@@ -253,16 +265,16 @@ def _by_heading(headings: list[str], row: list[str]) -> list[str]:
 
 
 def _chart_facts(text: str) -> str:
-    """Return, for each data set of a chart, its number of rows and a digest of its numbers.
+    """Return for each data set of a chart how many rows it has, and a digest of its numbers.
 
-    Only numbers count, so that a reworded label does not change the digest. They are sorted, so
-    that the order of rows and columns does not change it either.
+    A reworded label does not change the digest, because only numbers count. The order of rows and
+    columns does not change it either, because the numbers are sorted.
     """
     data = json.loads(text)["data"]
     facts = []
     for name in sorted(data):
         rows = data[name]["rows"]
-        numbers = sorted(_NUMBER.findall(json.dumps(rows)))  # as texts
+        numbers = sorted(_NUMBER.findall(json.dumps(rows)))
         facts.append(f"{name} {len(rows)} {_digest(numbers)}")
     return ", ".join(facts)
 

@@ -1,8 +1,8 @@
-"""Node processes on one asyncio loop, without Ray, with nodes that answer heartbeats.
+"""Several NodeProcesses in one process, for tests of how they reach each other over TCP.
 
-A NodeProcess hosts nodes, and uses TCP to reach nodes of other NodeProcesses. In a real run each
-NodeProcess has a process of the operating system for itself; here all of them share one process. An
-incarnation is the number of a node's restarts.
+A NodeProcess hosts nodes. In a real run on Ray, each NodeProcess is alone in a process of the
+operating system, and uses TCP to reach the nodes of the others. Here they all share one process and
+one asyncio loop, but still talk over TCP. Their nodes only answer heartbeats.
 """
 
 import asyncio
@@ -36,26 +36,26 @@ class EchoNode:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.served: list[int] = []
+        # The node must call this when it has stopped; None until it is asked to shut down.
         self.on_done: Callable[[], None] | None = None
-        """What to call when the node has stopped; None until it is asked to shut down."""
 
     def start(self) -> None:
         """Serve."""
         self.host.serve(self.handle)
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Keep `on_done`; the test calls it when the node may stop."""
+        """Keep `on_done`, which the test calls when the node may stop."""
         self.on_done = on_done
 
     def report(self, status: ClusterStatus) -> None:
-        """Add the number of served requests to `records_produced`.
+        """Report how many requests the node has served, so that a test can read it.
 
-        An EchoNode produces no records, so the test can read the number there.
+        A status has no field for that, so `records_produced` is used.
         """
         status.records_produced += len(self.served)
 
     def handle(self, request: IncomingRequest) -> None:
-        """Answer, and keep the number of the heartbeat (its generation)."""
+        """Answer a heartbeat, and keep its number, which `beat` sends as the generation."""
         body = request.envelope.body
         assert isinstance(body, HeartbeatRequest)
         self.served.append(body.generation_id)
@@ -64,22 +64,19 @@ class EchoNode:
 
 @dataclass
 class Lab:
-    """Node processes of one run.
-
-    - `addresses`: the address of each process, by its id.
-    - `directory`: the address of each node's process; every process must know all of them.
-    """
+    """The NodeProcesses of one run."""
 
     run_dir: Path
+    # By the id of the process.
     processes: dict[str, NodeProcess] = field(default_factory=dict)
     addresses: dict[str, ProcessAddress] = field(default_factory=dict)
+    # For each node the address of its process. Every process must know all of them.
     directory: dict[NodeName, ProcessAddress] = field(default_factory=dict)
 
     async def start_process(self, process_id: str, *, token: str = "secret") -> NodeProcess:
-        """Start a node process.
+        """Start a NodeProcess without nodes.
 
-        The process shows `token` to other processes. They refuse its connection if their own token
-        differs.
+        It shows `token` when it connects to another one, which refuses it if its own token differs.
         """
         settings = RunSettings(
             run_id="run",
@@ -95,7 +92,7 @@ class Lab:
         return process
 
     def node(self, process_id: str, name: NodeName, incarnation: int = 0) -> EchoNode:
-        """Start an EchoNode and send its address to every process."""
+        """Start an EchoNode in a process, and tell every process where it is."""
         node = self.processes[process_id].start_node(
             name, Incarnation(incarnation), EchoNode, storage=MemoryStorage(), role="echo"
         )
@@ -104,26 +101,26 @@ class Lab:
         return node
 
     def push(self) -> None:
-        """Send the addresses of all nodes to every process."""
+        """Tell every process where all nodes are."""
         for process in self.processes.values():
             process.set_directory(self.directory)
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Send the link rules to every process."""
+        """Give these link rules to every process."""
         for process in self.processes.values():
             process.set_link_rules(rules)
 
     def rows(self, name: NodeName, incarnation: int = 0) -> tuple[TraceRow, ...]:
-        """Return the rows of an incarnation."""
+        """Return the rows that a node wrote in one incarnation (its life between restarts)."""
         return read_frames(frames_path(self.run_dir / "trace", name, incarnation)).rows
 
     def kinds(self, name: NodeName, incarnation: int = 0) -> list[str]:
-        """Return the kinds of an incarnation's rows."""
+        """Return the kinds of these rows."""
         return [row.kind for row in self.rows(name, incarnation)]
 
 
 def in_lab(tmp_path: Path, body: Callable[[Lab], Awaitable[None]]) -> None:
-    """Run `body` in a lab of its own, which is stopped in any case."""
+    """Run `body` with a new Lab. At the end all its processes are stopped, even after an error."""
 
     async def main() -> None:
         lab = Lab(tmp_path)
@@ -138,18 +135,18 @@ def in_lab(tmp_path: Path, body: Callable[[Lab], Awaitable[None]]) -> None:
 
 
 def connect(node: EchoNode, peer: NodeName = SERVER) -> Connection:
-    """Connect to a node."""
+    """Open a connection from a node to another one, by default to SERVER."""
     return node.host.connect(peer, "test", setup_timeout_us=10 * SECOND_US)
 
 
 async def beat(connection: Connection, number: int = 0) -> AnyResponse:
-    """Send a heartbeat and wait for its answer."""
+    """Send a heartbeat with this number as its generation, and wait for the answer."""
     request = HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
     return await connection.call(request, timeout_us=10 * SECOND_US)
 
 
 async def closed(connection: Connection) -> None:
-    """Wait for the end of a connection."""
+    """Wait until a connection has ended."""
     future = asyncio.get_running_loop().create_future()
     connection.on_close(lambda: future.set_result(None))
     await future

@@ -1,8 +1,11 @@
-"""Programs in sessions of their own, for tests of drivers: their start, output and end.
+"""Start programs in sessions of their own, read their output, and see which processes they leave.
 
-A driver is the process that conducts a run. It starts the nodes; when the driver is killed, the
-nodes must end. A ProcessRef is a pid with the start time of its process: a later process with the
-same pid has another start time. A Ray head is the set of Ray's own processes on a machine.
+The tests of drivers need this. A driver is the process that conducts a run on Ray and starts its
+nodes. If it is killed, all its nodes must end.
+
+A process is named by a ProcessRef, which has its pid and its start time. A pid alone is not enough,
+because a later process may get the same one. A Ray head is the set of processes that Ray itself
+runs on a machine.
 """
 
 import json
@@ -21,17 +24,18 @@ from cluster.realtime.machine_processes import ProcessRef, is_alive, start_ticks
 
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES_WITHIN_S = 10.0
-"""Time within which a killed run must end, so that a user can start the next one."""
-PATIENCE_S = 60.0  # longest wait on a busy machine
+"""A killed run must have ended after this time, so that a user can start the next one."""
+PATIENCE_S = 60.0
+"""The longest wait. It is long, because the machine may be busy."""
 
 
 @contextmanager
 def program(
     *arguments: str, cwd: Path, environment: dict[str, str | None] | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Run a program in a session of its own, which is ended in any case.
+    """Run a Python program in a session of its own, and end the session at the end of the block.
 
-    `environment` changes variables; None removes one.
+    `environment` sets variables, or removes those whose value is None.
     """
     env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     for name, value in (environment or {}).items():
@@ -50,79 +54,82 @@ def program(
     try:
         yield process
     finally:
-        # Only the program gets the signal, not its whole session; it ends the processes that it
-        # started. If the processes of a Ray head got the signal, too, the head would need half a
-        # minute to notice.
+        # First only the program gets a signal, not its whole session, and it ends the processes
+        # that it has started. If the processes of a Ray head got the signal, too, the head would
+        # need half a minute to notice.
         process.terminate()
         try:
             process.wait(20)
         finally:
-            with suppress(ProcessLookupError):  # no process of the session is left
+            # The error means that no process of the session is left.
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
 def driver_arguments(run_dir: Path, address: str, run_ms: int, *more: str) -> tuple[str, ...]:
-    """Return the command line of `ray_driver`; create the run directory."""
+    """Return the command line of `ray_driver`, and create the directory of its run."""
     run_dir.mkdir()
     return ("-m", "tests.support.harness.ray_driver", str(run_dir), address, str(run_ms), *more)
 
 
 def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
-    """Read the driver's output up to the event `name`, and return the event.
+    """Read a driver's output up to the event `name`, which is a line of JSON, and return it.
 
-    Each event is one line of JSON. If the output ends before the event, the error shows all other
-    lines.
+    Raises: AssertionError with the other lines, if the output ends before.
     """
     output: IO[str] | None = process.stdout
     assert output is not None
-    other: list[str] = []
+    other_lines: list[str] = []
     for line in output:
         if line.startswith("{"):
             printed: dict[str, Any] = json.loads(line)
             if printed["event"] == name:
                 return printed
-        other.append(line)
-    raise AssertionError(f"no {name} event:\n{''.join(other)}")
+        other_lines.append(line)
+    raise AssertionError(f"no {name} event:\n{''.join(other_lines)}")
 
 
 def wait_gone(pids: Sequence[int]) -> None:
     """Wait until no process has one of these pids."""
     deadline_s = time.monotonic() + PATIENCE_S
-    # A pid without a start time belongs to no process.
+    # If there is no start time, no process has this pid.
     while any(start_ticks(pid) is not None for pid in pids):
         assert time.monotonic() < deadline_s, f"still there: {pids}"
         time.sleep(0.05)
 
 
 def processes(pids: Iterable[int]) -> list[ProcessRef]:
-    """Return these pids with the start times of their processes.
+    """Return the processes with these pids.
 
-    A process that has ended gets the start time 0, which no process has.
+    If one has ended, its start time is 0 here, which no process has.
     """
     return [ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0) for pid in pids]
 
 
 def rays_own(session: int) -> list[ProcessRef]:
-    """Return Ray's own processes (gcs_server and raylet) in the session of a driver.
+    """Return the processes of Ray itself (gcs_server and raylet) that a driver has started.
 
-    `session` is the pid of the driver, which began the session. Source: proc(5), fields 2 (comm)
-    and 6 (session) of /proc/<pid>/stat.
+    They are in the session of the driver, whose number is the driver's pid.
+
+    Source: proc(5), fields 2 (comm) and 6 (session) of /proc/<pid>/stat.
     """
     pids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
+            # Such as "4711 (raylet) S 1 4711 4711 ...". The name may contain spaces and brackets.
             name, _, rest = path.read_text().partition("(")[2].rpartition(")")
-        except (FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):
+            # The process has ended meanwhile.
             continue
-        # `rest` begins with field 3, so that field 6 has index 3.
+        # `rest` begins with field 3, so field 6 has the index 3.
         if int(rest.split()[3]) == session and name in ("gcs_server", "raylet"):
             pids.append(int(path.parent.name))
     return processes(pids)
 
 
 def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
-    """Wait up to LEAVES_WITHIN_S until all processes have ended; return those that have not."""
+    """Wait until all processes have ended, LEAVES_WITHIN_S at most; return those that are left."""
     deadline = time.monotonic() + LEAVES_WITHIN_S
     while time.monotonic() < deadline:
         if not any(is_alive(ref) for ref in refs):
@@ -133,8 +140,8 @@ def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
 
 @contextmanager
 def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
-    """Start a Ray head on this machine; yields its address."""
-    # The system chooses a free port. Ray can use it when this socket is closed.
+    """Start a Ray head on this machine, and yield its address."""
+    # Let the system choose a free port, and close the socket again so that Ray can use the port.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -149,7 +156,7 @@ def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
         "--include-dashboard=false",
         "--disable-usage-stats",
         f"--object-store-memory={100 * 1024 * 1024}",
-        # 0: the system chooses the ports of workers.
+        # With 0 the system chooses the ports of the workers.
         "--min-worker-port=0",
         "--max-worker-port=0",
     )

@@ -1,15 +1,14 @@
-"""A driver that tests start as a process of its own, to interrupt or kill it.
-
-A driver is the process that conducts a run. This driver runs a fake cluster on Ray for a given time
-(MILLISECONDS), or until a test stops it.
+"""A driver (the process that conducts a run) that tests start as a process, to interrupt it.
 
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
-ADDRESS is the address of a Ray head. The driver prints two events, one JSON object per line:
 
-- `up` has the pids of the node processes. If NODE_TO_PAUSE is given, the driver pauses the
-  process of this node by a signal, and the pid of this process is the first.
-- `stopped` comes at the end. It has the failures of the tool itself, and the number of answers
-  that nodes received.
+The driver runs a fake cluster on the Ray head at ADDRESS, for so many milliseconds or until a test
+stops it. It prints two events, each as a line of JSON:
+
+- `up`, when the cluster runs, with the pids of the node processes. If NODE_TO_PAUSE is given, the
+  driver has paused the process of this node, and its pid comes first.
+- `stopped`, at the end, with the failures of the tool itself, and with the number of answers that
+  nodes have received.
 """
 
 import json
@@ -45,9 +44,10 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
         await runtime.start()
         pids = list(runtime.pids())
         if paused is not None:
-            await runtime.sleep(500_000)  # microseconds
+            half_a_second_us = 500_000
+            await runtime.sleep(half_a_second_us)
             paused_process = await runtime.pause(NodeName(paused))
-            # Move the paused process to the front; False sorts before True.
+            # Move the pid of the paused process to the front: False sorts before True.
             pids.sort(key=lambda pid: pid != paused_process.pid)
         say("up", pids=pids)
         await runtime.sleep(run_ms * 1_000)
@@ -56,7 +56,8 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
         runtime.run(experiment())
     finally:
         runtime.run(runtime.stop())
-        # Rows arrive from all processes, so a count shows that their traces were collected.
+        # These rows were written by the nodes. So their number shows that the traces of all
+        # processes have been collected.
         acknowledged = sum(row.kind == "response_received" for row in rows)
         say("stopped", failures=runtime.failures(), acknowledged=acknowledged)
 

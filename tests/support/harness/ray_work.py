@@ -1,4 +1,4 @@
-"""A work function for workers on Ray: it kills its worker at one item, and fails at another."""
+"""Work for tests of the workers on Ray: one item kills its worker, and another one fails."""
 
 import os
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from signal import SIGKILL
 from cluster.fan_out import Died, Finished, Items, Workers
 
 DEADLY, FAILING = 13, 14
-"""Items at which a worker dies, and at which its work raises an error."""
+"""The item that kills its worker, and the one that raises an error."""
 
 
 def work(items: Items) -> bytes:
-    """Answer with the pid of the worker; kill the worker or raise an error at some items."""
+    """Return the pid of the worker, unless one of the items is DEADLY or FAILING."""
     if DEADLY in items:
         os.kill(os.getpid(), SIGKILL)
     if FAILING in items:
@@ -22,7 +22,7 @@ def work(items: Items) -> bytes:
 def events_of(
     workers: Workers, done: Callable[[list[Finished | Died]], bool]
 ) -> list[Finished | Died]:
-    """Collect events (answers and deaths) until `done` is True for them; return them."""
+    """Collect events (answers and deaths of workers) until `done(events)` is True; return them."""
     events: list[Finished | Died] = []
     while not done(events):
         events += workers.wait(1.0)

@@ -1,7 +1,6 @@
-"""A small cluster of real nodes for virtual time, with timeouts so short that failovers are quick.
+"""A small cluster of real nodes, not of fake ones, for runs in virtual time (a simulated clock).
 
-"Real" means: with the nodes of the product, not with fake ones. Virtual time is the run's own
-simulated clock.
+Its timeouts are short, so that failovers are quick.
 """
 
 from cluster.spec import (
@@ -22,7 +21,7 @@ TOPIC = "orders"
 def real_spec(
     *, consumers: int = 12, records_per_second: float = 50, commit_interval_ms: int = 200
 ) -> ClusterSpec:
-    """Return one controller, three brokers, a producer and a group of `consumers`."""
+    """Return a cluster of a controller, three brokers, a producer and a group of consumers."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
         brokers=tuple(BrokerSpec(broker_id=index) for index in range(3)),
@@ -62,6 +61,7 @@ def real_spec(
             min_insync_replicas=2,
             broker_heartbeat_interval_ms=500,
             broker_session_timeout_ms=2_000,
-            auto_leader_rebalance_enable=False,  # a restarted broker gets no leadership back
+            # A restarted broker does not get its leaderships back.
+            auto_leader_rebalance_enable=False,
         ),
     )

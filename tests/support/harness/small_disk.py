@@ -1,4 +1,4 @@
-"""Disks of a few kilobytes, for tests that run with permission to mount (as root)."""
+"""Disks of a few kilobytes, which a test can fill. Only root may mount them."""
 
 import subprocess
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a tmpfs at `folder`; skip the test if the system does not permit it.
+    """Mount a disk in memory (tmpfs) at `folder`, or skip the test if the system forbids that.
 
-    The disk is unmounted at the end, even if files in it are open. `size` is written as in the
-    options of `mount`, for example `64k`.
+    The size is written as in the options of `mount`, such as `64k`. At the end of the block the
+    disk is unmounted, even if files on it are still open.
     """
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]

@@ -1,4 +1,4 @@
-"""A command on a terminal of its own (a pseudo-terminal), for tests that act like a person."""
+"""Run a command on a pseudo-terminal, for tests that act as a person in front of it would."""
 
 import fcntl
 import os
@@ -14,25 +14,28 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-"""Escape sequences for colours and the cursor, and carriage returns."""
+"""Escape sequences for colours and for the cursor, and carriage returns."""
 _PATIENCE_S = 100.0
-"""Longest time to read a command's output, and again from the output's end to the command's."""
+"""A command must have written all its output after this time, and must then end within it."""
 
 
 class TerminalCommand:
-    """Runs `python -m coordlab` on a terminal of `width` columns; `screen` has its output."""
+    """Runs `python -m coordlab` on a terminal of `width` columns.
+
+    `screen` has all that the command has written and the test has read so far.
+    """
 
     def __init__(
         self, folder: Path, *arguments: str, width: int, environment: dict[str, str]
     ) -> None:
-        # A pseudo-terminal has two ends. The test reads and types at `ours`; the command has
-        # `theirs` as its terminal.
+        # A pseudo-terminal has two ends. The command uses `theirs` as its terminal. The test reads
+        # from `ours` what the command writes, and types there.
         ours, theirs = pty.openpty()
-        # TIOCSWINSZ sets the size of a terminal's window: 50 rows of `width` columns. The last two
-        # numbers are the size in pixels; 0: unknown.
+        # TIOCSWINSZ sets the size of a terminal's window: here it has 50 rows and `width` columns.
+        # The last two numbers are its size in pixels, and 0 means that this is not known.
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
-        # Rich and other libraries would prefer these variables to the terminal's size and colours.
+        # With these variables Rich would not ask the terminal for its size and its colours.
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
             variables.pop(name, None)
         self._process = subprocess.Popen(
@@ -42,23 +45,27 @@ class TerminalCommand:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            # In a session of its own the command is cut off from the terminal of the tests.
+            # In a session of its own the command cannot use the terminal of the tests.
             start_new_session=True,
         )
-        # Only the command keeps this end open, so that reading ends when the command does.
+        # Now only the command has this end open. So reading from the other end stops when the
+        # command ends.
         os.close(theirs)
         self._ours = ours
         self._deadline = time.monotonic() + _PATIENCE_S
         self.screen = ""
 
     def read_until(self, word: str) -> None:
-        """Read until the command has written `word`. Raises: TimeoutError, EOFError."""
+        """Read until the command has written `word`.
+
+        Raises: EOFError if the command ends before; TimeoutError.
+        """
         while word not in self.screen:
             if not self._read():
                 raise EOFError(f"ended without {word!r}: {self.screen}")
 
     def type(self, text: str) -> None:
-        """Type `text` at the command's terminal."""
+        """Type `text` on the terminal."""
         os.write(self._ours, text.encode())
 
     def send_signal(self, signal: int) -> None:
@@ -68,7 +75,7 @@ class TerminalCommand:
     def close_window(self) -> int:
         """Close the terminal, as a user closes its window, and return the command's exit code.
 
-        From then on the command's reads and writes at its terminal fail.
+        From then on, whatever the command reads from the terminal or writes to it fails.
         """
         os.close(self._ours)
         try:
@@ -79,7 +86,7 @@ class TerminalCommand:
                 self._process.wait()
 
     def finish(self) -> int:
-        """Read to the end and return the exit code. Raises: TimeoutError."""
+        """Read until the command ends, and return its exit code. Raises: TimeoutError."""
         try:
             while self._read():
                 pass
@@ -91,19 +98,21 @@ class TerminalCommand:
                 self._process.wait()
 
     def _read(self) -> bool:
-        """Read what the command has written; return False at its end. Raises: TimeoutError."""
+        """Read what the command has written; return False if it has ended. Raises: TimeoutError."""
         remaining_s = self._deadline - time.monotonic()
         ready, _, _ = select.select([self._ours], [], [], max(remaining_s, 0))
-        # The command wrote nothing before the deadline.
         if not ready:
+            # The command has written nothing until the deadline.
             self._process.kill()
             raise TimeoutError(f"not ended after {_PATIENCE_S} s: {self.screen}")
         try:
             chunk = os.read(self._ours, 65_536)
-        except OSError:  # Linux: the other end was closed
+        except OSError:
+            # On Linux this error means that the other end was closed.
             return False
         self.screen += chunk.decode(errors="replace")
-        return bool(chunk)  # an empty chunk is the end on systems other than Linux
+        # On other systems an empty chunk means the same.
+        return bool(chunk)
 
 
 def without_control(screen: str) -> str:

@@ -1,10 +1,11 @@
-"""A producer that commits offsets in transactions, request by request, against virtual brokers.
+"""A producer that commits offsets in transactions, request by request.
 
-A BrokerLab has three brokers in virtual time (a simulated clock), and a client that sends single
-requests. The parameter `broker` is the broker to which a request is sent. A commit of an offset
-must go to the coordinator of the group, and every other request to the transaction coordinator.
+A test sends the requests of a transaction one after the other: `init`, `add_offsets`,
+`commit_offset` and `end`. In between it can crash a broker or look at a state. The three brokers
+run in virtual time (BrokerLab).
 
-A transaction goes through `init` (get a producer id), `add_offsets`, `commit_offset` and `end`.
+In all functions `broker` is the broker to which the request is sent. `commit_offset` must go to the
+coordinator of the group, and the others to the coordinator of the transaction.
 """
 
 from collections.abc import Awaitable, Callable
@@ -54,34 +55,32 @@ RETRIABLE = (
 def transactional_cluster(
     *, config: BrokerConfig = NO_BALANCING, base: ClusterSpec | None = None
 ) -> ClusterSpec:
-    """Return the cluster `base` (None: that of `broker_cluster`) with `__transaction_state`.
+    """Return a cluster with the topic `__transaction_state`, where the state of transactions is.
 
-    In the three partitions of this topic brokers keep the state of transactions.
+    The rest of the cluster is that of `base`, by default that of `broker_cluster`.
     """
     cluster = broker_cluster(config=config) if base is None else base
-    state = TopicSpec(
+    transaction_state = TopicSpec(
         name=TRANSACTION_STATE,
         partitions=3,
         replication_factor=3,
         config=TopicConfig(min_insync_replicas=2),
     )
-    return msgspec.structs.replace(cluster, topics=(*cluster.topics, state))
+    return msgspec.structs.replace(cluster, topics=(*cluster.topics, transaction_state))
 
 
 class TransactionalClient:
-    """A producer with a transactional id.
-
-    `id` and `epoch` are its producer id and producer epoch, as the coordinator last assigned them.
-    """
+    """A producer with a transactional id."""
 
     def __init__(self, lab: BrokerLab, transactional_id: str = "tx") -> None:
+        # The producer id and the producer epoch that the coordinator assigned last.
         self.id: int = NO_PRODUCER_ID
         self.epoch = NO_PRODUCER_EPOCH
         self._lab = lab
         self._transactional_id = transactional_id
 
     async def coordinator(self, asked: int = 0) -> Coordinator:
-        """Ask the broker `asked` for the coordinator of the transaction."""
+        """Ask the broker `asked` which one is the coordinator of the transaction."""
         request = FindCoordinatorRequest(
             key_type=CoordinatorType.TRANSACTION, coordinator_keys=(self._transactional_id,)
         )
@@ -90,7 +89,7 @@ class TransactionalClient:
         return response.coordinators[0]
 
     async def init_once(self, broker: int, *, timeout_ms: int = 60_000) -> InitProducerIdResponse:
-        """Send one InitProducerId, which requests a producer id and an epoch."""
+        """Ask for a producer id and an epoch with one InitProducerId, and keep them."""
         response = await self._lab.client.call(
             broker,
             InitProducerIdRequest(
@@ -103,7 +102,7 @@ class TransactionalClient:
         return response
 
     async def init(self, broker: int, *, timeout_ms: int = 60_000) -> None:
-        """Get an id and an epoch; repeat the request after retriable errors."""
+        """Get a producer id and an epoch, and repeat the request after retriable errors."""
 
         async def attempt() -> ErrorCode:
             return (await self.init_once(broker, timeout_ms=timeout_ms)).error_code
@@ -111,7 +110,7 @@ class TransactionalClient:
         assert await self._retried(attempt) is ErrorCode.NONE
 
     async def add_offsets(self, broker: int, group_id: str) -> ErrorCode:
-        """Add a group's offsets to the transaction; repeat the request after retriable errors."""
+        """Add the offsets of a group to the transaction, and repeat after retriable errors."""
 
         async def attempt() -> ErrorCode:
             response = await self._lab.client.call(
@@ -131,7 +130,7 @@ class TransactionalClient:
     async def commit_offset(
         self, broker: int, group_id: str, offset: int, *, partition: int = 0
     ) -> ErrorCode:
-        """Commit an offset of `orders` in the transaction, with one request."""
+        """Commit an offset of topic `orders` within the transaction, with a single request."""
         response = await self._lab.client.call(
             broker,
             TxnOffsetCommitRequest(
@@ -155,7 +154,7 @@ class TransactionalClient:
         return response.topics[0].partitions[0].error_code
 
     async def end(self, broker: int, *, is_commit: bool = True) -> ErrorCode:
-        """End the transaction; repeat the request after retriable errors."""
+        """Commit or abort the transaction, and repeat the request after retriable errors."""
 
         async def attempt() -> ErrorCode:
             response = await self._lab.client.call(
@@ -173,9 +172,9 @@ class TransactionalClient:
         return await self._retried(attempt)
 
     async def _retried(self, attempt: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
-        """Repeat `attempt` until its error is not retriable, and return that error.
+        """Repeat `attempt` until its error code is not retriable, and return this error code.
 
-        Raises: TimeoutError after 400 attempts 20 ms apart.
+        Raises: TimeoutError after 400 attempts, which are 20 ms apart.
         """
         for _ in range(400):
             error = await attempt()
@@ -188,10 +187,11 @@ class TransactionalClient:
 async def fetched(
     lab: BrokerLab, broker: int, group_id: str, *, partition: int = 0
 ) -> OffsetFetchResponsePartition | ErrorCode:
-    """Return the answer for the stable offset of a partition of `orders`, or the group's error.
+    """Ask for the stable offset of a partition of `orders`; return the answer for the partition.
 
-    An offset is stable if no open transaction has a commit for its partition. While it is not
-    stable, the answer for the partition has an error.
+    An offset is stable if no open transaction has committed an offset for the partition. As long as
+    one has, the answer for the partition has an error. If the answer has an error for the whole
+    group, this error is returned instead.
     """
     response = await lab.client.call(
         broker,
@@ -216,7 +216,7 @@ async def stable_offset(
     lab: BrokerLab, broker: int, group_id: str, *, partition: int = 0, at_most_s: float = 20
 ) -> int:
     """Wait until the committed offset is stable, and return it."""
-    # 50 attempts a second, 20 ms apart.
+    # An attempt every 20 ms makes 50 attempts in a second.
     for _ in range(round(at_most_s * 50)):
         answer = await fetched(lab, broker, group_id, partition=partition)
         if not isinstance(answer, ErrorCode) and answer.error_code is ErrorCode.NONE:

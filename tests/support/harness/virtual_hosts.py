@@ -1,7 +1,7 @@
-"""A few virtual hosts on one network, without nodes: for tests of connections and hosts.
+"""A few hosts on one virtual network, without nodes, for tests of connections and hosts.
 
-A host is all that a node may use of the outside world: clock, timers, connections, storage, trace.
-A frame is one message of a connection.
+A host is all that a node may use of the outside world: a clock, timers, connections, a disk, the
+trace. A frame is one message on a connection, as it travels through the network.
 """
 
 import asyncio
@@ -25,15 +25,16 @@ from protocol.trace import TraceRow
 T = TypeVar("T")
 
 LATENCY_US = 100
-"""Latency of each direction, constant."""
+"""Every frame needs exactly this time, in each direction."""
 CONSTANT_LATENCY = LinkModel(base_us=LATENCY_US, jitter_us=0, tail_us=0)
 
 
 class HostLab:
-    """Hosts by name on one loop and network.
+    """Hosts on one network and in one virtual time.
 
-    The lab keeps every trace row and every frame. Frames for which `lose` returns True never
-    arrive. With `copy_messages` each message is encoded and decoded on its way.
+    The lab records all rows of the trace in `rows`, and all frames in `frames`. If a test sets
+    `lose`, the frames for which it returns True never arrive. With `copy_messages` each message is
+    encoded and decoded on its way, as on a real network.
     """
 
     def __init__(self, model: LinkModel = CONSTANT_LATENCY, *, copy_messages: bool = False) -> None:
@@ -43,7 +44,7 @@ class HostLab:
         self.failures: list[tuple[str, BaseException]] = []
         self.hosts: list[VirtualHost] = []
         self.lose: Callable[[Frame], bool] = lambda _frame: False
-        # In the method below `self` is the network.
+        # The method below needs the lab, but there `self` is the network.
         lab = self
 
         class WatchedNetwork(VirtualNetwork):
@@ -66,10 +67,10 @@ class HostLab:
         traced: bool = True,
         clock: NodeClock | None = None,
     ) -> VirtualHost:
-        """Return a new live host, attached to the network.
+        """Return a new host, which is alive and attached to the network.
 
-        incarnation: the number of the node's restarts.
-        traced: if False, the host writes no trace rows for messages.
+        `incarnation` says how often its node was restarted before. If `traced` is False, the host
+        writes no rows about messages.
         """
         host = VirtualHost(
             name=NodeName(name),
@@ -90,21 +91,21 @@ class HostLab:
         return host
 
     def set_rules(self, *rules: LinkRule) -> None:
-        """Give every live host the same link rules, as a runtime does."""
+        """Give these link rules to every host that is alive, as a runtime does."""
         for host in self.hosts:
             if host.alive:
                 host.set_link_rules(rules)
 
     def kinds(self, node: str) -> list[str]:
-        """Return the kinds of the rows of `node`, in order."""
+        """Return the kinds of the rows that `node` wrote, in their order."""
         return [row.kind for row in self.rows if row.node == node]
 
     def run_for(self, duration_us: int) -> None:
-        """Advance the time by `duration_us`."""
+        """Let the virtual time go on by `duration_us`."""
         self.loop.run_until_us(self.loop.now_us() + duration_us)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main` to its end."""
+        """Run a coroutine to its end, and return its result."""
         return self.loop.run_until_complete(main)
 
     def _failed(self, host: VirtualHost, what: str, error: BaseException) -> None:
@@ -112,7 +113,7 @@ class HostLab:
 
 
 class EchoServer:
-    """Answers every request; those of `parked_groups` it answers only after `release`."""
+    """Answers every heartbeat at once, but those of `parked_groups` only after `release`."""
 
     def __init__(self, host: VirtualHost, *, parked_groups: tuple[str, ...] = ()) -> None:
         self.host = host
@@ -138,13 +139,13 @@ class EchoServer:
 
     @property
     def served_groups(self) -> list[str]:
-        """Groups named by the requests served, in order."""
+        """The group of each request that arrived so far, in their order."""
         return [group_of(request.envelope.body) for request in self.served]
 
 
 def heartbeat(group: str = "g") -> HeartbeatRequest:
-    """Return a request that names `group`."""
-    # The test's servers read only the group id.
+    """Return a heartbeat of a member of `group`."""
+    # EchoServer reads only the group.
     return HeartbeatRequest(group_id=group, generation_id=3, member_id="m")
 
 
@@ -156,5 +157,5 @@ def group_of(request: AnyRequest) -> str:
 
 
 async def forever() -> None:
-    """Wait for ever: a task that only a cancellation ends."""
+    """Wait for ever, until the task is cancelled."""
     await asyncio.get_running_loop().create_future()

@@ -1,8 +1,4 @@
-"""A run of the fake cluster in virtual time (a simulated clock), with its rows and digest.
-
-The nodes of a fake cluster only exchange heartbeats. The rows are those of the trace (recorded
-events). The digest is a hash over all rows: equal digests mean equal runs.
-"""
+"""Run the fake cluster, whose nodes only send heartbeats, in virtual time (a simulated clock)."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -18,9 +14,10 @@ from tests.support.harness.fake_cluster import FakeBroker, FakeConsumer, fake_bu
 
 
 class Run:
-    """A virtual runtime with the fake cluster, and what it recorded.
+    """A run of the fake cluster, with all that it has recorded.
 
-    `lines` are the lines of the run's log, each with time, node and text.
+    `rows` are the rows of the trace. `digest` is a hash over all of them, so that equal digests
+    mean equal runs. `lines` are the lines of the log, each with its time, its node and its text.
     """
 
     def __init__(
@@ -60,5 +57,5 @@ class Run:
         self.runtime.run(whole())
 
     def rows_of(self, node: str, *kinds: TraceKind) -> list[TraceRow]:
-        """Return the rows of `node`, only of `kinds` if any are named."""
+        """Return the rows of a node. If kinds are given, return only rows of these kinds."""
         return [row for row in self.rows if row.node == node and (not kinds or row.kind in kinds)]

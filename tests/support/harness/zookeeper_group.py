@@ -1,11 +1,11 @@
-"""A group on ZooKeeper in virtual time: an ensemble, brokers, producers, and its members.
+"""A group of old consumers, which coordinate over ZooKeeper, in virtual time (a simulated clock).
 
-The members of such a group agree through ZooKeeper on who owns which partition; there is no
-coordinator. The ensemble are the servers of ZooKeeper. An attempt is one try of a member to own its
-share of the partitions. Virtual time is a simulated clock.
+These members have no coordinator. They agree over ZooKeeper on who owns which partition. When a
+member has noticed a change, it makes an attempt to own its share, and if the attempt fails, another
+one.
 
-A test gives the lab a scenario, a coroutine function that changes the cluster. After the run the
-test reads the rows of the trace, for instance the requests, the attempts and the writes.
+A test writes a scenario, a coroutine function that changes the cluster. It runs the scenario in a
+GroupLab, and then looks at the rows of the trace: at the members' requests, attempts and writes.
 """
 
 import json
@@ -37,29 +37,31 @@ from tests.support.harness.ensemble import SESSION_TIMEOUT_MS, IdleNode, link_ru
 
 GROUP = "g"
 VISITOR = NodeName("visitor")
-"""The node of a client of the ensemble that is no member of the group."""
-SECOND = 1_000_000  # in microseconds
+"""The node of a client of ZooKeeper that is no member of the group."""
+SECOND = 1_000_000
+"""One second in microseconds."""
 READS = ("Exists", "GetData", "GetChildren")
 WRITES = ("Create", "Delete", "SetData")
 
 
 def member_name(index: int) -> NodeName:
-    """Return the node of member `index`."""
+    """Return the name of a member's node: `consumer-g-0` for member 0."""
     return NodeName(f"consumer-{GROUP}-{index}")
 
 
 class GroupLab:
-    """One group of `members` members, with the cluster that they need.
+    """A group of `members` members, with the servers, brokers and producers that they need.
 
-    late_from: the members from this index on do not start with the cluster; the scenario starts
-        them.
-    starts_apart: if False, the members that start with the cluster start in the same moment.
-    config: the configuration of all members.
-    configs: other configurations of single members, by index.
-    has_visitor: adds a host for a client of the ensemble that is no member.
-    brokers_register: the brokers register in ZooKeeper.
-    records_per_second: the rate of the producer of each topic; 0: there are no producers.
-    process_us: the time that a member works on a record.
+    late_from: the members from this index on do not start with the cluster, because the scenario
+        starts them.
+    starts_apart: if False, all other members start in the same moment.
+    config: the settings of the members.
+    configs: other settings for some members, by their index.
+    has_visitor: if True, `visitor` returns a client of ZooKeeper that is no member.
+    brokers_register: if True, the brokers register in ZooKeeper.
+    records_per_second: how much the producer of each topic writes; with 0 there are no producers.
+        By default 5 records for each partition.
+    process_us: how long a member works on a record.
     """
 
     def __init__(
@@ -81,8 +83,8 @@ class GroupLab:
         topic_filter: TopicFilterSpec | None = None,
         starts_apart: bool = True,
     ) -> None:
+        # The object that was built when a node started last.
         self.nodes: dict[NodeName, Node] = {}
-        """The node object of each node's last start."""
         self._visitor_host: Host | None = None
         self._starts_apart = starts_apart
         self.members = members
@@ -90,7 +92,6 @@ class GroupLab:
         self.servers = tuple(zookeeper_name(index) for index in range(1, servers + 1))
         self.rows: list[TraceRow] = []
         topic_names = tuple(f"t{index}" for index in range(topics))
-        # By default 5 records a second for each partition.
         rate = 5.0 * partitions if records_per_second is None else records_per_second
         producers = []
         if rate:
@@ -101,8 +102,8 @@ class GroupLab:
                 for index, name in enumerate(topic_names)
             ]
         if has_visitor:
-            # A cluster has no kind of node for a visitor. So the visitor is listed as a producer,
-            # and `_build` builds an IdleNode for it.
+            # A ClusterSpec has no place for a visitor. So it is listed as a producer, and `_build`
+            # builds an IdleNode instead.
             visitor = ProducerSpec(name=VISITOR, topic=topic_names[0], records_per_second=1)
             producers.append(visitor)
         spec = ClusterSpec(
@@ -143,16 +144,16 @@ class GroupLab:
             invariants_every=50,
             build=self._build,
         )
+        # A scenario notes here when it began to change the cluster, and when it ended the change
+        # (when it healed a cut, for example).
         self.change_began_us = 0
-        """Time at which the scenario changed the cluster; the scenario sets it."""
         self.change_ended_us = 0
-        """Time at which the scenario's change, such as a cut, ended; the scenario sets it."""
         self._started = self.names if late_from is None else self.names[:late_from]
 
     def run(self, scenario: Callable[["GroupLab"], Awaitable[None]]) -> "GroupLab":
-        """Start the cluster, run `scenario`, and stop the cluster.
+        """Start the cluster, carry out `scenario`, and stop the cluster.
 
-        The scenario begins a second after each member that has started owns its share.
+        The scenario begins a second after all started members own their shares.
         """
 
         async def main() -> None:
@@ -167,11 +168,11 @@ class GroupLab:
         return self
 
     async def status(self) -> dict[NodeName, MemberStatus]:
-        """Return each member's own status."""
+        """Return the status that each member reports about itself."""
         return (await self.runtime.status()).members
 
     async def settled(self, names: Sequence[NodeName], timeout_us: int = 120 * SECOND) -> None:
-        """Wait until each of the members `names` owns its share, which is the state STABLE."""
+        """Wait until each of these members owns its share, so that its state is STABLE."""
         deadline_us = self.runtime.now_us() + timeout_us
         while self.runtime.now_us() < deadline_us:
             status = await self.status()
@@ -190,25 +191,26 @@ class GroupLab:
         apis: tuple[str, ...] = (),
         both_ways: bool = False,
     ) -> None:
-        """Let `effect` act on the links between nodes; this replaces every other rule.
+        """Let `effect` act on the links from `sources` to `destinations`, or in both directions.
 
-        Empty `apis` match the messages of every API.
+        It acts only on messages of `apis`, or if there are none, on all messages. All other rules
+        end.
         """
         await self.runtime.set_link_rules(
             link_rules(effect, sources, destinations, apis=apis, both_ways=both_ways)
         )
 
     async def heal(self) -> None:
-        """Remove every rule: all links work again."""
+        """Remove all rules, so that all links work again."""
         await self.runtime.set_link_rules([])
 
     def visitor(self) -> ZkClient:
-        """Return a client of the ensemble on the visitor's host."""
+        """Return a client of ZooKeeper on the visitor's host."""
         assert self._visitor_host is not None, "pass has_visitor=True"
         return ZkClient(self._visitor_host, self.servers, SESSION_TIMEOUT_MS)
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build and keep a node of the product; for the visitor keep only its host."""
+        """Build and keep a node as usual. For the visitor build an IdleNode, and keep its host."""
         if host.name == VISITOR:
             self._visitor_host = host
             return IdleNode()
@@ -218,7 +220,7 @@ class GroupLab:
     # -- readers of the rows ---------------------------------------------------------------------
 
     def of(self, kind: TraceKind, *, after_us: int = 0, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of a kind from `after_us` on, of `node` or (None) of all nodes."""
+        """Return the rows of this kind, from `after_us` on, of one node or of all."""
         return [
             row
             for row in self.rows
@@ -226,7 +228,7 @@ class GroupLab:
         ]
 
     def requests(self, after_us: int = 0, node: str | None = None) -> Counter[str]:
-        """Return the number of requests to the ensemble, by operation."""
+        """Return how many requests of each API were sent to ZooKeeper: {"Exists": 7, ...}."""
         return Counter(
             str(row.api)
             for row in self.of(TraceKind.REQUEST_SENT, after_us=after_us, node=node)
@@ -234,19 +236,21 @@ class GroupLab:
         )
 
     def reads(self, after_us: int = 0) -> int:
-        """Return the number of reads by the members."""
+        """Return how many requests to ZooKeeper only read."""
         requests = self.requests(after_us)
         return sum(requests[name] for name in READS)
 
     def attempts(self, after_us: int = 0, node: str | None = None) -> list[dict[str, Any]]:
-        """Return the details of the attempts that ended."""
+        """Return the details of the attempts that have ended, whether they succeeded or not."""
         rows = self.of(TraceKind.ZOOKEEPER_ATTEMPT_ENDED, after_us=after_us, node=node)
         return [detail_of(row) for row in rows]
 
     def writes_of(self, part: str, after_us: int = 0) -> list[tuple[TraceRow, dict[str, Any]]]:
-        """Return the applied writes under `/consumers/g/<part>/`, with their details."""
-        # Each server applies every write, and writes a row for it. So the rows of one server are
-        # enough.
+        """Return the writes below `/consumers/g/<part>/` that ZooKeeper applied.
+
+        Each of them has its row and the detail of the row.
+        """
+        # Every server applies every write and has a row about it. So take those of one server.
         applied = [
             (row, detail_of(row))
             for row in self.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
@@ -259,11 +263,11 @@ class GroupLab:
         ]
 
     def processed(self, after_us: int = 0, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of records that applications have processed."""
+        """Return the rows about records that members have processed."""
         return self.of(TraceKind.RECORDS_CONSUMED, after_us=after_us, node=node)
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:
-    """Return a row's detail."""
+    """Return the decoded detail of a row; {} if it has none."""
     detail: dict[str, Any] = json.loads(row.detail or "{}")
     return detail
