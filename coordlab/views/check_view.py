@@ -1,7 +1,11 @@
-"""The checks of a run on a terminal: outcome, what each check saw, and its findings.
+"""Prints the checks of a run: the outcome of each, what it has seen, and the violations.
 
-The figures of a check are the numbers of the things that it saw, such as records. A finding is a
-violation that a check reports.
+    check          outcome   seen
+    one owner      violated  1,204 ownerships of 6 partitions
+    one_owner: orders-0 has two owners
+      31.402 s consumer-readers-0 ...
+
+Each check watches over one promise. A finding is a violation that it reports.
 """
 
 from collections.abc import Iterator
@@ -22,50 +26,48 @@ _CHECK_STYLES = {
     CheckOutcome.NOTHING_SEEN: "dim",
 }
 _MAX_STORY_LINES = 12
-"""Limit of the events that are printed to prove a violation."""
+"""At most so many events are printed to prove a violation."""
 _MAX_FINDINGS = 5
-"""Limit of the findings that are printed for each check."""
-_NARROW = 70
-"""Least width of a terminal for the table. On a narrower terminal, a cell of the table would have
-room for only one word in each line."""
+"""At most so many findings of each check are printed."""
+_MIN_WIDTH_FOR_TABLE = 70
+"""On a narrower terminal, lines are printed instead of a table, whose cells would be too narrow."""
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
-    """Print one row per check, then the findings. The first finding of each check has its story."""
+    """Print a row for each check, then the findings of each check."""
     if not checks:
         return
     console.print()
-    if console.width < _NARROW:
+    if console.width < _MIN_WIDTH_FOR_TABLE:
         for check in checks:
-            print_lines(console, _lines_of(check), style=_CHECK_STYLES[check.outcome])
+            print_lines(console, _lines_about(check), style=_CHECK_STYLES[check.outcome])
     else:
-        print_table(console, _table_of(checks))
+        print_table(console, _table(checks))
     for check in checks:
         _print_findings(console, check)
 
 
-def _table_of(checks: tuple[CheckReport, ...]) -> Table:
-    """Return a table with a row for each check."""
+def _table(checks: tuple[CheckReport, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("check", "outcome", "seen"):
         table.add_column(heading)
     for check in checks:
         table.add_row(
-            _words(check.check),
+            _check_name(check.check),
             Text(check.outcome.words, style=_CHECK_STYLES[check.outcome]),
-            Text("\n".join(_seen(check))),
+            Text("\n".join(_what_was_seen(check))),
         )
     return table
 
 
-def _lines_of(check: CheckReport) -> Iterator[str]:
-    """Yield the cells of a check's row as lines, for a narrow terminal."""
-    yield f"{_words(check.check)}: {check.outcome.words}"
-    yield from (f"  {text}" for text in _seen(check))
+def _lines_about(check: CheckReport) -> Iterator[str]:
+    """Yield the row of a check as lines, for a narrow terminal."""
+    yield f"{_check_name(check.check)}: {check.outcome.words}"
+    yield from (f"  {text}" for text in _what_was_seen(check))
 
 
-def _seen(check: CheckReport) -> Iterator[str]:
-    """Yield the figures of a check as one text, then its note, if the check has them."""
+def _what_was_seen(check: CheckReport) -> Iterator[str]:
+    """Yield how many things a check has seen, such as records, and then its note."""
     figures = "; ".join(check_figures(check))
     if figures:
         yield figures
@@ -74,15 +76,13 @@ def _seen(check: CheckReport) -> Iterator[str]:
 
 
 def _print_findings(console: Console, check: CheckReport) -> None:
-    """Print the first findings of a check. Only the first of them is printed with its events.
+    """Print the first findings of a check.
 
-    The `story` of a finding has the events that prove the violation; `led_to` has earlier events,
-    which are the cause. A check keeps only its first findings, in `findings` and in results.json;
-    `findings_total` counts all of them.
+    All findings of a check are of the same kind. So only the first one is printed with the events
+    that have caused it (`led_to`), and with those that prove it (`story`).
     """
     for index, finding in enumerate(check.findings[:_MAX_FINDINGS]):
         print_lines(console, [f"{check.check}: {finding.summary}"], style="red")
-        # All findings of a check are of the same kind, so the events of one explain them all.
         if index > 0:
             continue
         if finding.led_to:
@@ -95,6 +95,7 @@ def _print_findings(console: Console, check: CheckReport) -> None:
         if more > 0:
             print_lines(console, [f"  and {more} more events: results.json"])
     printed = min(len(check.findings), _MAX_FINDINGS)
+    # The results keep only the first findings of a check, but count all.
     hidden = check.findings_total - printed
     if hidden > 0:
         print_lines(console, [f"{check.check}: {hidden:,} more findings of the same kind"])
@@ -102,6 +103,6 @@ def _print_findings(console: Console, check: CheckReport) -> None:
         print_lines(console, ["  their stories: report.html, results.json"], style="dim")
 
 
-def _words(name: str) -> str:
-    """Return the name of a check as words."""
+def _check_name(name: str) -> str:
+    """Return the name of a check for a person: "one owner" for "one_owner"."""
     return name.replace("_", " ")

@@ -1,12 +1,15 @@
-"""Several runs side by side on a terminal: a row for each figure.
+"""Prints several runs side by side, for `analyze` and `report`.
 
-A column is one run, or several runs with the same settings. The headings of columns are letters, so
-that the columns stay narrow; a list above the tables explains the letters. Columns that do not fit
-into the terminal's width follow in another table below.
+    compared:
+      A  3 brokers: 2026-01-31T12-00-00.000Z
+      B  5 brokers: 2026-01-31T12-05-00.000Z
 
-A ComparisonRow is one figure, with a text for each column. The figure is about the time after one
-fault. If `fault` is None, the figure is about the whole runs. In this module, the place of a column
-is its number, counted from 0.
+    after crash-0
+                       A       B
+    *  commit gap max  9.42 s  5.10 s
+
+A column is one run, or several runs with the same settings. Its heading is only a letter, so that
+many columns fit into the terminal. Those that do not fit follow in another table below.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,40 +26,44 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.story import GROUP_HEADINGS
 
 _MARK = "*"
-"""Mark of a figure that differs between columns."""
+"""Stands before a figure that differs between columns."""
 _MISSING = "-"
-"""Text for a column without the figure."""
-_GAP = 2
-"""Blanks behind each column."""
+"""Stands in a column that does not have the figure."""
+_GAP_WIDTH = 2
+"""Number of blanks after each column."""
 _MAX_FAULTS_IN_FULL = 2
-"""With more faults than this, only those figures after a fault are shown that differ between
-columns. The comparison page has all of them."""
+"""If there are more faults, figures after a fault that are equal in all columns are left out.
+
+The comparison page has all figures.
+"""
 _MAX_RUNS_NAMED = 3
-"""Limit of the runs of one column that the list of letters names."""
+"""At most so many runs of a column are named in the list above the tables."""
 
 
 def print_comparison(
     console: Console, comparison: Comparison, runtimes: Iterable[str] = ()
 ) -> None:
-    """Print the list of columns, then a table for each fault and one for the whole runs.
+    """Print what the letters mean, then the figures after each fault and over the whole runs.
 
-    `runtimes`: the runtime of each run, for the notes on the comparison.
+    `runtimes`: the runtime of each run. If they differ, a note warns the reader.
     """
-    letters = [_letters(place) for place in range(len(comparison.columns))]
+    letters = [_column_letters(index) for index in range(len(comparison.columns))]
     console.print()
     print_lines(console, ["compared:"], style="bold")
     for letter, column in zip(letters, comparison.columns, strict=True):
-        # The title of a column can be the name of one of its runs. This name is not repeated.
+        # If the title of a column is the name of its run, it is not repeated.
         runs = ", ".join(run for run in column.runs[:_MAX_RUNS_NAMED] if run != column.title)
         left_out = len(column.runs) - _MAX_RUNS_NAMED
-        runs += f" and {left_out} more" if left_out > 0 else ""
+        if left_out > 0:
+            runs += f" and {left_out} more"
         explanation = f"{column.title}: {runs}" if runs else column.title
         print_lines(console, [f"  {letter}  {explanation}"])
-    in_full = len(comparison.faults) <= _MAX_FAULTS_IN_FULL
-    for fault in (*comparison.faults, None):  # None: figures of the whole runs
+    show_equal_figures = len(comparison.faults) <= _MAX_FAULTS_IN_FULL
+    for fault in (*comparison.faults, None):  # None stands for the whole runs
         rows = [row for row in comparison.rows if row.fault == fault]
-        # If there are many faults, equal figures after a fault are left out.
-        shown = [row for row in rows if in_full or row.differs or fault is None]
+        shown = rows
+        if fault is not None and not show_equal_figures:
+            shown = [row for row in rows if row.differs]
         if rows:
             title = "the runs as a whole" if fault is None else f"after {fault}"
             _print_block(console, title, shown, letters)
@@ -81,65 +88,66 @@ def print_comparison(
 def _print_block(
     console: Console, title: str, rows: Sequence[ComparisonRow], letters: Sequence[str]
 ) -> None:
-    """Print one block of figures, in several tables if its columns do not fit side by side."""
+    """Print the figures after one fault, or of the whole runs, in as many tables as are needed."""
     console.print()
     print_lines(console, [title], style="bold")
-    for places in _fitting(rows, letters, console.width):
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
+    for indexes in _columns_of_each_table(rows, letters, console.width):
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP_WIDTH, 0, 0))
         table.add_column("", no_wrap=True)
         table.add_column("")
-        for place in places:
-            table.add_column(letters[place], justify="right")
-        for row, group in _with_groups(rows):
-            if group is not None:
-                table.add_row("", Text(group, style="underline"))
+        for index in indexes:
+            table.add_column(letters[index], justify="right")
+        for row, heading in _with_headings(rows):
+            if heading is not None:
+                table.add_row("", Text(heading, style="underline"))
             mark = Text(_MARK if row.differs else "", style="bold yellow")
-            texts = (row.texts[place] or _MISSING for place in places)
+            texts = [row.texts[index] or _MISSING for index in indexes]
             table.add_row(mark, row.label, *texts, style="" if row.differs else "dim")
         print_table(console, table)
 
 
-def _with_groups(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow, str | None]]:
-    """Yield each row with the heading that goes before it, or with None.
+def _with_headings(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow, str | None]]:
+    """Yield each row with the heading to print above it, or with None.
 
-    A `group` is a group of figures, not of consumers. Its first row has a heading.
+    The figures are in groups, such as the phases and the gaps (these are no consumer groups). Only
+    the first row of a group has a heading.
     """
-    group_before = None
+    previous_group = None
     for row in rows:
-        is_first = row.group != group_before and row.group in GROUP_HEADINGS
-        yield row, GROUP_HEADINGS[row.group] if is_first else None
-        group_before = row.group
+        is_first = row.group != previous_group
+        yield row, GROUP_HEADINGS.get(row.group) if is_first else None
+        previous_group = row.group
 
 
-def _fitting(
+def _columns_of_each_table(
     rows: Sequence[ComparisonRow], letters: Sequence[str], width: int
 ) -> Iterator[list[int]]:
-    """Yield the places of the columns of each table.
+    """Yield for each table which columns it has: [0, 1, 2], then [3, 4] for example.
 
     A table has as many columns as fit into `width`, but at least one.
     """
-    # The headings of groups are in the same column as the labels.
+    # Each table begins with a column of marks and one of labels, which has the headings, too.
     labels = [row.label for row in rows] + list(GROUP_HEADINGS.values())
-    # Each table begins with the columns of marks and of labels.
-    leading = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP
-    fitting: list[int] = []  # places of the columns of the present table
-    room = width - leading
-    for place, letter in enumerate(letters):
-        texts = (row.texts[place] or _MISSING for row in rows)
-        # The width of this column with the gap behind it.
-        needed = max([cell_len(letter), *map(cell_len, texts)]) + _GAP
-        if fitting and needed > room:
-            yield fitting
-            fitting, room = [], width - leading
-        fitting.append(place)
+    first_columns_width = len(_MARK) + _GAP_WIDTH + max(map(cell_len, labels)) + _GAP_WIDTH
+    columns: list[int] = []
+    room = width - first_columns_width
+    for index, letter in enumerate(letters):
+        texts = [row.texts[index] or _MISSING for row in rows]
+        needed = max(map(cell_len, [letter, *texts])) + _GAP_WIDTH
+        if columns and needed > room:
+            yield columns
+            columns, room = [], width - first_columns_width
+        columns.append(index)
         room -= needed
-    if fitting:
-        yield fitting
+    if columns:
+        yield columns
 
 
-def _letters(place: int) -> str:
+def _column_letters(index: int) -> str:
     """Return the heading of a column, as in a spreadsheet: A, B ... Z, AA, AB ..."""
-    before, last = divmod(place, 26)
+    rest, last = divmod(index, 26)
     letter = chr(ord("A") + last)
-    # Minus 1, because these numerals have no zero: place 26 is AA, not BA.
-    return letter if before == 0 else _letters(before - 1) + letter
+    if rest == 0:
+        return letter
+    # The rest counts from 1 here, because A to Z came before: column 26 has the rest 1, and is AA.
+    return _column_letters(rest - 1) + letter

@@ -1,18 +1,23 @@
-"""The live view of a run: stage, brokers, groups, members and faults.
+"""Shows a run while it goes on: its stage, brokers, groups and faults.
 
-On a terminal the view is a panel, which fits into 40 columns. Its size is limited even if the
-cluster is large: the panel names unusual brokers, groups and faults, and only counts the others.
-Without a terminal, the view prints a line for each change of a stage or a fault, and for each
-finding (a violation that a check reports).
+On a terminal this is a panel. An example, for a broker that was just killed:
 
-The runner (the code that conducts the run) calls the view again and again with a Progress, which
-describes the state of the whole run at one moment. The faults in it are the entries of the run's
-journal: each entry is a fault, with its times and the nodes that it hit. An entry "by accident" is
-not of the plan: it is about a machine that was lost or silent.
+    fencing on virtual  31.5 s
+     starting  steady [faults] healing  liveness  recovery  verifying  stopping
+    brokers  0 up  1 down  2 up
+    group    state               generation  members  coordinator  members see
+    readers  PreparingRebalance           4        2  broker 2     2 x broker 1
+
+The panel stays small even if the cluster is large: it then names the brokers, groups and faults
+that a user should look at, and only counts the others. If the output is no terminal, a line is
+printed for each new stage, for each fault that begins or ends, and for each violation.
+
+The run calls the view from time to time with a Progress, which describes the whole run so far.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -34,30 +39,30 @@ _STATE_STYLES = {
     "Dead": "red",
 }
 _FAULT_STYLES = {"planned": "dim", "healed": "green", "done": "green"}
-_WIDE = 100
-"""Least width at which columns stand two spaces apart."""
-_NARROW = 70
-"""Least width of a terminal for tables. A narrower terminal has a line for each group or fault."""
+_MIN_WIDTH_FOR_WIDE_GAPS = 100
+"""On a narrower terminal, columns stand one space apart, not two."""
+_MIN_WIDTH_FOR_TABLES = 70
+"""On a narrower terminal, each group and each fault is a line, and not a row of a table."""
 _MAX_BROKERS = 8
-"""Limit of the brokers that are named one by one. If there are more, they are grouped by state."""
+"""If there are more brokers, those in the same state are named together."""
 _MAX_GROUPS = 12
-"""Limit of the groups that are shown. If there are more, the others are counted."""
+"""At most so many groups are shown. The others are counted."""
 _MAX_FAULTS = 8
-"""Limit of the faults that are shown. If there are more, the others are counted."""
+"""At most so many faults are shown. The others are counted."""
 _MAX_PLANNED = 3
-"""Limit of the planned faults that are shown, if there are more than _MAX_FAULTS faults."""
+"""Of these, at most so many are still to come, so that there is room for the present ones."""
 _MAX_FINDINGS = 3
-"""Limit of the findings that are shown. Only the latest are shown."""
-_MAX_ABSENT = 6
-"""Limit of the controllers and clients that are named as not up."""
-_MAX_WAITING = 3
-"""Limit of the conditions that are named as not fulfilled."""
+"""At most so many violations are shown, the latest ones."""
+_MAX_NODES_NOT_UP = 6
+"""At most so many of the controllers and clients that are not up are named."""
+_MAX_CONDITIONS = 3
+"""At most so many of the conditions for which a stage waits are named."""
 
 
 def run_view(
     console: Console, experiment: str, runtime: str, *, shown: bool = True
 ) -> LiveView[Progress]:
-    """Return the live view of a run, under the names of its experiment and runtime."""
+    """Return the live view of a run, with the names of its experiment and runtime above it."""
 
     def render(progress: Progress | None) -> RenderableType:
         if progress is None:
@@ -68,37 +73,38 @@ def run_view(
 
 
 class RunLines:
-    """Turns each progress into the lines that it adds: changed faults, new findings, a new stage.
+    """Yields the lines about what is new in each progress: changed faults, violations, a new stage.
 
-    A progress describes the whole run so far, so this object remembers what it has yielded.
+    A progress describes the whole run so far, and not what has changed. So this object remembers
+    what it has yielded.
     """
 
     def __init__(self) -> None:
         self._yielded_fates: dict[str, str] = {}
-        """By fault id: the last text that was yielded for the fault."""
+        """Fault id -> what was last said about the fault, such as `in force`."""
         self._yielded_findings = 0
         self._stage = ""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
-        """Yield the lines that `progress` adds."""
+        """Yield the lines about what is new."""
         for fault in progress.faults:
-            # The state of an accident is in its note. The note changes when the machine answers
-            # again.
+            # An accident is not of the plan: a machine was lost or silent. Its note says so, and
+            # changes when the machine answers again.
             new_fate = (fault.note or "") if fault.is_by_accident else fate(fault)
-            is_known = self._yielded_fates.get(fault.fault_id) == new_fate
-            if fault.outcome is FaultOutcome.PLANNED or is_known:
+            is_printed_already = self._yielded_fates.get(fault.fault_id) == new_fate
+            if fault.outcome is FaultOutcome.PLANNED or is_printed_already:
                 continue
             self._yielded_fates[fault.fault_id] = new_fate
-            # The time of the latest change: the injection, or the healing after it.
-            at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
             if fault.is_by_accident:
                 change = f"{fault.note}, with {nodes_shown(fault.nodes)} on it"
             else:
-                # Only the line on the beginning of a fault names the nodes that it hit.
-                injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
-                hit = f"hit {fault.hit}; " if injected else ""
+                # The line on the beginning of a fault names the nodes that it hit. That on its end
+                # need not repeat them.
+                begins = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
+                hit = f"hit {fault.hit}; " if begins else ""
                 change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
-            yield timed(progress.time_us if at_us is None else at_us, change)
+            changed_at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
+            yield timed(progress.time_us if changed_at_us is None else changed_at_us, change)
 
         for finding in progress.findings[self._yielded_findings :]:
             yield timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")
@@ -110,7 +116,7 @@ class RunLines:
 
 
 def timed(time_us: int, text: str) -> str:
-    """Return a line with its time on the run's clock."""
+    """Return a line that begins with a time of the run's clock: `   31.500 s  healing`."""
     return f"{time_us / 1e6:9.3f} s  {text}"
 
 
@@ -134,16 +140,17 @@ def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
     for finding in progress.findings[-_MAX_FINDINGS:]:
         parts.append(Text(f"{finding.check} is violated: {finding.summary}", style="bold red"))
     if progress.waiting_for:
-        # The stage ends when these conditions are fulfilled.
-        waiting = "; ".join(progress.waiting_for[:_MAX_WAITING])
-        more = len(progress.waiting_for) - _MAX_WAITING
-        waiting += f"; and {more} more" if more > 0 else ""
+        # What must happen before the next stage begins.
+        waiting = "; ".join(progress.waiting_for[:_MAX_CONDITIONS])
+        more = len(progress.waiting_for) - _MAX_CONDITIONS
+        if more > 0:
+            waiting += f"; and {more} more"
         parts.append(Text(f"waiting for: {waiting}", style="dim"))
     return Group(*parts)
 
 
 def fate(fault: JournalEntry) -> str:
-    """Return the state of a fault in words, with the reason if it was not injected."""
+    """Return what has become of a fault so far: `planned`, `in force`, `healed` and so on."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "planned"
@@ -160,12 +167,11 @@ def fate(fault: JournalEntry) -> str:
 def _stage_line(stage: str, width: int) -> Text:
     """Return the names of all stages, with brackets around the present one.
 
-    The brackets are for terminals without colours. A narrow terminal gets only the present stage.
+    The brackets are for terminals without colours. A narrow terminal gets `faults (stage 3 of 8)`.
     """
-    if width < _NARROW:
-        # 0: no stage has begun.
-        place = STAGES.index(stage) + 1 if stage in STAGES else 0
-        return Text(f"{stage} (stage {place} of {len(STAGES)})")
+    if width < _MIN_WIDTH_FOR_TABLES:
+        number = STAGES.index(stage) + 1 if stage in STAGES else 0  # 0 before the first stage
+        return Text(f"{stage} (stage {number} of {len(STAGES)})")
     line = Text()
     for name in STAGES:
         is_present = name == stage
@@ -175,33 +181,30 @@ def _stage_line(stage: str, width: int) -> Text:
 
 
 def brokers_line(status: ClusterStatus) -> Text:
-    """Return the brokers with their states; more than _MAX_BROKERS are grouped by state."""
+    """Return the brokers with their states: `0 up  1 down  2 up`; of many, `3 down: 4, 7 and 9`."""
     words = broker_words(status)
     line = Text("brokers ")
     if len(words) <= _MAX_BROKERS:
         for broker_id, word in words.items():
             line.append(f" {broker_id} {word} ", style=_broker_style(word))
         return line
-    # The state `up` comes first, then the others in alphabetic order.
+    # "up" comes first, then the other states in alphabetical order.
     for word in sorted(set(words.values()), key=lambda word: (word != "up", word)):
         names = [f"broker-{broker_id}" for broker_id, state in words.items() if state == word]
-        # `listed` shortens names with successive numbers (`broker-1 to 3`). The line has room only
-        # for the numbers, so "broker-" is removed.
+        # `listed` writes `broker-1 to 3` for three brokers. There is room only for `1 to 3`.
         shown = listed(names).replace("broker-", "")
         line.append(f" {len(names)} {word}: {shown} ", style=_broker_style(word))
     return line
 
 
 def broker_words(status: ClusterStatus) -> dict[int, str]:
-    """Return a word for the state of each broker: the state of its node, or `down` or `fenced`.
+    """Return a word for the state of each broker: `up`, `down`, `paused`, `fenced` and so on.
 
-    A fenced broker runs, but the controller, which manages the cluster, does not regard it as
-    alive. A paused or stopping broker is soon fenced too; it keeps the word for the state of its
-    node, because this word says why.
+    A paused broker is soon fenced, too, because the controller hears nothing from it. Its word
+    stays `paused`, which tells the user more.
     """
     words = {}
     for broker_id in sorted({*status.brokers_fenced, *status.brokers_alive}):
-        # A broker without a known state counts as up.
         word = str(status.nodes.get(broker_name(broker_id), NodeState.UP))
         if not status.brokers_alive.get(broker_id, False):
             word = "down"
@@ -212,12 +215,12 @@ def broker_words(status: ClusterStatus) -> dict[int, str]:
 
 
 def _broker_style(word: str) -> str:
-    """Return the colour of a broker's word; "" for the terminal's own colour."""
+    """Return the colour for a word of `broker_words`; "" for the terminal's own colour."""
     return {"up": "", "down": "red"}.get(word, "yellow")
 
 
 def counts_line(progress: Progress) -> Text:
-    """Return a line with the numbers of records and commits of the lab's own clients."""
+    """Return a line that counts what coordlab's own clients have produced and consumed."""
     produced = progress.status.records_produced if progress.status is not None else 0
     return Text(
         f"records produced {produced:,}, consumed {progress.records_consumed:,}; "
@@ -239,71 +242,82 @@ def absent_line(status: ClusterStatus) -> Text | None:
     ]
     if not absent:
         return None
-    shown = ", ".join(absent[:_MAX_ABSENT])
-    more = len(absent) - _MAX_ABSENT
-    return Text(f"not up: {shown}{f' and {more} more' if more > 0 else ''}", style="yellow")
+    line = f"not up: {', '.join(absent[:_MAX_NODES_NOT_UP])}"
+    more = len(absent) - _MAX_NODES_NOT_UP
+    if more > 0:
+        line += f" and {more} more"
+    return Text(line, style="yellow")
 
 
 def groups_view(status: ClusterStatus, width: int) -> RenderableType:
-    """Return the groups with their coordinators (the brokers that manage the group's members).
+    """Return the groups as a table; on a narrow terminal, a line for each.
 
-    If there are more than _MAX_GROUPS, the groups that are not quiet come first (`_is_quiet`).
+    Of many groups, those that rebalance or have no single coordinator come first.
     """
     members: dict[str, list[MemberStatus]] = {}
     for member in status.members.values():
         members.setdefault(member.group_id, []).append(member)
-    # A group that no broker coordinates is only known from its members.
+    # A group that no broker coordinates is known only from its members.
     group_ids = list(dict.fromkeys((*status.groups, *members)))
     if len(group_ids) > _MAX_GROUPS:
-        # Groups that are not quiet come first, because False sorts before True.
-        group_ids.sort(key=lambda group_id: _is_quiet(status.groups.get(group_id, ())))
+        # False sorts before True, so the groups that are not stable come first.
+        group_ids.sort(
+            key=lambda group_id: _is_stable_at_one_broker(status.groups.get(group_id, ()))
+        )
     shown, hidden = group_ids[:_MAX_GROUPS], group_ids[_MAX_GROUPS:]
-    rows = [
-        (group_id, group, _members_see(members.get(group_id, ())))
-        for group_id in shown
-        # One row for each coordinator. A group without a coordinator has one row, too.
-        for group in (status.groups.get(group_id) or (None,))
-    ]
-    parts: list[RenderableType] = (
-        [_group_table(rows, width)] if width >= _NARROW else list(map(_group_lines, rows))
-    )
+    rows: list[_GroupRow] = []
+    for group_id in shown:
+        members_see = _coordinators_seen_by(members.get(group_id, ()))
+        # In a split brain two brokers coordinate the group, and each gets a row. A group without a
+        # coordinator gets one row, too.
+        coordinators: Sequence[GroupStatus | None] = status.groups.get(group_id) or [None]
+        rows += [_GroupRow(group_id, at_broker, members_see) for at_broker in coordinators]
+    parts: list[RenderableType]
+    if width >= _MIN_WIDTH_FOR_TABLES:
+        parts = [_group_table(rows, width)]
+    else:
+        parts = [_group_line(row) for row in rows]
     if hidden:
-        quiet = sum(_is_quiet(status.groups.get(group_id, ())) for group_id in hidden)
-        parts.append(Text(f"and {len(hidden)} more groups, {quiet} of them Stable", style="dim"))
+        stable = [
+            group_id
+            for group_id in hidden
+            if _is_stable_at_one_broker(status.groups.get(group_id, ()))
+        ]
+        line = f"and {len(hidden)} more groups, {len(stable)} of them Stable"
+        parts.append(Text(line, style="dim"))
     return Group(*parts)
 
 
-_Row = tuple[str, GroupStatus | None, tuple[str, ...]]
-"""A row of the table of groups:
+class _GroupRow(NamedTuple):
+    """A row of the table of groups.
 
-1. the id of a group;
-2. the group as one coordinator knows it; None: no broker coordinates the group. A group that two
-   brokers coordinate has two rows;
-3. the texts of `_members_see`.
-"""
+    - `at_broker`: the group as one coordinator knows it; None if no broker coordinates it.
+    - `members_see`: `2 x broker 1` for two members that take broker 1 for the coordinator.
+    """
+
+    group_id: str
+    at_broker: GroupStatus | None
+    members_see: tuple[str, ...]
 
 
-def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:
-    """Return whether exactly one broker coordinates the group, and the group is Stable there.
-
-    A Stable group is not in a rebalance.
+def _is_stable_at_one_broker(coordinators: Sequence[GroupStatus]) -> bool:
+    """Return whether a group is as it should be: one broker coordinates it, and it is Stable.
 
     `coordinators`: the group as each of its coordinators knows it.
     """
     return [group.state for group in coordinators] == ["Stable"]
 
 
-def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
-    """Return texts such as `2 x broker 1`: two members regard broker 1 as their coordinator."""
+def _coordinators_seen_by(members: Sequence[MemberStatus]) -> tuple[str, ...]:
+    """Return which brokers the members take for their coordinator, such as `2 x broker 1`."""
     seen = Counter(
         "unknown" if member.coordinator is None else f"broker {member.coordinator}"
         for member in members
     )
-    return tuple(f"{count:,} x {what}" for what, count in sorted(seen.items()))
+    return tuple(f"{count:,} x {coordinator}" for coordinator, count in sorted(seen.items()))
 
 
-def _group_table(rows: Sequence[_Row], width: int) -> Table:
-    """Return the table of groups, for a terminal that is not narrow."""
+def _group_table(rows: Sequence[_GroupRow], width: int) -> Table:
     table = _empty_table(width)
     table.add_column("group", overflow="fold")
     table.add_column("state", no_wrap=True)
@@ -318,7 +332,7 @@ def _group_table(rows: Sequence[_Row], width: int) -> Table:
             continue
         table.add_row(
             group_id,
-            _state(group),
+            _state_text(group),
             f"{group.generation:,}",
             f"{len(group.members):,}",
             f"broker {group.coordinator}",
@@ -328,54 +342,56 @@ def _group_table(rows: Sequence[_Row], width: int) -> Table:
 
 
 def _empty_table(width: int) -> Table:
-    """Return a table without columns, whose columns will stand one or two spaces apart."""
-    space = 2 if width >= _WIDE else 1
+    """Return a table, still without columns, in the style of all tables of the panel."""
+    space = 2 if width >= _MIN_WIDTH_FOR_WIDE_GAPS else 1
     return Table(box=None, pad_edge=False, header_style="dim", padding=(0, space, 0, 0))
 
 
-def _group_lines(row: _Row) -> Text:
-    """Return one line for a row of the table, for a narrow terminal."""
+def _group_line(row: _GroupRow) -> Text:
+    """Return a row of the table as one line, for a narrow terminal."""
     group_id, group, members_see = row
     if group is None:
         line = Text.assemble(f"{group_id}: ", ("no broker coordinates it", "red"))
     else:
         line = Text.assemble(
             f"{group_id}: ",
-            _state(group),
+            _state_text(group),
             f" at broker {group.coordinator}, generation {group.generation:,}, "
             f"{len(group.members):,} members",
         )
-    return line.append(f"; members see {', '.join(members_see)}" if members_see else "")
+    if members_see:
+        line.append(f"; members see {', '.join(members_see)}")
+    return line
 
 
-def _state(group: GroupStatus) -> Text:
+def _state_text(group: GroupStatus) -> Text:
     """Return the state of a group in its colour."""
     return Text(group.state, style=_STATE_STYLES.get(group.state, ""))
 
 
 def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> RenderableType:
-    """Return the faults. If there are more than _MAX_FAULTS, show those near the present moment."""
-    shown = _notable(faults)
-    # `is` is faster here than `==`, which would compare all fields of two entries.
-    hidden = [fault for fault in faults if not any(fault is other for other in shown)]
-    parts: list[RenderableType] = (
-        [_fault_table(shown, now_us, width)]
-        if width >= _NARROW
-        else [_fault_line(fault, now_us) for fault in shown]
-    )
+    """Return the faults as a table; on a narrow terminal, a line for each."""
+    shown = _faults_to_show(faults)
+    shown_ids = {fault.fault_id for fault in shown}
+    hidden = [fault for fault in faults if fault.fault_id not in shown_ids]
+    parts: list[RenderableType]
+    if width >= _MIN_WIDTH_FOR_TABLES:
+        parts = [_fault_table(shown, now_us, width)]
+    else:
+        parts = [_fault_line(fault, now_us) for fault in shown]
     if hidden:
-        # The part before the colon is the fate without its reason.
+        # Faults that failed for different reasons are counted together: the reason comes after a
+        # colon.
         fates = Counter(fate(fault).partition(":")[0] for fault in hidden)
         counts = ", ".join(f"{count:,} {what}" for what, count in fates.items())
         parts.append(Text(f"and {len(hidden):,} more faults: {counts}", style="dim"))
     return Group(*parts)
 
 
-def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
-    """Return the faults to show, in the plan's order.
+def _faults_to_show(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
+    """Return the faults that a user wants to see at this moment, in the order of the plan.
 
-    If there are more than _MAX_FAULTS, choose first the latest faults in force, then the next
-    planned faults, then the latest faults that are over.
+    Of many faults, these are the ones in force, then the next ones, then the last that are over.
     """
     if len(faults) <= _MAX_FAULTS:
         return list(faults)
@@ -386,14 +402,14 @@ def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
     chosen = in_force[-_MAX_FAULTS:]
     chosen += planned[:_MAX_PLANNED]
     room = _MAX_FAULTS - len(chosen)
-    # If `room` is 0, nothing of `over` is chosen, but `over[-0:]` would be the whole list.
-    chosen = (chosen + over[-room:]) if room > 0 else chosen[:_MAX_FAULTS]
+    if room > 0:
+        chosen += over[-room:]
+    chosen = chosen[:_MAX_FAULTS]
     ids = {fault.fault_id for fault in chosen}
     return [fault for fault in faults if fault.fault_id in ids]
 
 
 def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Table:
-    """Return the table of faults, for a terminal that is not narrow."""
     table = _empty_table(width)
     table.add_column("fault", no_wrap=True)
     for heading in ("target", "hit", "outcome"):
@@ -406,32 +422,33 @@ def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Tab
             fault.target,
             "" if fault.node is None else fault.hit,
             Text(outcome, style=_FAULT_STYLES.get(outcome, "bold")),
-            _injected(fault, now_us),
+            _time_to_injection(fault, now_us),
         )
     return table
 
 
 def _fault_line(fault: JournalEntry, now_us: int) -> Text:
-    """Return one line for a row of the table, for a narrow terminal."""
+    """Return a row of the table as one line, for a narrow terminal."""
     outcome = fate(fault)
     hit = "" if fault.node is None else f", hit {fault.hit}"
-    injected = _injected(fault, now_us)
-    return Text.assemble(
-        f"{fault.fault} {fault.target}{hit}: ",
-        (outcome, _FAULT_STYLES.get(outcome, "bold")),
-        f", {injected}" if injected else "",
+    line = Text.assemble(
+        f"{fault.fault} {fault.target}{hit}: ", (outcome, _FAULT_STYLES.get(outcome, "bold"))
     )
+    injected = _time_to_injection(fault, now_us)
+    if injected:
+        line.append(f", {injected}")
+    return line
 
 
-def _injected(fault: JournalEntry, now_us: int) -> str:
-    """Return how long ago a fault was injected, or in how long it will be.
+def _time_to_injection(fault: JournalEntry, now_us: int) -> str:
+    """Return when a fault was or will be injected: `1.500 s ago`, `in 10.000 s`.
 
-    "": the fault will not be injected. Or its time is not known yet, because the plan's times count
-    from the steady state, which the run has not reached.
+    "" if it never will be, or if the time is not known yet: the times of a plan count from the
+    moment at which the cluster is steady.
     """
     if fault.fired_at_us is not None:
         return f"{clock_seconds(now_us - fault.fired_at_us)} ago"
     if fault.planned_at_us is None or fault.outcome is not FaultOutcome.PLANNED:
         return ""
-    # An injection can begin a moment after its planned time.
+    # The planned time may have passed already, because an injection can begin a moment late.
     return f"in {clock_seconds(max(fault.planned_at_us - now_us, 0))}"

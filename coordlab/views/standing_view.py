@@ -1,11 +1,8 @@
-"""The live view of a standing cluster: one that `coordlab up` keeps running for real clients.
+"""Shows a standing cluster while it runs: its brokers, groups and faults.
 
-On a terminal the view is a panel of brokers, groups, members, faults and findings (violations that
-checks report). The panel is drawn again and again. Elsewhere, the view prints a line for each
-change of a broker, a group, a fault or a stage, and for each finding.
-
-A Progress describes the state of the whole run at one moment. Its `faults` are the entries of the
-run's journal, one for each fault.
+`up` starts such a cluster for real clients. The view is like that of a run (`run_view`), but the
+groups and clients are those of the user. On a terminal it is a panel. Elsewhere a line is printed
+for each change of a broker, a group or a fault, and for each violation.
 """
 
 from collections.abc import Iterator
@@ -29,15 +26,15 @@ from coordlab.views.run_view import (
 from results_schema.journal import FaultOutcome, JournalEntry
 
 _MAX_FINDINGS = 3
-"""Limit of the findings. Only the latest are shown."""
-_MAX_REFUSED = 3
-"""Limit of the refused clients. Only the latest are shown."""
+"""At most so many violations are shown, the latest ones."""
+_MAX_REFUSED_CLIENTS = 3
+"""At most so many refused clients are shown, the latest ones."""
 _MAX_PAST_FAULTS = 3
-"""Limit of the faults that are over. Only the latest are shown."""
+"""At most so many faults that are over are shown, the latest ones."""
 
 
 def standing_view(console: Console, name: str, runtime: str) -> LiveView[Progress]:
-    """Return the live view of a cluster, under its name and runtime."""
+    """Return the live view of a cluster, with its name and runtime above it."""
 
     def render(progress: Progress | None) -> RenderableType:
         if progress is None:
@@ -55,20 +52,19 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
     status = progress.status
     if status is not None:
         parts.append(brokers_line(status))
-        # The counts are about the lab's own clients, which a standing cluster may lack.
+        # These counts are about coordlab's own clients. A standing cluster may have none.
         if status.members or status.records_produced:
             parts.append(counts_line(progress))
         parts.append(groups_view(status, width) if status.groups else Text("no group", "dim"))
-        # First the controllers and clients that are not up, then the connections that brokers
-        # closed because they did not understand the client's bytes.
         absent = absent_line(status)
         if absent is not None:
             parts.append(absent)
+        # Clients whose connection a broker has closed, because it did not understand their bytes.
         parts += [
             Text(f"{refused}, {count}x", style="yellow")
-            for refused, count in list(status.refused_clients.items())[-_MAX_REFUSED:]
+            for refused, count in list(status.refused_clients.items())[-_MAX_REFUSED_CLIENTS:]
         ]
-    faults = _shown_faults(progress.faults)
+    faults = _faults_to_show(progress.faults)
     if faults:
         parts.append(faults_view(faults, progress.time_us, width))
     parts += [
@@ -78,11 +74,10 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
     return Group(*parts)
 
 
-def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
-    """Return the faults to show, in the journal's order.
+def _faults_to_show(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
+    """Return all faults, in their order, but only the latest of those that are over.
 
-    A fault is over if it hit and is not in force any more. Of the faults that are over, only the
-    latest _MAX_PAST_FAULTS are shown. All other faults are shown, also those that missed or failed.
+    Faults that missed or failed do not count as over: the user should see them.
     """
     over = [fault for fault in faults if not fault.in_force and fault.outcome is FaultOutcome.HIT]
     shown_ids = {fault.fault_id for fault in over[-_MAX_PAST_FAULTS:]}
@@ -91,51 +86,54 @@ def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
 
 
 class StandingLines:
-    """Turns each progress into the lines of `RunLines`, and lines on changes of brokers and groups.
+    """Yields the lines about what is new in each progress.
 
-    A progress describes the present state, so this object remembers the state before it.
+    These are the lines of `RunLines`, and lines on changes of brokers and groups. A progress
+    describes the present state, and not what has changed. So this object remembers what it was
+    before.
     """
 
     def __init__(self) -> None:
         self._run_lines = RunLines()
-        self._brokers: dict[int, str] = {}
-        """The state of each broker in the last progress: a word such as `up`. A broker without an
-        entry counts as `up`, so that the first progress has no line for a broker that is up."""
-        self._groups: dict[str, str] = {}
-        """Text of each group in the last progress."""
-        self._refused: set[str] = set()
-        """Texts that were yielded on connections that a broker closed because it did not understand
-        their bytes."""
+        self._broker_words: dict[int, str] = {}
+        """Broker id -> its state in the last progress, such as `up`.
+
+        A broker that is not here counts as up. So brokers that are up get no line at the beginning.
+        """
+        self._group_texts: dict[str, str] = {}
+        """Group id -> what was last said about the group."""
+        self._printed_refusals: set[str] = set()
+        """What was said about clients whose connections a broker has closed."""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
-        """Yield the lines that `progress` adds."""
+        """Yield the lines about what is new."""
         yield from self._run_lines(progress)
         if progress.status is None or progress.stage == "starting":
-            # Every broker is still down and every group unknown, so the lines would tell nothing.
+            # Every broker is still down, and every group unknown. The user need not be told.
             return
         for broker_id, word in broker_words(progress.status).items():
-            if self._brokers.get(broker_id, "up") != word:
+            if self._broker_words.get(broker_id, "up") != word:
                 yield timed(progress.time_us, f"broker {broker_id} is {word}")
-            self._brokers[broker_id] = word
+            self._broker_words[broker_id] = word
         for refused in progress.status.refused_clients:
-            if refused not in self._refused:
-                self._refused.add(refused)
+            if refused not in self._printed_refusals:
+                self._printed_refusals.add(refused)
                 yield timed(progress.time_us, f"{refused}; the connection was closed")
-        # A group has a text for each broker that coordinates it. For a short time these can be two.
-        groups = {
+        # Two brokers may coordinate a group for a while. The text says what each of them knows.
+        group_texts = {
             group_id: "; ".join(map(_group_text, coordinators))
             for group_id, coordinators in progress.status.groups.items()
         }
-        # The groups of the last progress and of this one.
-        for group_id in sorted({*self._groups, *groups}):
-            text = groups.get(group_id, "no coordinator has it")
-            if self._groups.get(group_id) != text:
+        # A group that was there in the last progress may have no coordinator now.
+        for group_id in sorted({*self._group_texts, *group_texts}):
+            text = group_texts.get(group_id, "no coordinator has it")
+            if self._group_texts.get(group_id) != text:
                 yield timed(progress.time_us, f"group {group_id}: {text}")
-            self._groups[group_id] = text
+            self._group_texts[group_id] = text
 
 
 def _group_text(group: GroupStatus) -> str:
-    """Return a text on a group as one of its coordinators knows it."""
+    """Return what one coordinator knows of a group: `Stable at broker 1, generation 4, ...`."""
     count = len(group.members)
     members = "1 member" if count == 1 else f"{count:,} members"
     return (

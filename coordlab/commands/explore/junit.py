@@ -1,10 +1,9 @@
-"""An exploration as JUnit XML: a test case for each check, and one for the search itself.
+"""`explore --junit`: writes the result of a search as JUnit XML, which build servers read.
 
-A violated check is a failure with all its findings. The search is an error if it proved nothing,
-was interrupted, or if coordlab itself failed. So all cases pass if and only if the exit code is 0.
-
-JUnit XML is the format of test results that build servers read. A finding (FoundGroup) stands for
-all runs whose violations have the same evidence.
+There is a test case for each check. It fails if some seed has violated the check, and then lists
+all its findings. One more case, `explore`, is about the search itself. It is an error if the search
+proved nothing, was interrupted, or if coordlab itself failed. So the build is green only if the
+exit code is 0.
 """
 
 from pathlib import Path
@@ -22,13 +21,13 @@ SEARCH_CASE = "explore"
 def junit_of_exploration(
     manifest: ExplorationManifest, results: ExplorationResults, path: Path
 ) -> bytes:
-    """Return the document of an exploration that ended: completely, interrupted or failed."""
+    """Return the JUnit document of a search that has ended, in whatever way."""
     cases = [_case_of_search(results)]
-    # Each check has a case, which passes if the check has no findings. The keys of the dict are the
-    # names of the checks, each once.
-    for check in dict.fromkeys((*CHECKERS, *(found.check for found in results.findings))):
-        of_check = [finding for finding in results.findings if finding.check == check]
-        cases.append(_case_of_check(check, of_check))
+    # A finding may be of a check that this version does not know.
+    checks = dict.fromkeys((*CHECKERS, *(finding.check for finding in results.findings)))
+    for check in checks:
+        findings = [finding for finding in results.findings if finding.check == check]
+        cases.append(_case_of_check(check, findings))
     properties = {
         "space": manifest.space,
         "verdict": results.verdict.value,
@@ -50,17 +49,14 @@ def junit_of_exploration(
 
 
 def _case_of_search(results: ExplorationResults) -> Case:
-    """Return the case of the search itself. Violations are no errors of the search.
-
-    Of the results, `broken` has the failures of coordlab itself, `lost` the seeds whose workers
-    died, and `rechecks` the seeds that were played twice. `unknown` has the runs that proved
-    nothing; the space allows some of these runs.
-    """
+    """Return the case of the search itself. It passes even if the search has found violations."""
     if results.outcome is RunOutcome.INTERRUPTED:
         return Case(
             name=SEARCH_CASE, kind="error", type="interrupted", message="it was interrupted"
         )
     if results.outcome is RunOutcome.INTERNAL_ERROR:
+        # Runs in which coordlab failed, seeds that ended their worker process, and seeds that gave
+        # two results when they were played twice.
         reasons = [broken.reason for broken in results.broken]
         reasons += [f"seed {seed}: {why}" for seed, why in results.lost.items()]
         reasons += [
@@ -75,30 +71,34 @@ def _case_of_search(results: ExplorationResults) -> Case:
             story="\n".join(reasons),
         )
     if results.verdict is Verdict.UNKNOWN:
-        # If there is no such run, the verdict is UNKNOWN because no run at all proved anything.
+        # Some runs proved nothing although the space does not allow that, or all runs did.
         not_allowed = [unknown for unknown in results.unknown if not unknown.allowed]
         reasons = [unknown.reason for unknown in not_allowed]
         runs = sum(unknown.runs for unknown in not_allowed)
+        message = f"{counted(runs, 'run')} proved nothing" if runs else "no run proved anything"
         return Case(
             name=SEARCH_CASE,
             kind="error",
             type="unknown",
-            message=f"{counted(runs, 'run')} proved nothing" if runs else "no run proved anything",
+            message=message,
             story="\n".join(reasons),
         )
     return Case(name=SEARCH_CASE)
 
 
 def _case_of_check(check: str, findings: list[FoundGroup]) -> Case:
-    """Return the case of one check: a failure with all findings, or a pass without findings."""
+    """Return the case of one check, which passes if there are no findings."""
     if not findings:
         return Case(name=check)
+    message = findings[0].summary
     more = len(findings) - 1
+    if more:
+        message += f" (and {more} more)"
     stories = [f"{finding.name}: {finding.summary}\n  {finding.replay}" for finding in findings]
     return Case(
         name=check,
         kind="failure",
         type="violated",
-        message=findings[0].summary + (f" (and {more} more)" if more else ""),
+        message=message,
         story="\n".join(stories),
     )

@@ -1,21 +1,15 @@
-"""The live view of an exploration, a search that plays many random runs.
+"""Shows a search while it goes on: how many runs it has played, and what they have found.
 
-Each run is drawn from a number, its seed. Worker processes play the runs. A finding is a violated
-promise. Runs whose violations have the same evidence form one group, and count as one finding. A
-coverage mark is a rare situation that a search should reach.
+On a terminal this is a panel, for example:
 
-If the output is no terminal, the view prints a line for each new finding, and a line with the
-progress every `LINE_EVERY_S` seconds. It also prints a line when coordlab itself ("the lab") has
-failed in more runs than before.
+    exploring standard  4 workers  61 s
+    1,204 of 5,000 runs  1,180 runs/min  2 findings in 9 runs  3 min 13 s left
+    coverage marks 61/80; played twice, equal 58/58
+    one_owner-1  7 runs, e.g. seed 312: <partition> has two owners
 
-The tally has the totals over the runs:
-
-- `groups`: the findings, each with the seeds of its runs.
-- `broken`: the reasons why coordlab itself failed, each with the seeds of these runs.
-- `lost`: the seeds of runs that ended the process of their worker, each with the reason.
-- `differences`: the seeds that gave two results when they were played twice.
-- `results`: the number of runs with each result. UNKNOWN is a run that proves nothing, for example
-  because the cluster did not become steady.
+Several runs that violate a promise in the same way are one finding. A coverage mark is a rare
+situation that a good search should reach. If the output is no terminal, the view prints a line for
+each new finding, and its progress every LINE_EVERY_S seconds.
 """
 
 from collections.abc import Iterator
@@ -33,9 +27,9 @@ from pipeline.summary.story import counted
 
 LINE_EVERY_S = 10.0
 _MAX_GROUPS = 8
-"""Limit of the findings that the panel shows. The summary has more of them."""
+"""At most so many findings are in the panel. The summary at the end has more."""
 _MAX_REASONS = 3
-"""Limit of the failures of each kind that the panel shows."""
+"""At most so many failures of each kind are in the panel."""
 _MINUTE_S = 60
 _HOUR_MIN = 60
 
@@ -54,41 +48,44 @@ def exploration_view(
 
 
 class _SearchLines:
-    """Yields the lines that each progress of a search adds to the lines before."""
+    """Yields the lines about what is new in each progress of a search."""
 
     def __init__(self) -> None:
-        self._progress_s: float | None = None  # time of the last line with the progress
-        self._printed_groups = 0  # number of findings that were printed so far
-        self._printed_broken_runs = 0  # number of failed runs at the last line about a failure
+        self._last_progress_line_s: float | None = None
+        self._printed_groups = 0
+        self._broken_runs_before = 0
 
     def __call__(self, progress: SearchProgress) -> Iterator[str]:
         tally = progress.tally
         for group in list(tally.groups.values())[self._printed_groups :]:
-            # The line has the first seed of the new group. The panel has the seed of the group's
-            # best example instead, which a later run may replace.
-            yield _timed(progress, f"{group.name}: {group.finding.summary} (seed {group.seeds[0]})")
+            # The seed that has found it. Later the search may know a seed that is a better example.
+            yield _line_with_time(
+                progress, f"{group.name}: {group.finding.summary} (seed {group.seeds[0]})"
+            )
         self._printed_groups = len(tally.groups)
-        if tally.broken_runs > self._printed_broken_runs:
-            self._printed_broken_runs = tally.broken_runs
-            yield _timed(progress, f"the lab itself failed: {_most_serious_failure(tally)}")
-        # The first progress is printed at once.
-        if self._progress_s is None or progress.elapsed_s - self._progress_s >= LINE_EVERY_S:
-            self._progress_s = progress.elapsed_s
-            yield _timed(progress, progress_text(progress))
+        if tally.broken_runs > self._broken_runs_before:
+            self._broken_runs_before = tally.broken_runs
+            yield _line_with_time(
+                progress, f"the lab itself failed: {_most_serious_failure(tally)}"
+            )
+        last_s = self._last_progress_line_s
+        if last_s is None or progress.elapsed_s - last_s >= LINE_EVERY_S:
+            self._last_progress_line_s = progress.elapsed_s
+            yield _line_with_time(progress, progress_text(progress))
 
 
-def _timed(progress: SearchProgress, text: str) -> str:
-    """Return a line that begins with the time since the start of the search."""
+def _line_with_time(progress: SearchProgress, text: str) -> str:
+    """Return a line that begins with the time since the search began."""
     return f"{progress.elapsed_s:7.1f} s  {text}"
 
 
 def exploration_panel(space: str, progress: SearchProgress) -> Group:
-    """Return the panel of a search: its figures, its findings, and failures of coordlab itself."""
+    """Return the panel of a search: its progress, its findings, and failures of coordlab itself."""
     tally = progress.tally
+    workers = counted(progress.workers, "worker")
+    heading = f"exploring {space}  {workers}  {progress.elapsed_s:.0f} s"
     parts: list[RenderableType] = [
-        Text(f"exploring {space}", style="bold").append(
-            f"  {counted(progress.workers, 'worker')}  {progress.elapsed_s:.0f} s", style=""
-        ),
+        Text(heading, style="bold"),
         Text(progress_text(progress)),
         Text(f"{marks_text(tally)}; {rechecks_text(tally)}", style="dim"),
     ]
@@ -103,12 +100,12 @@ def exploration_panel(space: str, progress: SearchProgress) -> Group:
     for seed, why in list(tally.lost.items())[:_MAX_REASONS]:
         parts.append(Text(f"BROKEN seed {seed} ends its worker: {why}", style="magenta"))
     if progress.stop is not None:
-        parts.append(Text(_ending(progress.stop), style="yellow"))
+        parts.append(Text(_why_it_stops(progress.stop), style="yellow"))
     return Group(*parts)
 
 
 def progress_text(progress: SearchProgress) -> str:
-    """Return runs, speed, findings and the time left in one line."""
+    """Return how far the search is, how fast, and what it has found, in one line."""
     tally = progress.tally
     of_wanted = "" if progress.runs_wanted is None else f" of {progress.runs_wanted:,}"
     texts = [f"{tally.runs:,}{of_wanted} runs", f"{progress.runs_per_minute:,.0f} runs/min"]
@@ -121,17 +118,16 @@ def progress_text(progress: SearchProgress) -> str:
         texts.append(f"{unknown:,} unknown")
     if tally.broken_runs:
         texts.append(f"{tally.broken_runs:,} BROKEN")
-    # `left_s` is the time until the limits of the search. A search that stops earlier only finishes
-    # the runs in progress, so `left_s` means nothing then.
+    # A search that stops early does not use the time that is left.
     if progress.left_s is not None and progress.stop is None:
         texts.append(f"{_duration(progress.left_s)} left")
     return "  ".join(texts)
 
 
 def marks_text(tally: Tally) -> str:
-    """Return how many of the coverage marks (situations to reach) were reached."""
-    # Some marks are possible only in some spaces, for example with groups on ZooKeeper. These marks
-    # are expected only if a run has reached one of them.
+    """Return how many coverage marks, the situations to reach, the search has reached."""
+    # Not every space can reach every mark. There are marks of groups on ZooKeeper, for instance:
+    # they are all expected as soon as the search has reached one of them.
     expected = len(expected_marks(reached_marks(tally)))
     return f"coverage marks {expected - len(unreached(tally))}/{expected}"
 
@@ -142,13 +138,13 @@ def rechecks_text(tally: Tally) -> str:
 
 
 def _most_frequent(tally: Tally) -> list[FindingGroup]:
-    """Return the _MAX_GROUPS findings with the most runs."""
+    """Return the findings to show, those with the most runs first."""
     by_runs = sorted(tally.groups.values(), key=lambda group: (-len(group.seeds), group.name))
     return by_runs[:_MAX_GROUPS]
 
 
 def _group_line(group: FindingGroup) -> Text:
-    """Return a line on a finding: its runs, the seed of its example, and what is violated."""
+    """Return a line on a finding: `one_owner-1  7 runs, e.g. seed 312: ...`."""
     return Text.assemble(
         (f"{group.name}", "bold red"),
         f"  {counted(len(group.seeds), 'run')}, e.g. seed {group.example.seed}: "
@@ -157,11 +153,8 @@ def _group_line(group: FindingGroup) -> Text:
 
 
 def _most_serious_failure(tally: Tally) -> str:
-    """Return the last failure of coordlab itself that is of the most serious kind so far.
-
-    The kinds, from the most serious one: a seed with two results, a seed that ended its worker, and
-    any other failure of a run.
-    """
+    """Return the most serious failure of coordlab itself so far; of several, the last one."""
+    # The worst is a seed that gave two results: then no result can be trusted.
     if tally.differences:
         return f"seed {tally.differences[-1].seed} is not deterministic"
     if tally.lost:
@@ -170,13 +163,12 @@ def _most_serious_failure(tally: Tally) -> str:
     return list(tally.broken)[-1]
 
 
-def _ending(stop: Stop) -> str:
-    """Return why the search stops, and what it still does."""
+def _why_it_stops(stop: Stop) -> str:
     return f"{stop.value}: finishing what is being played"
 
 
 def _duration(seconds: float) -> str:
-    """Return a length of time as text, such as `2 min 05 s`."""
+    """Return a length of time as `45 s`, `2 min 05 s` or `1 h 12 min`."""
     if seconds < _MINUTE_S:
         return f"{seconds:.0f} s"
     minutes, rest_s = divmod(round(seconds), _MINUTE_S)

@@ -1,8 +1,15 @@
-"""The closing summary of an exploration: verdict, findings, unknown runs, commands to paste.
+"""Prints the closing summary of a search: its verdict, its findings, and what it has covered.
 
-An exploration plays many runs. A seed draws the plan of faults of one run, or mutates the plan of
-an earlier seed, its parent. A finding stands for all runs whose violations have the same evidence;
-one of these runs is its example.
+A finding stands for all runs that violate a promise in the same way. It is printed with one of
+these runs as the example, and with the commands that play this run again, and that shrink it:
+
+    one_owner-1  7 runs, seeds 312, 340, 12-400-4711
+      <partition> has two owners
+      seed 312, 2 faults, at 41.200 s
+      coordlab replay .../one_owner-1.yaml
+
+The seed 12-400-4711 is one that has changed the faults of an earlier seed (400, which has changed
+those of 12), instead of drawing new ones.
 """
 
 from collections.abc import Iterator
@@ -19,19 +26,19 @@ from coordlab.program import called_as, to_paste
 from pipeline.summary.story import counted
 from results_schema.results import RunOutcome, Verdict
 
-_STYLES = {
+_VERDICT_STYLES = {
     Verdict.PASS: "bold green",
     Verdict.VIOLATED: "bold red",
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FINDINGS = 20
-"""Limit of the findings that are printed. results.json has all findings, seeds and so on."""
+"""At most so many findings are printed. results.json has all of them, and of whatever follows."""
 _MAX_SEEDS = 12
-"""Limit of the seeds that are printed in one line."""
+"""At most so many seeds are printed in one line."""
 _MAX_REASONS = 8
-"""Limit of the reasons of unknown runs, and of the reasons of broken runs."""
+"""At most so many reasons are printed for runs that proved nothing, and as many for broken runs."""
 _MAX_RARE = 8
-"""Limit of the rare marks, and of the rare pairs of marks."""
+"""At most so many rare marks, and as many rare pairs of marks, are printed."""
 _US_PER_HOUR = 3_600_000_000
 _US_PER_MINUTE = 60_000_000
 
@@ -39,11 +46,11 @@ _US_PER_MINUTE = 60_000_000
 def print_exploration(
     console: Console, path: Path, manifest: ExplorationManifest, results: ExplorationResults
 ) -> None:
-    """Print the whole summary of an exploration that ended."""
+    """Print the whole summary. `path`: the directory of the exploration."""
     console.print()
     _print_verdict(console, manifest, results)
     _print_unknown(console, results)
-    print_lines(console, _figures(results))
+    print_lines(console, _totals(results))
     by_runs = sorted(results.findings, key=lambda finding: (-finding.runs, finding.name))
     for finding in by_runs[:_MAX_FINDINGS]:
         _print_finding(console, finding, results)
@@ -51,7 +58,7 @@ def print_exploration(
         more = len(results.findings) - _MAX_FINDINGS
         console.print(f"and {counted(more, 'finding')} more: results.json has them all")
     _print_failures(console, results)
-    # An excuse is an exception that a promise permits. A check counts it, and reports no finding.
+    # What looked like a violation, but is an exception that the promise permits.
     print_lines(
         console,
         (
@@ -59,12 +66,12 @@ def print_exploration(
             for excuse, runs in results.excused.items()
         ),
     )
-    _print_effort(console, results)
+    _print_work_of_a_run(console, results)
     _print_marks(console, results)
-    _print_guided(console, results)
+    _print_rare_marks(console, results)
     print_path(console, "exploration", path)
     if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):
-        # The command stays on one line, so that it can be copied.
+        # Not wrapped, so that the command can be copied.
         command = f"to go on: {called_as()} explore --resume {path}"
         console.print(Text(command), soft_wrap=True)
 
@@ -73,24 +80,24 @@ def _print_verdict(
     console: Console, manifest: ExplorationManifest, results: ExplorationResults
 ) -> None:
     """Print the verdict, the number of runs, and why the search ended."""
-    # The verdict is about the completed runs. There is one even if the search itself broke off.
+    # A search that broke off has a verdict, too: that of the runs it has completed.
     word = results.verdict.value.upper()
     if results.outcome is RunOutcome.INTERRUPTED:
         word = f"INTERRUPTED, {word} so far"
     elif results.outcome is RunOutcome.INTERNAL_ERROR:
         word = f"THE LAB FAILED, {word} beside that"
-    runs = f"  {counted(results.seeds, 'run')} of {manifest.space} from seed {manifest.first_seed}"
-    line = Text(word, style=_STYLES[results.verdict]).append(runs, style="")
-    console.print(line.append(f": {results.stopped_because}", style=""), soft_wrap=True)
+    runs = f"{counted(results.seeds, 'run')} of {manifest.space} from seed {manifest.first_seed}"
+    line = f"{word}  {runs}: {results.stopped_because}"
+    console.print(Text(line, style=_VERDICT_STYLES[results.verdict]), soft_wrap=True)
 
 
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
-    """Print the runs that prove nothing, which are called unknown.
+    """Print how many runs proved nothing, and why. Their result is called unknown.
 
-    They come directly after the verdict, because a reader who sees PASS may not read on.
+    These lines come directly after the verdict, because who sees PASS may not read on.
     """
     for unknown in results.unknown[:_MAX_REASONS]:
-        line = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds, results)})"
+        line = f"unknown in {counted(unknown.runs, 'run')} ({_seed_list(unknown.seeds, results)})"
         if unknown.allowed:
             line += ", as the space allows"
         print_lines(console, [f"{line}: {unknown.reason}"], style="yellow")
@@ -99,12 +106,12 @@ def _print_unknown(console: Console, results: ExplorationResults) -> None:
         print_lines(console, [f"and {counted(more, 'reason')} more: results.json"], style="yellow")
 
 
-def _figures(results: ExplorationResults) -> Iterator[str]:
-    """Yield lines with the numbers of runs, faults, commits and rechecks."""
+def _totals(results: ExplorationResults) -> Iterator[str]:
+    """Yield lines with the numbers of runs, faults and commits, and of seeds played twice."""
     runs = ", ".join(f"{number:,} {name}" for name, number in results.runs.items() if number)
-    yield f"{runs or 'nothing was played'}; {results.runs_per_minute:,.0f} runs/min with " + (
-        counted(results.workers, "worker")
-    )
+    workers = counted(results.workers, "worker")
+    speed = f"{results.runs_per_minute:,.0f} runs/min with {workers}"
+    yield f"{runs or 'nothing was played'}; {speed}"
     yield (
         f"{counted(results.faults_hit, 'fault')} hit, {results.faults_missed:,} hit nothing; "
         f"{counted(results.commits, 'commit')} acknowledged; "
@@ -131,16 +138,15 @@ def _rechecks_line(rechecks: Rechecks) -> str:
 
 
 def _print_finding(console: Console, finding: FoundGroup, results: ExplorationResults) -> None:
-    """Print a finding: its seeds, its example, the events of its evidence, commands to paste."""
+    """Print a finding with its example, as shown at the top of this module."""
     console.print()
-    head = Text(finding.name, style="bold red")
     word = "seed" if len(finding.seeds) == 1 else "seeds"
-    seeds = _seeds(finding.seeds, results)
-    head.append(f"  {counted(finding.runs, 'run')}, {word} {seeds}", style="")
-    console.print(head, soft_wrap=True)
+    seeds = _seed_list(finding.seeds, results)
+    heading = f"{finding.name}  {counted(finding.runs, 'run')}, {word} {seeds}"
+    console.print(Text(heading, style="bold red"), soft_wrap=True)
     lines = [
         f"  {finding.summary}",
-        f"  seed {_seed(finding.example_seed, results)}, "
+        f"  seed {_seed_for_replay(finding.example_seed, results)}, "
         f"{counted(finding.example_faults, 'fault')}, at {clock_seconds(finding.time_us)}",
     ]
     if finding.story:
@@ -150,36 +156,39 @@ def _print_finding(console: Console, finding: FoundGroup, results: ExplorationRe
         console.print(Text(f"  {to_paste(command)}"), soft_wrap=True)
 
 
-def _print_effort(console: Console, results: ExplorationResults) -> None:
-    """Print the effort of the runs: numbers of rebalances, loads, failed commits and the like.
+def _print_work_of_a_run(console: Console, results: ExplorationResults) -> None:
+    """Print how much happened in a run: how many rebalances, loads, failed commits and so on.
 
-    They are for a comparison with other versions of coordlab; no number is a violation.
+    These numbers are only of use beside those of another version of coordlab. If that needs twice
+    as many rebalances for the same seeds, something has changed.
     """
-    # A name such as `isr_changes` is printed as "ISR changes".
-    texts = (
-        f"{name.replace('_', ' ').replace('isr', 'ISR')} {effort.p50}, {effort.p90}, {effort.max}"
-        for name, effort in results.effort.items()
-        if effort.sum
-    )
-    if text := "; ".join(texts):
-        print_lines(console, [f"a run needed (median, p90, max): {text}"])
+    texts = []
+    for name, numbers in results.effort.items():
+        if numbers.sum:
+            words = name.replace("_", " ").replace("isr", "ISR")  # `isr_changes` -> "ISR changes"
+            texts.append(f"{words} {numbers.p50}, {numbers.p90}, {numbers.max}")
+    if texts:
+        print_lines(console, [f"a run needed (median, p90, max): {'; '.join(texts)}"])
 
 
 def _print_failures(console: Console, results: ExplorationResults) -> None:
-    """Print the failures of coordlab itself: broken runs, lost seeds, seeds with two results."""
+    """Print where coordlab itself failed.
+
+    A run broke, a seed ended its worker process twice, or a seed gave two results.
+    """
     lines = [
-        f"in {counted(broken.runs, 'run')} ({_seeds(broken.seeds, results)}): {broken.reason}"
+        f"in {counted(broken.runs, 'run')} ({_seed_list(broken.seeds, results)}): {broken.reason}"
         for broken in results.broken[:_MAX_REASONS]
     ]
-    # A lost seed ended its worker process twice. The seeds here are texts, because they are keys of
-    # a JSON object.
+    # Here the seeds are texts, because they are keys of a JSON object.
     lines += [
         f"seed {results.lineages.get(seed, seed)} ended its worker twice: {why}"
         for seed, why in results.lost.items()
     ]
     lines += [
-        f"seed {_seed(recheck.seed, results)} is not deterministic: digest {recheck.digest} by "
-        f"{recheck.worker}, {recheck.digest_again} by {recheck.worker_again}; what differs: "
+        f"seed {_seed_for_replay(recheck.seed, results)} is not deterministic: "
+        f"digest {recheck.digest} by {recheck.worker}, "
+        f"{recheck.digest_again} by {recheck.worker_again}; what differs: "
         f"{', '.join(recheck.fields)}"
         for recheck in results.rechecks.different
     ]
@@ -192,10 +201,7 @@ def _print_failures(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_marks(console: Console, results: ExplorationResults) -> None:
-    """Print how many coverage marks the search reached, and those that it never reached.
-
-    A coverage mark is a named rare situation that runs may reach.
-    """
+    """Print how many coverage marks, the situations to reach, the search has not reached."""
     console.print()
     reached = len(results.marks) - len(results.marks_unreached)
     print_lines(console, [f"coverage marks reached: {reached} of {len(results.marks)}"])
@@ -207,22 +213,21 @@ def _print_marks(console: Console, results: ExplorationResults) -> None:
     )
 
 
-def _print_guided(console: Console, results: ExplorationResults) -> None:
-    """Print the rare marks and rare pairs of marks, each with the number of its runs.
+def _print_rare_marks(console: Console, results: ExplorationResults) -> None:
+    """Print which marks were reached by few runs, and which two marks by few runs together.
 
-    A pair is two marks that one run reached. It can be rare although each of its marks is often
-    reached. A mutated plan is a changed copy of a plan that reached a rare mark or pair; the number
-    of runs with mutated plans follows in brackets.
+    A search tries to get there more often: it takes a plan that has reached something rare, and
+    plays changed copies of it, the mutated plans. The lines say how many of the runs were such.
     """
     guided = results.guided
     if guided is None:
         return
-    rare = (
+    rare_marks = (
         f"  rare: {rare_mark.mark}, {counted(rare_mark.runs, 'run')}"
-        f"{_of_mutated(rare_mark.mutated_runs)}"
+        f"{_mutated_in_brackets(rare_mark.mutated_runs)}"
         for rare_mark in guided.rare_marks[:_MAX_RARE]
     )
-    print_lines(console, rare)
+    print_lines(console, rare_marks)
     print_lines(
         console,
         [
@@ -232,7 +237,7 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
     )
     pairs = (
         f"  rare: {' with '.join(pair.marks)}, {counted(pair.runs, 'run')}"
-        f"{_of_mutated(pair.mutated_runs)}"
+        f"{_mutated_in_brackets(pair.mutated_runs)}"
         for pair in guided.rare_pairs[:_MAX_RARE]
     )
     print_lines(console, pairs)
@@ -246,12 +251,13 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
-    """Compare runs of mutated plans with runs of drawn plans: the rare and new marks in each run.
+    """Yield lines on whether it is worth while to mutate plans.
 
-    Only plans that were drawn since the first mutated plan count.
+    They compare how many rare and new marks a run has reached, with a mutated plan and with a newly
+    drawn one. Only plans that were drawn since the first mutation are compared.
     """
-    # `max` prevents a division by 0 if no plan was drawn since then.
-    mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
+    mutated = guided.mutated_runs
+    drawn = max(1, guided.drawn_runs_since)  # it is a divisor below, so it must not be 0
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "
         f"{counted(guided.plans, 'plan')} kept now"
@@ -264,23 +270,23 @@ def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
     )
 
 
-def _of_mutated(runs: int) -> str:
-    """Return the number of runs with mutated plans in brackets; "" if there are none."""
+def _mutated_in_brackets(runs: int) -> str:
+    """Return ` (3 mutated)` if 3 of the runs had mutated plans; "" if none had."""
     return f" ({runs:,} mutated)" if runs else ""
 
 
 def _is_unfinished(manifest: ExplorationManifest, results: ExplorationResults) -> bool:
-    """Return True if `--resume` would play more seeds; a search without a count has no end."""
+    """Return True if `--resume` would play more seeds."""
     return manifest.count is None or results.seeds < manifest.count
 
 
-def _seeds(seeds: tuple[int, ...], results: ExplorationResults) -> str:
-    """Return seeds as `replay` takes them, the first _MAX_SEEDS of them."""
-    shown = ", ".join(_seed(seed, results) for seed in seeds[:_MAX_SEEDS])
+def _seed_list(seeds: tuple[int, ...], results: ExplorationResults) -> str:
+    """Return seeds as `312, 340, 12-400-4711 and 8 more`."""
+    shown = ", ".join(_seed_for_replay(seed, results) for seed in seeds[:_MAX_SEEDS])
     more = len(seeds) - _MAX_SEEDS
-    return shown + (f" and {more:,} more" if more > 0 else "")
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def _seed(seed: int, results: ExplorationResults) -> str:
-    """Return a seed as `replay` takes it: a mutated seed comes after the seeds of its parents."""
+def _seed_for_replay(seed: int, results: ExplorationResults) -> str:
+    """Return a seed as `replay` takes it; one with a mutated plan as `12-400-4711`."""
     return results.lineages.get(str(seed), str(seed))
