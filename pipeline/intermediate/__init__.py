@@ -1,10 +1,8 @@
-"""Steps that several tables read; no run directory holds their results.
+"""Computations with Spark that several tables share. Their results are not written to a file.
 
-A step computes one DataFrame from others. A cut is a time in which a fault of the network separates
-a node from others.
-
-Reading order: `telling_rows` (the rows of a trace that tables read), `groups`, `lives` (deaths,
-pauses, cuts), `exchanges` (requests and answers), `gaps` (times without an acknowledged commit,
-without a processed record, without a coordinator), `repeats` (records processed again),
-`zookeeper` (transactions and consumers).
+Reading order: `telling_rows` (the rows of a trace that tables read), `groups` (which partition of
+`__consumer_offsets` stores which group), `lives` (when nodes died, were paused or cut off),
+`exchanges` (requests and answers), `gaps` (times without an acknowledged commit, without a
+processed record, without a coordinator), `repeats` (records processed again), `zookeeper`
+(transactions and consumers).
 """

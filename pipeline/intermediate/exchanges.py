@@ -1,8 +1,8 @@
-"""The step `exchanges`: requests of the group APIs with their answers, from the clients' rows.
+"""Pairs the requests that members sent to their coordinators with the answers to them.
 
-A step computes a DataFrame that tables read. A correlation id is the number by which a client
-matches an answer to its request. An incarnation is one life of a node's process; `seq` numbers the
-rows of an incarnation.
+A client writes a row into the trace when it sends a request, and another one when the answer comes
+or the request fails. Both rows have the request's correlation id. Several tables need to know how
+long a member waited for an answer, so the two rows are joined here.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -22,13 +22,13 @@ GROUP_APIS = tuple(
         Api.OFFSET_FETCH,
     )
 )
-"""APIs whose successful answers show that a member takes part in its group. An answer to LeaveGroup
-shows the contrary, so LeaveGroup is left out.
+"""APIs whose successful answers show that a member takes part in its group. LeaveGroup is not among
+them, because an answer to it shows the contrary.
 """
 
 
 def exchanges(events: DataFrame) -> DataFrame:
-    """Pair each answer (or failure) of a group API with the request that it ends.
+    """Pair each answer (or failure) of a group API with its request.
 
     Correlation ids may start again with each connection, so an answer belongs to the last request
     before it that has the same id.
@@ -40,11 +40,9 @@ def exchanges(events: DataFrame) -> DataFrame:
     """
     kinds = (TraceKind.REQUEST_SENT, TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED)
     sent = F.when(F.col("kind") == TraceKind.REQUEST_SENT.value, F.col("time_us"))
-    # `cause` is the purpose of the connection. Two nodes can have several connections with
-    # different purposes.
+    # Two nodes can have several connections. `cause` is the purpose of the connection.
     request = ("run", "node", "incarnation", "peer", "cause", "api", "correlation_id")
-    # For each row, the rows with the same key up to this row; the last REQUEST_SENT among them is
-    # the request.
+    # The rows up to this one that have the same correlation id. `seq` is their order.
     so_far = (
         Window.partitionBy(*request)
         .orderBy("seq")
@@ -53,6 +51,7 @@ def exchanges(events: DataFrame) -> DataFrame:
     return (
         of_kind(events, *kinds)
         .where(F.col("api").isin(list(GROUP_APIS)) & F.col("group").isNotNull())
+        # In the row of an answer, this is the time of the last request before it.
         .withColumn("sent_us", F.last(sent, ignorenulls=True).over(so_far))
         .where(F.col("kind") != TraceKind.REQUEST_SENT.value)
         .select(

@@ -1,19 +1,18 @@
-"""Steps: the gaps between successive activities of a subject (its commits, batches or tenures).
+"""Gaps: times in which a consumer committed nothing, or nobody processed or coordinated anything.
 
-A step computes a DataFrame that tables read. A subject is a consumer, a partition of data or an
-offsets partition:
-- A consumer is active when it commits: its group's coordinator stores how far it has read.
-- A partition of data is active when a member processes a batch of its records.
-- An offsets partition (a partition of `__consumer_offsets`) is active in a tenure: the time in
-  which a broker is the active coordinator of the partition's groups.
+Each function lists the gaps of one kind of subject, over the whole run:
 
-A gap lasts from `before_us`, when one activity ended, to `after_us`, when the next activity began.
-A gap that lasts until the end of the trace is open: its `after_us` is null. `pending_us` of an open
-gap is the first moment at which the subject should have become active, but did not. If `pending_us`
-is null, the subject had nothing more to do, and the gap does not count as lost time.
+- `commit_gaps`: between two acknowledged commits of a consumer;
+- `processing_gaps`: between the work on two batches of a data partition;
+- `coordinator_holes`: between two active coordinators of an offsets partition (a partition of
+  `__consumer_offsets`).
 
-An event about a batch of records has a column `span`, a struct of three fields: `count`, the number
-of records; `last`, the offset of the last record; `work_us`, the time of the work on them.
+The table `availability` then picks the longest gap around each fault.
+
+Example: a consumer had a commit acknowledged at 10.0 s and the next one at 14.2 s. This gap lasts
+from `before_us` 10.0 s to `after_us` 14.2 s. After its last commit, `after_us` is null: the gap is
+open. It then matters whether the consumer tried to commit again. If it did, `pending_us` is when it
+first did so. If `pending_us` is null, it just had nothing more to commit.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -27,7 +26,7 @@ from protocol.trace import TraceKind
 _COMMIT_APIS = [
     key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)
 ]
-"""Requests with which a member begins to commit offsets, alone or in a transaction."""
+"""Requests with which a member begins to commit offsets, without or within a transaction."""
 
 
 def commit_gaps(events: DataFrame) -> DataFrame:
@@ -37,26 +36,26 @@ def commit_gaps(events: DataFrame) -> DataFrame:
     partitions is one row.
     Columns:
     - `run`, `group`, `subject` (the consumer's node);
-    - `before_us`, `after_us`: moments of this commit and of the next commit, microseconds on the
-      run's clock;
-    - `pending_us`: after the last commit, the first moment of one of three events: the consumer
-      requested a commit, a commit failed, or the consumer marked its coordinator unknown;
+    - `before_us`, `after_us`: when this commit and the next one were acknowledged, in microseconds
+      on the run's clock;
+    - `pending_us`: after the last commit, when the consumer first sent another commit, a commit
+      failed, or the consumer gave its coordinator up (marked it unknown);
     - `after_peer`: the broker that acknowledged the next commit.
 
     Nulls: `after_us` and `after_peer` of the last commit; `pending_us` of all other commits, and of
-    the last commit if none of the three events followed it.
+    the last one if nothing of this followed.
     """
     key = ("run", "group", "subject")
     consumer = F.col("node").alias("subject")
     acknowledged = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
         # A commit of several partitions has a row for each partition, all with the same time and
-        # broker.
+        # broker. Here it becomes one row.
         .groupBy("run", "group", consumer, F.col("time_us").alias("before_us"))
         .agg(F.max("peer").alias("peer"))
     )
     by_time = Window.partitionBy(*key).orderBy("before_us")
-    # A request counts only if it is one of _COMMIT_APIS; every row of the other two kinds counts.
+    # Of the requests, only those that commit count. Of the other two kinds, every row counts.
     is_attempt = (F.col("kind") != TraceKind.REQUEST_SENT.value) | F.col("api").isin(_COMMIT_APIS)
     attempts = (
         of_kind(
@@ -92,10 +91,10 @@ def processing_gaps(events: DataFrame) -> DataFrame:
 
     Output grain: one row per run, group, partition and moment at which a member finished a batch.
     Columns: as in `commit_gaps`, without `after_peer`. `subject` is the partition.
-    - `before_us`: the batch was finished;
-    - `after_us`: the work on the next batch began. If it began before `before_us`, which is
-      possible with two members, `after_us` is `before_us`;
-    - `pending_us`: the first record that no member consumed was produced.
+    - `before_us`: when the batch was finished;
+    - `after_us`: when the work on the next batch began. If two members work on the partition, this
+      can be before `before_us`. There was no gap then, and `after_us` is equal to `before_us`;
+    - `pending_us`: after the last batch, when the first record was produced that no member read.
     """
     key = ("run", "group", "subject")
     partition = F.col("partition").alias("subject")
@@ -114,8 +113,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         (F.col("offset") + F.coalesce("span.count", F.lit(1)) - 1).alias("newest"),
     )
 
-    # `last` is the highest offset that the group consumed. `waiting_us` is when the first batch
-    # with a record above it was produced.
+    # `last` is the highest offset that the group consumed. `waiting_us` is when the first batch was
+    # produced that has a record above it.
     reached = consumed.groupBy(*key).agg(F.max("last").alias("last"))
     waiting = (
         produced.join(reached, ["run", "subject"])
@@ -123,12 +122,13 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("produced_us").alias("waiting_us"))
     )
-    # The earliest beginning of work on any later batch. The next batch alone is not enough: if two
-    # members work at the same time, the member that finishes later can have begun earlier.
+    # When the work on any later batch first began. It is not enough to look at the next batch,
+    # because of two members that work at the same time, the one that finishes later can have begun
+    # earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun = F.min("begun_us").over(later)
-    # After the last batch, `next_begun` is null and the gap is open. The condition keeps the null:
-    # `greatest` alone ignores nulls, and would return `before_us`.
+    # After the last batch, `next_begun` is null, and the gap is open. `greatest` alone would ignore
+    # the null and return `before_us`.
     after = F.when(next_begun.isNotNull(), F.greatest("before_us", next_begun))
     moments = consumed.groupBy(*key, "before_us").agg(F.min("begun_us").alias("begun_us"))
     return moments.join(waiting, list(key), "left").select(
@@ -147,8 +147,8 @@ def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
     `after_us`: when the next tenure began. Nulls: `after_us` if no tenure followed before the run's
     end.
     """
-    # Tenures can overlap, so a time without a coordinator begins when all earlier tenures have
-    # ended.
+    # A tenure is a time in which a broker was the active coordinator. Tenures can overlap, so a
+    # time without a coordinator begins only when all earlier tenures have ended.
     so_far = (
         Window.partitionBy("run", "partition")
         .orderBy("start_us", "leader_epoch")

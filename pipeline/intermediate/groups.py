@@ -1,7 +1,7 @@
-"""The table `groups`: the offsets partition of each consumer group.
+"""The table `groups`: in which partition of `__consumer_offsets` is each group stored?
 
-An offsets partition is a partition of the topic `__consumer_offsets`, in which a coordinator keeps
-its groups. The broker that leads the partition coordinates the groups in it.
+The broker that leads this partition (an offsets partition) is the group's coordinator. So by this
+table, the elections in a trace tell which broker coordinated which group.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -18,9 +18,8 @@ MEMBER_KINDS = (
     TraceKind.OFFSETS_COMMITTED,
     TraceKind.COMMIT_FAILED,
 )
-"""Kinds of rows, written by a node, which prove that the node was a member of a group.
-
-COORDINATOR_FOUND proves nothing, because administrators also find coordinators, and join no group.
+"""Kinds of rows that only a member of a group writes. COORDINATOR_FOUND is not among them, because
+an administrator also looks for the coordinator, and joins no group.
 """
 
 _PARTITION_KINDS = (
@@ -29,7 +28,7 @@ _PARTITION_KINDS = (
     TraceKind.BECAME_FOLLOWER,
     TraceKind.LOAD_COMPLETED,
 )
-"""Kinds of rows that name partitions, offsets partitions among them."""
+"""Kinds of rows that can be about an offsets partition. They tell how many of them there are."""
 _PREFIX = f"{CONSUMER_OFFSETS}-"
 """Beginning of the name of every offsets partition; its number follows."""
 
@@ -42,10 +41,10 @@ def in_offsets_topic() -> Column:
 def groups(events: DataFrame) -> DataFrame:
     """Find each group's offsets partition.
 
-    If a coordinator loaded the group (read it from the log of a partition), that partition is the
-    group's. Otherwise the partition is computed as Kafka's FindCoordinator does it: from the
-    group's name and the number of offsets partitions. `events` has one row per event. Output grain:
-    one row per run and group that has consumers. Columns: `run`, `group`, `partition`
+    If a coordinator has loaded the group from a partition, its row about the load names this
+    partition. Otherwise the partition is computed as Kafka does it for FindCoordinator: by a hash
+    of the group's name, modulo the number of offsets partitions. `events` has one row per event.
+    Output grain: one row per run and group that has consumers. Columns: `run`, `group`, `partition`
     (`__consumer_offsets-<n>`), `consumers` (how many nodes were members at some time). Nulls:
     `partition` if the run names no offsets partition at all. Source: Kafka
     GroupMetadataManager.partitionFor; protocol.partitioner computes the same in Python.
@@ -54,14 +53,14 @@ def groups(events: DataFrame) -> DataFrame:
     consumers = members.groupBy("run", "group").agg(
         F.size(F.collect_set("node")).alias("consumers")
     )
-    # All loads of a group name the same partition, so `max` only picks it.
+    # All loads of a group name the same partition, and `max` picks it.
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
-    # The number behind the last "-" of a partition's name; partitions are numbered from 0.
-    index = F.substring_index("partition", "-", -1).cast("int")
-    # The number of offsets partitions is one more than the highest number in the trace.
-    named = of_kind(events, *_PARTITION_KINDS).where(in_offsets_topic()).groupBy("run")
-    partitions = named.agg((F.max(index) + 1).alias("partitions"))
+    # No row tells how many offsets partitions there are. If the trace mentions
+    # `__consumer_offsets-3`, there are at least four.
+    number = F.substring_index("partition", "-", -1).cast("int")
+    mentioned = of_kind(events, *_PARTITION_KINDS).where(in_offsets_topic()).groupBy("run")
+    partitions = mentioned.agg((F.max(number) + 1).alias("partitions"))
     return (
         consumers.join(loaded_from, ["run", "group"], "left")
         .join(F.broadcast(partitions), "run", "left")
@@ -95,7 +94,8 @@ def offsets_partition_of(group: Column, partitions: Column) -> Column:
         F.lit(0).cast("long"),
         lambda value, unit: (value * 31 + unit).bitwiseAND(F.lit(0xFFFFFFFF)),
     )
-    # A value of 2**31 or more stands for a negative number, whose magnitude is 2**32 - unsigned.
+    # In Java's 32 bits, a value of 2**31 or more is a negative number: its magnitude is
+    # 2**32 - unsigned.
     magnitude = (
         F.when(unsigned == 1 << 31, F.lit(0))
         .when(unsigned > 1 << 31, (1 << 32) - unsigned)

@@ -1,8 +1,8 @@
-"""Steps: when nodes died, were paused, or were cut off from others.
+"""When did nodes die, and when were they paused or cut off from others?
 
-A life of a node is one incarnation: the time from one start of its process to its end. An
-impairment is a pause or a cut (a fault of the network that separates a node from others). The
-driver is the process that conducts the run and injects its faults.
+The process of a node can be killed and started again. Each time from a start to an end is an
+incarnation (or life) of the node. A pause and a cut, in which the network separates the node from
+others, are called impairments here: the node lives, but cannot do its work.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -14,28 +14,33 @@ from protocol.trace import TraceKind
 PAUSED = "paused"
 CUT = "cut"
 _SILENCING_LINK_FAULTS = ("cut", "clog")
-"""Faults of network links under which no message arrives. Under the link faults `slow` and `reset`
-messages still arrive.
+"""Faults of network links that keep all messages from arriving. There are also `slow` and `reset`,
+under which messages still arrive.
 """
 
 
 def deaths(events: DataFrame) -> DataFrame:
-    """List the ends of processes: rows about an end, and starts of a newer incarnation.
+    """List the rows by which we know that a process has ended.
 
-    The start of an incarnation proves that every older incarnation of the node has ended. So an end
-    whose own row is missing is known, too. Output grain: one row per row of the trace about an end
-    or a start. Columns: `run`, `node`; `died_us`: when the process ended or the newer one started,
-    microseconds on the run's clock; `died_by`: killed or stopped; `successor`: the number of the
-    incarnation that started. All incarnations with a lower number are dead.
-    Nulls: `successor` of a row about an end, which does not name the incarnation that ended.
+    These are the rows about its end. They can be missing, for example if the machine was lost. But
+    if the node later starts again, its earlier processes have ended. So the starts are listed, too.
+    Output grain: one row per row of the trace about an end or a start of a process.
+    Columns:
+    - `run`, `node`;
+    - `died_us`: the time of the row, in microseconds on the run's clock;
+    - `died_by`: `killed` or `stopped`;
+    - `successor`: of a start, the number of the incarnation that began. All incarnations with a
+      lower number are dead.
+
+    Nulls: `successor` of a row about an end. Such a row does not tell which incarnation ended.
     """
     rows = of_kind(events, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED)
     started = F.col("kind") == TraceKind.NODE_STARTED.value
     stopped = F.col("kind") == TraceKind.NODE_STOPPED.value
     return rows.select(
         "run",
-        # The driver writes NODE_KILLED, whose `peer` is the victim; a node writes the other kinds
-        # about itself.
+        # A killed node can write nothing, so the driver (the process that conducts the run) writes
+        # NODE_KILLED, with the node as `peer`.
         F.when(started | stopped, F.col("node")).otherwise(F.col("peer")).alias("node"),
         F.col("time_us").alias("died_us"),
         F.when(stopped, F.lit("stopped")).otherwise(F.lit("killed")).alias("died_by"),
@@ -53,22 +58,22 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     impaired = _pauses(events).unionByName(_cuts(faults)).join(ends, "run")
-    # An interval without an end lasts until the run's end. `greatest` makes an interval that begins
-    # after the run's end empty.
+    # An interval without an end lasts until the run's end. One that begins after the run's end gets
+    # the length 0 by `greatest`.
     closed = impaired.withColumn(
         "to_us", F.greatest("from_us", F.least(F.coalesce("to_us", "run_end_us"), "run_end_us"))
     )
-    # Intervals that touch or overlap become one, called an island here. A new island begins where a
-    # `from_us` is greater than every `to_us` before it.
+    # Intervals that touch or overlap are joined: all of them get the same number `island`. A new
+    # island begins where a `from_us` is greater than every `to_us` before it. The number counts how
+    # many islands have begun.
     in_order = Window.partitionBy("run", "node", "impairment").orderBy("from_us", "to_us")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    # For the first interval of a node the comparison is null, and the interval begins an island.
-    begins = F.coalesce(F.col("from_us") > F.max("to_us").over(before), F.lit(True))
-    # The number of an island is the count of beginnings so far.
+    # Before the first interval of a node there is no `to_us`, so the comparison is null.
+    begins_island = F.coalesce(F.col("from_us") > F.max("to_us").over(before), F.lit(True))
     return (
-        closed.withColumn("begins", begins.cast("int"))
-        .withColumn("island", F.sum("begins").over(so_far))
+        closed.withColumn("begins_island", begins_island.cast("int"))
+        .withColumn("island", F.sum("begins_island").over(so_far))
         .groupBy("run", "node", "impairment", "island")
         .agg(F.min("from_us").alias("from_us"), F.max("to_us").alias("to_us"))
         .select(
@@ -88,7 +93,7 @@ def _pauses(events: DataFrame) -> DataFrame:
     """
     paused = F.col("kind") == TraceKind.NODE_PAUSED.value
     started = F.col("kind") == TraceKind.NODE_STARTED.value
-    # A node itself writes NODE_STARTED. The driver writes the other kinds, with the node as `peer`.
+    # A node itself writes NODE_STARTED. The driver writes the other rows, with the node as `peer`.
     victim = F.when(started, F.col("node")).otherwise(F.col("peer"))
     in_order = Window.partitionBy("run", "victim").orderBy("time_us", "seq")
     return (
@@ -115,11 +120,11 @@ def _pauses(events: DataFrame) -> DataFrame:
 def _cuts(faults: DataFrame) -> DataFrame:
     """One row per node and link fault that cuts the node off.
 
-    The fault separates the nodes of its two sides, `from` and `to`, from each other. By convention
-    only the nodes of `from`, the side that the experiment names first, count as cut off.
-    Nulls: `to_us` if the fault was not healed.
+    Such a fault has two sides: the nodes that are cut off (`from`, which the experiment names
+    first), and those from which they are cut off (`to`). Nulls: `to_us` if the fault was not
+    healed.
     """
-    # A fault without the two sides lists its nodes in `nodes`.
+    # If a fault names no sides, all its nodes are cut off.
     side = F.when(F.size("from_nodes") > 0, F.col("from_nodes")).otherwise(F.col("nodes"))
     return faults.where(F.col("kind").isin(list(_SILENCING_LINK_FAULTS))).select(
         "run",
@@ -131,20 +136,19 @@ def _cuts(faults: DataFrame) -> DataFrame:
 
 
 def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> DataFrame:
-    """Add to each interval the time in which its node was paused, and in which it was cut off.
+    """Add to each interval for how long its node was paused, and for how long it was cut off.
 
-    `intervals` are any rows with `run`, `from_us`, `to_us` (microseconds on the run's clock), and a
-    column with the node, which the parameter `node` names. `impaired` is the result of
-    `impairments`. Output grain: the rows of `intervals`.
+    `intervals` are any rows with `run`, `from_us`, `to_us` (microseconds on the run's clock) and a
+    node; `node` is the name of the column with the node. `impaired` is the result of `impairments`.
+    Output grain: the rows of `intervals`.
     Columns: those of `intervals`; `paused_us`, `cut_us` (microseconds); `paused_from_us`,
     `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the last moment in the interval at
     which the node was paused, or cut off.
     Nulls: `paused_from_us`, `paused_to_us` if `paused_us` is 0; `cut_from_us`, `cut_to_us` if
     `cut_us` is 0.
     """
-    # Several intervals can have the same key, for example if a member owned several partitions for
-    # the same time. `distinct` keeps each key once, so that the join below does not multiply the
-    # rows.
+    # Several intervals can have the same node and time, for example if a member owned several
+    # partitions. `distinct` keeps one of them, so that the join below does not multiply the rows.
     key = ["run", node, "from_us", "to_us"]
     # The time that an interval and an impairment have in common.
     shared = F.least("to_us", "impaired_to_us") - F.greatest("from_us", "impaired_from_us")

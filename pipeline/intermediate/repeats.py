@@ -1,13 +1,8 @@
-"""Steps: the batches that members processed, and the records that a group repeated.
+"""Which records did a group process more than once, and which did two owners both process?
 
-A record is *repeated* if members of one group processed it more than once. Each step computes a
-DataFrame from which several tables are computed; no run directory holds it.
-
-The column `span` of an event about a batch holds three fields of the event's `detail`:
-
-- `count`: number of records in the batch;
-- `last`: offset of its last record;
-- `work_us`: time of the work on it.
+A member writes a row into the trace for each batch of records that it has processed. These rows
+have a column `span` with the number of the batch's records (`count`), the offset of its last record
+(`last`), and the time of the work on it (`work_us`).
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -17,7 +12,7 @@ from pipeline.engine.events import of_kind
 from protocol.trace import TraceKind
 
 _PARTITION = ("run", "group", "partition")
-"""Columns that name a partition in one group."""
+"""The columns that name a data partition of a group."""
 
 
 def batches(events: DataFrame) -> DataFrame:
@@ -27,12 +22,13 @@ def batches(events: DataFrame) -> DataFrame:
     Columns:
     - `run`, `group`, `partition`, `consumer` (node);
     - `first`, `last` (offsets), `records` (the number of records);
-    - `begun_us`, `at_us`: work on the batch began and ended, microseconds on the run's clock;
-    - `incarnation` and `seq` of the event, which order events of one node at one moment.
+    - `begun_us`, `at_us`: when the work on the batch began and ended, in microseconds on the run's
+      clock;
+    - `incarnation`, `seq`: the order in which one node wrote events of the same moment.
 
     Nulls: none.
     """
-    # A batch without `last` counts as a batch of one record.
+    # If the trace does not tell the last offset, the batch counts as one record.
     last = F.coalesce("span.last", "offset")
     return (
         of_kind(events, TraceKind.RECORDS_CONSUMED)
@@ -52,11 +48,11 @@ def batches(events: DataFrame) -> DataFrame:
 
 
 def begun_us() -> Column:
-    """Return when the work on a batch began.
+    """Return when a member began to work on a batch.
 
-    A member writes the row about the batch when the work ends, so the row's time is the end.
+    The member writes the row about the batch when the work ends. `work_us` tells how long the work
+    took. It is missing if the records of the experiment take no time to process.
     """
-    # A row has no `work_us` if the experiment's records take no time to process.
     return F.col("time_us") - F.coalesce("span.work_us", F.lit(0))
 
 
@@ -69,30 +65,31 @@ def repeated_records(events: DataFrame) -> DataFrame:
     clock), `nth` (1: the first time that the group processed the record).
     Nulls: none.
     """
-    # A run has millions of records, of which few are repeated. So:
-    # 1. Sort the batches of a partition by offset, and divide them into *islands*: a new island
-    #    begins at a batch whose first offset is above all offsets of the batches before. A record
-    #    can be repeated only within one island.
-    # 2. Keep the islands of two batches or more.
-    # 3. Split those batches into records, and count how often each record occurs.
+    # A run has millions of records, of which few are repeated. It would take long to list all of
+    # them. So only batches that overlap others are looked at:
+    # 1. Sort the batches of a partition by offset, and divide them into *islands* of batches that
+    #    overlap: offsets 0 to 9 and 5 to 14 are one island, and 15 to 24 is the next one. A record
+    #    can be repeated only within an island.
+    # 2. Drop the islands of a single batch.
+    # 3. Split the other batches into records, and count how often each record occurs.
     by_offset = Window.partitionBy(*_PARTITION).orderBy("first", "last", "at_us", "consumer", "seq")
     highest_before = F.max("last").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    # The first batch of a partition always begins an island: there the comparison is null.
+    # Before the first batch of a partition there is no offset, so the comparison is null.
     begins_island = F.coalesce(F.col("first") > highest_before, F.lit(True))
     of_island = Window.partitionBy(*_PARTITION, "island")
     touching = (
         batches(events)
         .withColumn("begins_island", begins_island.cast("int"))
-        # The number of the island: how many islands have begun up to this batch.
+        # The number of an island counts how many islands have begun.
         .withColumn("island", F.sum("begins_island").over(so_far))
         .withColumn("batches_of_island", F.count("*").over(of_island))
         .where(F.col("batches_of_island") > 1)
     )
     record = (*_PARTITION, "offset")
     by_time = Window.partitionBy(*record).orderBy("at_us", "consumer", "incarnation", "seq")
-    # `sequence` lists all offsets of a batch. If a damaged row had a `last` below `first`,
-    # `sequence` would count down; `greatest` prevents this.
+    # `sequence` lists all offsets of a batch. In a damaged row, `last` can be below `first`. Then
+    # `sequence` would count down, which `greatest` prevents.
     return (
         touching.withColumn("offset", F.explode(F.sequence("first", F.greatest("first", "last"))))
         .withColumn("nth", F.row_number().over(by_time))
@@ -103,12 +100,14 @@ def repeated_records(events: DataFrame) -> DataFrame:
 
 
 def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame) -> DataFrame:
-    """Pair overlapping intervals of two owners, with the offsets that both owners processed.
+    """Pair the overlapping intervals of two owners, with the records that both of them processed.
 
-    A member owns a partition while it may process the partition's records. `ownership` and `runs`
-    are the tables; `repeats` has one row per processing of a repeated record (`repeated_records`).
-    Output grain: one row per pair of overlapping intervals and offset that both members processed
-    during the overlap. A pair without a common offset has one row with a null offset.
+    Example: consumer-a-0 owned a partition from 10 to 20 s, and consumer-a-1 from 15 s on. If both
+    processed the offsets 7 and 8 between 15 and 20 s, this pair has two rows. `ownership` and
+    `runs` are the tables; `repeats` has one row per processing of a repeated record
+    (`repeated_records`). Output grain: one row per pair of overlapping intervals and offset that
+    both members processed during the overlap. A pair without a common offset has one row with a
+    null offset.
     Columns:
     - `run`, `group`, `partition`, `offset`;
     - `from_us`, `to_us`: beginning and end of the overlap; `ends_us`: the same as `to_us`, or the
@@ -119,13 +118,13 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
     members processed no record in common.
     """
     run_ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    # Each interval becomes a struct. The join below pairs the struct of one interval, as `first`,
-    # with the struct of another interval, as `second`.
+    # The join below pairs each interval with others of the same partition. So each of them is put
+    # into a struct, which is called `first` on one side of the join and `second` on the other.
     intervals = ownership.join(run_ends, "run").select(
         *_PARTITION,
         "run_end_us",
         F.struct(
-            # Not named `from_us`: in the output, `from_us` is the overlap's beginning.
+            # This is not called `from_us`, which is the overlap's beginning in the output.
             F.col("from_us").alias("at_us"),
             "consumer",
             "incarnation",
@@ -138,8 +137,8 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         ).alias("first"),
     )
     second = intervals.drop("run_end_us").withColumnRenamed("first", "second")
-    # Of two intervals, `first` is the one that began first. Spark compares structs field by field,
-    # so of intervals that began at the same moment, the consumers' names decide.
+    # Each pair is joined in both orders. Keep the one in which `first` began first. Structs are
+    # compared field by field, so the names decide if both began at the same moment.
     in_order = F.struct("first.at_us", "first.consumer") < F.struct(
         "second.at_us", "second.consumer"
     )
@@ -148,7 +147,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         .where(in_order & (F.col("first.consumer") != F.col("second.consumer")))
         .withColumn("from_us", F.col("second.at_us"))
         .withColumn("ends_us", F.least("first.until_us", "second.until_us"))
-        # `least` ignores nulls, so `to_us` is null only if both members owned until the run's end.
+        # `least` ignores nulls. So `to_us` is null only if both still owned when the run ended.
         .withColumn("to_us", F.least("first.to_us", "second.to_us"))
         .where(F.col("from_us") < F.col("ends_us"))
         .drop("run_end_us")
@@ -175,9 +174,9 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
 
 
 def _processed(pairs: DataFrame, repeats: DataFrame, side: str) -> DataFrame:
-    """List the offsets that one member of each pair processed during the overlap.
+    """List the offsets that one owner of each pair processed during the overlap.
 
-    `side` says which member: `first` or `second`. Output grain: one row per pair and offset.
+    `side` tells which owner: `first` or `second`. Output grain: one row per pair and offset.
     """
     is_in_overlap = (F.col("at_us") >= F.col("from_us")) & (F.col("at_us") <= F.col("ends_us"))
     sides = pairs.select(

@@ -1,11 +1,12 @@
-"""The step `telling_rows`: the rows of a trace that tell tables something, a third of all rows.
+"""Keeps the rows of a trace that tell tables something: the telling rows, a third of all rows.
 
-A step computes a DataFrame that several tables read. This one selects and decodes the rows once for
-all tables. It drops rows of two sorts: messages with an API outside LISTED_APIS (above all Produce
-and Fetch of data), and the kinds in NO_TABLES_KINDS, which no table reads. It keeps bad rows (rows
-that lack a required column or have an unknown kind), because the table `bad_rows` lists them. A few
-tables read the whole trace (`all_events`) instead: `runs`, which counts all rows, and the tables
-that count requests.
+Most rows of a trace are about Produce and Fetch requests, which no table needs. They are dropped
+once here, so that not every table has to read them. Two sorts of rows are dropped: requests and
+answers of other APIs than LISTED_APIS, and the kinds in NO_TABLES_KINDS. Bad rows, which lack a
+required value or are of an unknown kind, are kept, because the table `bad_rows` lists them.
+
+A few tables need all rows, and read the whole trace: `runs`, which counts them, and those that
+count requests.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -39,28 +40,30 @@ LISTED_APIS = tuple(
         Api.BROKER_HEARTBEAT,
     )
 )
-"""APIs of coordination and control. Fetch is not listed, because most Fetch requests fetch data. A
-Fetch request to a controller fetches metadata; `is_listed` adds these requests.
+"""APIs of coordination and control. Fetch is not among them, because most Fetch requests get
+records. But those that go to a controller get metadata, and `is_listed` adds them.
 """
-_CONTROLLERS = controller_name(0).removesuffix("0")
-"""Common prefix of the names of all controllers: the name of controller 0 without its number."""
+_CONTROLLER_PREFIX = controller_name(0).removesuffix("0")
+"""The beginning of the names of all controllers, such as `controller-`."""
 _SERVER_KINDS = (TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT)
-"""Kinds of rows that the server of a request writes."""
+"""Kinds of rows that the server of a request writes. Its client writes the other MESSAGE_KINDS."""
 MESSAGE_KINDS = (
     TraceKind.REQUEST_SENT,
     TraceKind.RESPONSE_RECEIVED,
     TraceKind.REQUEST_FAILED,
     *_SERVER_KINDS,
 )
-"""Kinds of rows about messages: two thirds of a trace, most of them Produce and Fetch of data."""
+"""Kinds of rows about requests and answers. They are two thirds of a trace."""
 NO_TABLES_KINDS = (
     TraceKind.HIGH_WATERMARK,
     TraceKind.SESSION_RESTARTED,
     TraceKind.APPEND_STARTED,
 )
-"""Kinds with many rows that no table reads. If a table is to read a kind, remove it from here."""
+"""Kinds with many rows that no table reads. If a new table needs one of them, remove it from
+here.
+"""
 _SPAN_KINDS = (TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED)
-"""Kinds of rows about a span of records (a batch). These rows have a value in the column `span`."""
+"""Kinds of rows about a batch of records. Only these have a value in the column `span`."""
 
 
 def by_server() -> Column:
@@ -70,10 +73,10 @@ def by_server() -> Column:
 
 def is_listed() -> Column:
     """Return whether a row of MESSAGE_KINDS is about coordination or control."""
-    # The node to which the request went: a server wrote its row itself, a client names the server.
+    # A row of the server is written by the server; a row of the client names the server as `peer`.
     server = F.when(by_server(), F.col("node")).otherwise(F.col("peer"))
-    asks_controller = (F.col("api") == Api.FETCH.label) & server.startswith(_CONTROLLERS)
-    return F.col("api").isin(list(LISTED_APIS)) | asks_controller
+    fetches_metadata = (F.col("api") == Api.FETCH.label) & server.startswith(_CONTROLLER_PREFIX)
+    return F.col("api").isin(list(LISTED_APIS)) | fetches_metadata
 
 
 def telling_rows(rows: DataFrame) -> DataFrame:
@@ -88,20 +91,20 @@ def telling_rows(rows: DataFrame) -> DataFrame:
 
     Nulls: `span` of rows about anything else; fields that `detail` lacks.
     """
-    # `is_listed` is null if the row lacks `api` or `peer`: such a message is not listed.
+    # `is_listed` is null if the row lacks `api` or `peer`. Such a row is dropped.
     is_unlisted_message = _is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed())
     is_dropped = _is_any_of(NO_TABLES_KINDS) | is_unlisted_message
-    # RECORDS_PRODUCED has only `count`; the other two fields become null.
+    # A row RECORDS_PRODUCED has only `count`. Its other two fields become null.
     fields = detail("count", "last", "work_us", of=RecordsConsumedDetail)
     span = F.when(_is_any_of(_SPAN_KINDS), fields)
     return rows.where(F.col("bad").isNotNull() | ~is_dropped).withColumn("span", span)
 
 
 def _is_any_of(kinds: tuple[TraceKind, ...]) -> Column:
-    """Return the condition that a row is of one of the kinds."""
+    """Return whether a row is of one of the kinds."""
     return F.col("kind").isin([kind.value for kind in kinds])
 
 
 def _certainly(condition: Column) -> Column:
-    """Return `condition`, with false where it is null (because a column that it reads is null)."""
+    """Return the condition, but false where it is null because a column that it reads is null."""
     return F.coalesce(condition, F.lit(False))

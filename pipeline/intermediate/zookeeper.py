@@ -1,8 +1,8 @@
-"""Steps for the tables of ZooKeeper: its transactions, and the group of each consumer.
+"""What the tables about ZooKeeper share: its transactions, and the group of each consumer.
 
-A transaction is a change of ZooKeeper's data; its zxid is its number in the order of all changes.
-The ensemble is the set of ZooKeeper's servers. A consumer on ZooKeeper gets its share of the
-partitions in attempts: in each, it tries once to own them.
+Consumers of the old kind coordinate themselves through ZooKeeper. Each change of ZooKeeper's data,
+such as a new node in its tree, is a transaction with a number (zxid), and all its servers apply the
+same transactions in the same order.
 """
 
 from pyspark.sql import DataFrame
@@ -14,17 +14,17 @@ from protocol.trace_schema import ZooKeeperTxnDetail
 
 
 def zookeeper_txns(events: DataFrame) -> DataFrame:
-    """List the transactions that any server of the ensemble has applied, each once.
+    """List the transactions that any server of ZooKeeper has applied, each once.
 
     `events` has one row per event. Output grain: one row per run and zxid.
     Columns:
     - `run`, `zxid`;
     - `applied_us`: when the first server applied the transaction, in microseconds on the run's
       clock;
-    - `session`: the client's session that made the change; `op`: the sort of change, such as
-      create;
-    - `path`, `data`: the changed node of ZooKeeper's tree, and its new content; `ephemeral`:
-      whether the node is deleted when the session ends.
+    - `session`: the session of the client that made the change;
+    - `op`: what was done, such as create;
+    - `path`, `data`: the node of ZooKeeper's tree that was changed, and its new content;
+    - `ephemeral`: whether this node is deleted when the session ends.
 
     Nulls: `path`, `data`, `ephemeral` of a transaction that has no such part.
     """
@@ -35,8 +35,8 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
         .where(F.col("offset").isNotNull())
         .withColumn("txn", txn)
         .groupBy("run", F.col("offset").alias("zxid"))
-        # All servers apply the same transactions: the columns are equal in the rows of all servers,
-        # and `min` returns the value of any of them.
+        # All servers apply the same transactions, so the values are equal in their rows, and `min`
+        # just picks one.
         .agg(
             F.min("time_us").alias("applied_us"),
             *(
@@ -48,9 +48,11 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
 
 
 def zookeeper_consumers(events: DataFrame) -> DataFrame:
-    """Name the group of each consumer that has begun an attempt of a rebalance.
+    """Name the group of each consumer on ZooKeeper.
 
-    `events` has one row per event. Output grain: one row per run and consumer.
+    Such a consumer gets its partitions in attempts: in each, it tries once to own its share of
+    them. Only consumers that began an attempt are listed. `events` has one row per event. Output
+    grain: one row per run and consumer.
     Columns: `run`, `consumer` (its node), `consumer_group`. Nulls: none.
     """
     return (
