@@ -1,9 +1,8 @@
 """Batches of records: the fields that the CRC (checksum) covers, and the errors of broken batches.
 
-The batches in these tests are those of simulated producers, which write the records of a batch as a
-MessagePack array. MessagePack is a compact binary form of JSON. (Real Kafka clients send batches in
-Kafka's format. These tests have no such batch.) `records("a", "b")` returns two records, with the
-values "a" and "b".
+Simulated producers write the records of a batch as an array in MessagePack, a compact binary form
+of JSON. The batches of real Kafka clients, which are in Kafka's format, are tested elsewhere.
+`records("a", "b")` returns two records, with the values "a" and "b".
 """
 
 import msgspec
@@ -23,10 +22,10 @@ from tests.support.builders.partition_logs import records
 
 
 def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
-    """A batch has the number of its records, and the largest timestamp of its records.
+    """The log needs both without decoding the records.
 
-    The log computes the offset of the next batch from the number. A search for the first record at
-    or after a time compares this time with the largest timestamp of each batch.
+    It adds the number of records to find the offset of the next batch. It compares the largest
+    timestamp when a client asks for the first record at or after a time.
     """
     batch = build_batch((Record(b"a", b"1", 5), Record(b"b", None, 9), Record(b"c", b"3", 7)))
     assert batch.record_count == 3
@@ -35,16 +34,16 @@ def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
     assert check_batch(batch) is ErrorCode.NONE
 
 
-def test_build_batch_without_records_is_misuse() -> None:
+def test_build_batch_without_records_raises_an_exception() -> None:
     """A batch without records would have no offset."""
     with pytest.raises(SimulationError):
         build_batch(())
 
 
-def test_place_batch_keeps_the_crc_right() -> None:
-    """The leader sets the offset and the leader epoch of a batch that a producer has made.
+def test_place_batch_keeps_the_crc_valid() -> None:
+    """The leader writes the offset and the leader epoch into a producer's batch.
 
-    The CRC of the producer must stay valid, so it does not cover these two fields.
+    So the producer's CRC does not cover these two fields.
     """
     placed = place_batch(build_batch(records("a")), base_offset=41, leader_epoch=6)
     assert (placed.base_offset, placed.partition_leader_epoch) == (41, 6)
@@ -52,14 +51,14 @@ def test_place_batch_keeps_the_crc_right() -> None:
 
 
 def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
-    """A batch that is sent to another process is encoded; its CRC must be valid after decoding."""
+    """A batch is encoded when it is sent to another process. There its CRC must be valid, too."""
     batch = build_batch(records("a", "b"), producer_id=2**40, is_transactional=True)
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(batch), type=RecordBatch)
     assert decoded == batch
     assert check_batch(decoded) is ErrorCode.NONE
 
 
-# Each value differs from the value that the batch of the test has.
+# Each of these values is another one than in the batch of the test.
 @pytest.mark.parametrize(
     "change",
     [
@@ -97,17 +96,11 @@ def test_check_batch_finds_a_wrong_record_count() -> None:
 
 @pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
 def test_payload_record_count_reads_every_array_header(count: int) -> None:
-    """MessagePack has three array headers: up to 15 elements, up to 65,535, and more.
-
-    The counts are on both sides of each limit.
-    """
+    """An array in MessagePack begins in one of three ways: up to 15 elements, 65,535, or more."""
     assert payload_record_count(encode_records(records("v") * count)) == count
 
 
-@pytest.mark.parametrize("payload", [b"", b"\xa1x", b"\xc0"])
+@pytest.mark.parametrize("payload", [b"", b"\xa1x", b"\xc0"], ids=["empty", "string x", "null"])
 def test_payload_record_count_of_bytes_without_array_is_minus_one(payload: bytes) -> None:
-    """A payload that does not begin with an array header has no record count.
-
-    The payloads are no bytes, the string "x" in MessagePack, and null in MessagePack.
-    """
+    """Such bytes are no records, so they have no count."""
     assert payload_record_count(payload) == -1

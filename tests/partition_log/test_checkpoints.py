@@ -1,7 +1,7 @@
 """The high watermark checkpoint: the file in which a broker keeps its high watermarks on disk.
 
-The file is in Kafka's text form: a version, the number of lines, and a line for each partition. A
-high watermark is the offset below which all in-sync replicas have the records of a partition.
+The file is in Kafka's text form: the version 0, the number of lines that follow, and a line for
+each partition with its topic, its index and its high watermark.
 """
 
 import pytest
@@ -14,13 +14,13 @@ OFFSETS = {TopicPartition("__consumer_offsets", 3): Offset(7), TopicPartition("a
 
 
 def test_checkpoint_is_written_in_kafkas_format() -> None:
-    """Kafka's tools can read the file. The space in the topic name "a b" is not escaped."""
+    """So Kafka's tools can read the file. A space in a topic's name is not escaped."""
     assert encode_offset_checkpoint(OFFSETS.items()) == b"0\n2\n__consumer_offsets 3 7\na b 0 0\n"
 
 
 @pytest.mark.parametrize("offsets", [{}, OFFSETS])
-def test_checkpoint_reads_back_what_was_written(offsets: dict[TopicPartition, Offset]) -> None:
-    """A restart restores the high watermarks."""
+def test_decoded_checkpoint_has_what_was_encoded(offsets: dict[TopicPartition, Offset]) -> None:
+    """A restarted broker gets its high watermarks back in this way."""
     assert decode_offset_checkpoint(encode_offset_checkpoint(offsets.items())) == offsets
 
 
@@ -29,7 +29,7 @@ def test_checkpoint_reads_back_what_was_written(offsets: dict[TopicPartition, Of
     [b"", b"0\n", b"1\n0\n", b"0\n2\na 0 1\n"],
     ids=["empty", "without a number of lines", "another version", "one line of two"],
 )
-def test_damaged_checkpoint_is_misuse(content: bytes) -> None:
-    """A broker replaces the file atomically, so only a bug can leave a damaged file."""
+def test_damaged_checkpoint_raises_an_exception(content: bytes) -> None:
+    """A broker replaces the file as a whole, so only a bug of ours can leave a damaged one."""
     with pytest.raises(SimulationError):
         decode_offset_checkpoint(content)

@@ -1,12 +1,12 @@
 """Compaction: the records, tombstones and transactions that remain after a cleaning.
 
-A cleaning keeps the last record of each key. A tombstone is a record without a value, which deletes
-its key. A transaction marker is the record that ends a producer's transaction, by commit or abort.
-Tombstones and markers remain for `delete_retention_ms` (a day here) after their first cleaning. The
-last stable offset is where the oldest open transaction begins; a cleaning stops there. A leader
-epoch counts the leaders of a partition.
+A cleaning keeps the last record of each key. For example, of the records a=1, b=1, a=2, at the
+offsets 0, 1 and 2, it keeps b=1 and a=2. A tombstone is a record without a value, which deletes its
+key: it remains for `delete_retention_ms`, here a day, and is then removed, too. The same holds for
+the markers that end transactions. A cleaning stops where the oldest open transaction begins.
 
-`CleanedLog.left()` returns each remaining record as its offset and `key=value`, such as "3 c=1".
+In the tests `write("a=1", "b=")` appends a batch with the record a=1 and a tombstone of b.
+`remaining()` returns what is in the log with the offsets, such as `["0 a=1", "1 b="]`.
 """
 
 import pytest
@@ -21,7 +21,7 @@ from partition_log.memory_storage import MemoryLogStorage
 from partition_log.transaction_index import TransactionIndex
 from protocol.compression import NO_CODECS
 from protocol.errors import ErrorCode
-from protocol.records.batch import Record, payload_of, records_of
+from protocol.records.batch import Record, RecordBatch, payload_of, records_of
 from protocol.records.control import EndTransactionMarker, encode_marker
 from protocol.records.kafka_format import decode_batches, encode_batch
 from tests.support.builders.client_batches import client_batch
@@ -40,22 +40,22 @@ class CleanedLog:
         self.log = PartitionLog(PARTITION, MemoryLogStorage())
         self.log.is_compacted = True
         self.now_ms = NOW_MS
-        self.first_dirty = 0  # the first offset that no cleaning has processed
-        self.epoch = 0  # leader epoch of the next append
+        self.first_dirty = 0  # the first offset that no cleaning has read yet
+        self.leader_epoch = 0  # that of the next append
         self.codecs = NO_CODECS  # most tests have no compressed batch
 
-    def write(self, *written: str, producer: int = -1) -> None:
+    def write(self, *keys_and_values: str, producer: int = -1) -> None:
         """Append a batch of `key=value` records; `key=` is a tombstone.
 
         With a producer the batch belongs to a transaction of that producer.
         """
         records = []
-        for key_and_value in written:
+        for key_and_value in keys_and_values:
             key, _, value = key_and_value.partition("=")
             records.append(Record(key.encode(), value.encode() or None, self.now_ms))
         self.log.append_as_leader(
             tuple(records),
-            leader_epoch=self.epoch,
+            leader_epoch=self.leader_epoch,
             producer_id=producer,
             producer_epoch=0 if producer >= 0 else -1,
             is_transactional=producer >= 0,
@@ -67,7 +67,7 @@ class CleanedLog:
         marker = EndTransactionMarker(is_commit=commit, coordinator_epoch=0)
         self.log.append_as_leader(
             (encode_marker(marker, self.now_ms),),
-            leader_epoch=self.epoch,
+            leader_epoch=self.leader_epoch,
             producer_id=producer,
             producer_epoch=0,
             is_transactional=True,
@@ -80,12 +80,13 @@ class CleanedLog:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
-        """Clean up to the last stable offset, or to `end`; check what is left and what is gone.
+        """Clean up to the last stable offset, or to `end`, and check the result.
 
-        `step_bytes` is how much one step reads; by default one step reads the whole log.
+        The last stable offset is where the oldest open transaction begins. `step_bytes` is how much
+        one step reads; by default one step reads the whole log.
         """
-        batches = [self.log.storage.batch(index) for index in range(len(self.log.storage))]
-        before = last_records(self.log, self.log.log_end_offset, self.codecs)
+        batches_before = self.batches()
+        last_records_before = last_records(self.log, self.log.log_end_offset, self.codecs)
         transactions = TransactionIndex(self.log)
         compaction = Compaction(
             self.log,
@@ -102,31 +103,36 @@ class CleanedLog:
         assert result is not None
         self.first_dirty = result.end_offset
         check_log(self.log)
-        cleaned_count = sum(batch.next_offset <= result.end_offset for batch in batches)
-        left = [self.log.storage.batch(index) for index in range(len(self.log.storage))]
+        cleaned_count = sum(batch.next_offset <= result.end_offset for batch in batches_before)
         check_cleaning(
             PARTITION,
-            batches,
+            batches_before,
             cleaned_count,
-            [batch for batch in left if batch.next_offset <= result.end_offset],
+            [batch for batch in self.batches() if batch.next_offset <= result.end_offset],
             now_ms=self.now_ms,
             delete_retention_ms=DAY_MS,
             codecs=self.codecs,
         )
         # The last record of each key is still there.
-        assert last_records(self.log, self.log.log_end_offset, self.codecs) == before
+        last_records_after = last_records(self.log, self.log.log_end_offset, self.codecs)
+        assert last_records_after == last_records_before
         return result
 
-    def left(self) -> list[str]:
-        """Return "offset key=value" of each remaining record, and "offset marker=" of markers."""
+    def batches(self) -> list[RecordBatch]:
+        """Return all batches of the log."""
+        return [self.log.storage.batch(index) for index in range(len(self.log.storage))]
+
+    def remaining(self) -> list[str]:
+        """Return the log's records, such as "3 c=1" at offset 3, and its markers, "4 marker"."""
         remaining = []
-        for index in range(len(self.log.storage)):
-            batch = self.log.storage.batch(index)
+        for batch in self.batches():
             assert check_batch(batch) is ErrorCode.NONE
             for offset, record in records_of(batch, self.codecs):
-                key = "marker" if batch.is_control else (record.key or b"").decode()
-                value = "" if batch.is_control else (record.value or b"").decode()
-                remaining.append(f"{offset} {key}={value}")
+                if batch.is_control:
+                    remaining.append(f"{offset} marker")
+                else:
+                    key, value = record.key or b"", record.value or b""
+                    remaining.append(f"{offset} {key.decode()}={value.decode()}")
         return remaining
 
     def reopened(self) -> PartitionLog:
@@ -140,43 +146,41 @@ def test_last_record_of_each_key_keeps_its_offset() -> None:
     cleaned.write("a=1", "b=1")
     cleaned.write("a=2", "c=1", "a=3")
     cleaned.write("b=2")
-    end = cleaned.log.log_end_offset
+    end_before = cleaned.log.log_end_offset
     result = cleaned.clean()
-    assert cleaned.left() == ["3 c=1", "4 a=3", "5 b=2"]
-    assert (cleaned.log.log_start_offset, cleaned.log.log_end_offset) == (0, end)
+    assert cleaned.remaining() == ["3 c=1", "4 a=3", "5 b=2"]
+    assert (cleaned.log.log_start_offset, cleaned.log.log_end_offset) == (0, end_before)
     assert (result.records_before, result.records_after, result.end_offset) == (6, 3, 6)
     assert result.bytes_after < result.bytes_before
 
 
 def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
-    """A record at or behind the end does not yet replace an earlier one of its key.
+    """A record that the cleaning does not reach does not yet replace an earlier one of its key.
 
-    In Kafka the end is where the active segment, the file that is still written, begins.
+    In Kafka a cleaning ends where the active segment begins, the file that is still written.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2")
     cleaned.write("a=3")
     cleaned.clean(end=2)
-    assert cleaned.left() == ["1 a=2", "2 a=3"]
+    assert cleaned.remaining() == ["1 a=2", "2 a=3"]
     cleaned.clean(end=3)
-    assert cleaned.left() == ["2 a=3"]
+    assert cleaned.remaining() == ["2 a=3"]
 
 
 def test_later_cleaning_also_reads_the_cleaned_part() -> None:
-    """A record that survived a cleaning may be replaced by a later write: here a=1 and b=1.
-
-    A third cleaning, without any write since the second, has nothing to remove.
-    """
+    """A record that survived a cleaning may be replaced by a later write, here a=1 and b=1."""
     cleaned = CleanedLog()
     cleaned.write("a=1", "b=1", "c=1")
     cleaned.clean()
     cleaned.write("b=2")
     cleaned.write("a=2", "d=1")
     cleaned.clean()
-    assert cleaned.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
+    assert cleaned.remaining() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
+    # A third cleaning, without any write since the second, has nothing to remove.
     cleaned.clean()
-    assert cleaned.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
+    assert cleaned.remaining() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
 
 
 def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
@@ -185,17 +189,17 @@ def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
     cleaned.write("a=1", "b=1")
     cleaned.write("a=")
     cleaned.clean()
-    assert cleaned.left() == ["1 b=1", "2 a="]
+    assert cleaned.remaining() == ["1 b=1", "2 a="]
 
     cleaned.now_ms += DAY_MS - 1
     cleaned.write("c=1")
     cleaned.clean()
-    assert cleaned.left() == ["1 b=1", "2 a=", "3 c=1"]
+    assert cleaned.remaining() == ["1 b=1", "2 a=", "3 c=1"]
 
     cleaned.now_ms += 1
     cleaned.write("d=1")
     cleaned.clean()
-    assert cleaned.left() == ["1 b=1", "3 c=1", "4 d=1"]
+    assert cleaned.remaining() == ["1 b=1", "3 c=1", "4 d=1"]
 
 
 def test_key_that_was_deleted_and_written_again_is_kept() -> None:
@@ -205,37 +209,35 @@ def test_key_that_was_deleted_and_written_again_is_kept() -> None:
     cleaned.write("a=")
     cleaned.write("a=2")
     cleaned.clean()
-    assert cleaned.left() == ["2 a=2"]
+    assert cleaned.remaining() == ["2 a=2"]
 
 
 def test_record_without_key_is_removed() -> None:
-    """A compacted topic has no record without a key; Kafka's cleaner removes one that it finds."""
+    """A compacted topic should have no such record. Kafka's cleaner removes one that it finds."""
     cleaned = CleanedLog()
     cleaned.log.append_as_leader((Record(None, b"v", NOW_MS),), leader_epoch=0)
     cleaned.write("a=1")
     cleaned.clean()
-    assert cleaned.left() == ["1 a=1"]
+    assert cleaned.remaining() == ["1 a=1"]
 
 
 def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
-    """A restarted replica learns its leader epochs and the start of its log from the batches.
+    """A restarted replica learns from its batches where the log and each leader epoch begin.
 
-    So the first batch of each epoch remains, without its records. The epochs 0, 2 and 5 begin at
-    the offsets 0, 2 and 4.
+    So the first batch of each epoch remains, without its records.
     """
     cleaned = CleanedLog()
+    # The epochs 0, 2 and 5 begin at the offsets 0, 2 and 4.
     for epoch in (0, 2, 5):
-        cleaned.epoch = epoch
+        cleaned.leader_epoch = epoch
         cleaned.write("a=1")
         cleaned.write("a=2")
     epochs = cleaned.log.epochs.entries()
     cleaned.clean()
-    assert cleaned.left() == ["5 a=2"]
+    assert cleaned.remaining() == ["5 a=2"]
 
-    storage = cleaned.log.storage
-    # The first batch of each epoch is kept without records; the batch at 5 has the last record.
-    kept = [storage.batch(index) for index in range(len(storage))]
-    assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (4, 0), (5, 1)]
+    offsets_and_counts = [(batch.base_offset, batch.record_count) for batch in cleaned.batches()]
+    assert offsets_and_counts == [(0, 0), (2, 0), (4, 0), (5, 1)]
 
     reopened = cleaned.reopened()
     assert reopened.epochs.entries() == epochs
@@ -243,45 +245,45 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
 
     cleaned.write("b=1")
     cleaned.clean()
-    assert cleaned.left() == ["5 a=2", "6 b=1"]
+    assert cleaned.remaining() == ["5 a=2", "6 b=1"]
 
 
 def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
-    """Records of an aborted transaction replace no record: a=1 stays. The marker stays a day."""
+    """An aborted record does not count, so a=1 stays. Its marker stays for some time."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=aborted", "b=aborted", producer=PRODUCER)
     cleaned.append_marker(commit=False)
     cleaned.write("c=1")
     cleaned.clean()
-    # The day of a marker begins with a cleaning that finds no batch of its transaction.
-    assert cleaned.left() == ["0 a=1", "3 marker=", "4 c=1"]
+    # The marker stays. Its day begins only when a cleaning finds no batch of its transaction.
+    assert cleaned.remaining() == ["0 a=1", "3 marker", "4 c=1"]
 
-    # The aborted batch has no records now, but it remains, because it is the producer's last batch
-    # and has the producer's epoch. So the marker remains, too, until the producer writes another
-    # batch.
+    # The batch of the transaction is still there, although it has no records any more: it is the
+    # last batch of its producer, and shows the producer's epoch. So the marker remains until the
+    # producer has written another batch.
     cleaned.now_ms += 10 * DAY_MS  # long after the retention
     cleaned.write("d=txn", producer=PRODUCER)
     cleaned.append_marker(commit=True)
     cleaned.write("c=2")
     cleaned.clean()
-    assert cleaned.left() == ["0 a=1", "3 marker=", "5 d=txn", "6 marker=", "7 c=2"]
+    assert cleaned.remaining() == ["0 a=1", "3 marker", "5 d=txn", "6 marker", "7 c=2"]
 
     # This cleaning finds no batch of the marker's transaction any more, so the day begins.
     cleaned.write("c=3")
     cleaned.clean()
-    assert "3 marker=" in cleaned.left()
+    assert "3 marker" in cleaned.remaining()
 
     cleaned.now_ms += DAY_MS
     cleaned.write("c=4")
     cleaned.clean()
-    assert cleaned.left() == ["0 a=1", "5 d=txn", "6 marker=", "9 c=4"]
+    assert cleaned.remaining() == ["0 a=1", "5 d=txn", "6 marker", "9 c=4"]
 
 
 def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> None:
-    """A record counts from its own offset, not from its transaction's marker.
+    """Which record of a key is the last is decided by its own offset, not by that of the marker.
 
-    So a=plain, at 2, is later than a=txn, at 0, and stays.
+    So a=plain, at 2, is later than a=txn, at 0, although the transaction is committed at 3.
     """
     cleaned = CleanedLog()
     cleaned.write("a=txn", "b=txn", producer=PRODUCER)
@@ -289,11 +291,11 @@ def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> Non
     cleaned.append_marker(commit=True)
     cleaned.write("d=1")
     cleaned.clean()
-    assert cleaned.left() == ["1 b=txn", "2 a=plain", "3 marker=", "4 d=1"]
+    assert cleaned.remaining() == ["1 b=txn", "2 a=plain", "3 marker", "4 d=1"]
 
 
 def test_marker_is_kept_while_its_transaction_has_records() -> None:
-    """If the marker went first, a load would see an open transaction."""
+    """If the marker were removed before them, a reader would see an open transaction."""
     cleaned = CleanedLog()
     cleaned.write("a=txn", producer=PRODUCER)
     cleaned.append_marker(commit=True)
@@ -302,13 +304,14 @@ def test_marker_is_kept_while_its_transaction_has_records() -> None:
     cleaned.now_ms += 10 * DAY_MS
     cleaned.write("c=1")
     cleaned.clean()
-    assert cleaned.left() == ["0 a=txn", "1 marker=", "2 b=1", "3 c=1"]
+    assert cleaned.remaining() == ["0 a=txn", "1 marker", "2 b=1", "3 c=1"]
 
 
 def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
     """The last batch of a producer stays without records, because it has the producer's epoch.
 
-    The marker of this batch stays, too, also after its day. So a reopened log knows the producer.
+    The marker of its transaction stays, too, even for longer than a day. So a log that is opened
+    again knows the producer.
     """
     cleaned = CleanedLog()
     cleaned.write("first=1")
@@ -316,21 +319,21 @@ def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
     cleaned.append_marker(commit=True)
     cleaned.write("a=plain")
     cleaned.clean()
-    assert cleaned.left() == ["0 first=1", "2 marker=", "3 a=plain"]
+    assert cleaned.remaining() == ["0 first=1", "2 marker", "3 a=plain"]
     assert len(cleaned.reopened().producers) == 1
 
     for _ in range(3):
         cleaned.now_ms += DAY_MS
         cleaned.write("b=1")
         cleaned.clean()
-    assert "2 marker=" in cleaned.left()
+    assert "2 marker" in cleaned.remaining()
     assert len(cleaned.reopened().producers) == 1
 
 
 def test_open_transaction_limits_the_cleaning() -> None:
     """An open transaction may still commit or abort, so its records are not cleaned yet.
 
-    The first batch of producer 7's transaction, at 2, is the end of the first cleaning.
+    The first cleaning ends at 2, where the open transaction of PRODUCER begins.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1")
@@ -341,17 +344,17 @@ def test_open_transaction_limits_the_cleaning() -> None:
     cleaned.write("a=3")
     assert TransactionIndex(cleaned.log).last_stable_offset == 2
     cleaned.clean()
-    assert cleaned.left() == ["1 a=2", "2 a=open", "3 a=other", "4 marker=", "5 a=3"]
+    assert cleaned.remaining() == ["1 a=2", "2 a=open", "3 a=other", "4 marker", "5 a=3"]
 
     cleaned.append_marker(commit=True)
     cleaned.write("z=1")
     assert TransactionIndex(cleaned.log).last_stable_offset == cleaned.log.log_end_offset
     cleaned.clean()
-    assert cleaned.left() == ["4 marker=", "5 a=3", "6 marker=", "7 z=1"]
+    assert cleaned.remaining() == ["4 marker", "5 a=3", "6 marker", "7 z=1"]
 
 
 def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
-    """A marker above the high watermark (the end of the committed records) may be truncated."""
+    """A marker above the high watermark may still be truncated."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=txn", producer=PRODUCER)
@@ -367,10 +370,10 @@ def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
     assert index.is_aborted(cleaned.log.storage.batch(1))
 
 
-def test_transaction_that_ends_above_the_cleaned_part_is_decided() -> None:
-    """A cleaning up to 2 removes the record at 1, because its abort marker at 3 is known.
+def test_aborted_record_is_removed_even_if_its_marker_is_behind_the_cleaned_part() -> None:
+    """The cleaning ends at 2, where an open transaction begins.
 
-    The last stable offset is 2, because the transaction that begins there is open.
+    It removes the aborted record at 1, because it also looks at the marker at 3.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1")
@@ -379,7 +382,7 @@ def test_transaction_that_ends_above_the_cleaned_part_is_decided() -> None:
     cleaned.append_marker(commit=False)
     assert TransactionIndex(cleaned.log).last_stable_offset == 2
     cleaned.clean()
-    assert cleaned.left() == ["0 a=1", "2 b=open", "3 marker="]
+    assert cleaned.remaining() == ["0 a=1", "2 b=open", "3 marker"]
 
 
 @pytest.mark.parametrize("step_bytes", [1, 100, 1_000])
@@ -388,16 +391,16 @@ def test_cleaning_in_steps_has_the_result_of_one_cleaning(step_bytes: int) -> No
     at_once, in_steps = CleanedLog(), CleanedLog()
     for cleaned in (at_once, in_steps):
         for number in range(30):
-            # Seven keys with values and three with tombstones, in turn.
+            # Values for the keys k0 to k6 in turn, and tombstones of x0 to x2 in turn.
             cleaned.write(f"k{number % 7}={number}", f"x{number % 3}=")
         cleaned.write("a=aborted", producer=PRODUCER)
         cleaned.append_marker(commit=False)
     assert at_once.clean() == in_steps.clean(step_bytes=step_bytes)
-    assert at_once.left() == in_steps.left()
+    assert at_once.remaining() == in_steps.remaining()
 
 
 def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> None:
-    """The cleaning has read batches that are no longer in the log, so it gives up."""
+    """The cleaning has read batches that are no longer in the log, so it must give up."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2")
@@ -409,84 +412,80 @@ def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> Non
         now_ms=NOW_MS,
         delete_retention_ms=DAY_MS,
     )
-    assert compaction.step(2**40)  # more bytes than the log has: everything is read
+    assert compaction.step(2**40)  # one step reads the whole log
 
     cleaned.log.truncate_to(1)
     assert compaction.apply() is None
     # Now the log has its former length again, but another batch at 1.
     cleaned.write("a=other")
     assert compaction.apply() is None
-    assert cleaned.left() == ["0 a=1", "1 a=other"]
+    assert cleaned.remaining() == ["0 a=1", "1 a=other"]
 
 
 def test_cleaning_without_cleanable_batches_changes_nothing() -> None:
-    """The active segment, the file that is still written, is never cleaned.
-
-    Here it is the only segment, so the part that can be cleaned ends at 0.
-    """
+    """A log that has only its active segment is cleaned up to 0, that is, not at all."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     result = cleaned.clean(end=0)
     assert (result.records_before, result.end_offset) == (0, 0)
-    assert cleaned.left() == ["0 a=1"]
+    assert cleaned.remaining() == ["0 a=1"]
 
 
 def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
-    """Each broker cleans its own replica. The last value of each key stays equal in all."""
-    whole, only_first_record = CleanedLog(), CleanedLog()
-    for cleaned in (whole, only_first_record):
+    """Each broker cleans its own replica. All must have the same last record of each key."""
+    cleaned_to_the_end, cleaned_to_1 = CleanedLog(), CleanedLog()
+    for cleaned in (cleaned_to_the_end, cleaned_to_1):
         cleaned.write("a=1", "b=1")
         cleaned.write("a=2", "c=")
         cleaned.write("a=aborted", producer=PRODUCER)
         cleaned.append_marker(commit=False)
         cleaned.write("b=3")
-    whole.clean()
-    only_first_record.clean(end=1)
-    check_agreement((whole.log, only_first_record.log))
-    assert whole.left() != only_first_record.left()
+    cleaned_to_the_end.clean()
+    cleaned_to_1.clean(end=1)
+    check_agreement((cleaned_to_the_end.log, cleaned_to_1.log))
+    assert cleaned_to_the_end.remaining() != cleaned_to_1.remaining()
 
 
-# 0 is no compression, 1 is gzip, 4 is zstd.
-@pytest.mark.parametrize("compression", [0, 1, 4])
+@pytest.mark.parametrize("compression", [0, 1, 4], ids=["none", "gzip", "zstd"])
 def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) -> None:
-    """A cleaning compares the keys of batches in Kafka's format with those in our own format.
+    """A real client's batch is in Kafka's own format, and may be compressed.
 
-    A record that stays keeps its bytes and headers.
+    Beside it, the log has batches in our format. A record that stays keeps its bytes.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1", "k0=old")
 
     records = tuple(Record(b"k%d" % number, b"v%d" % number, NOW_MS) for number in range(3))
-    own = build_batch(records, compression=compression, codecs=CODECS)
-    # Encoding and decoding gives the batch Kafka's format, as a client sends it.
-    (sent,) = decode_batches(encode_batch(own, CODECS))
+    in_our_format = build_batch(records, compression=compression, codecs=CODECS)
+    # By encoding and decoding, the batch gets Kafka's format, as a client sends it.
+    (sent,) = decode_batches(encode_batch(in_our_format, CODECS))
     placed = cleaned.log.append_batch_as_leader(sent, leader_epoch=0)
     cleaned.write("k1=new")
     cleaned.write("end=1")
 
     cleaned.codecs = CODECS
     result = cleaned.clean(end=6)
-    assert cleaned.left() == ["0 a=1", "2 k0=v0", "4 k2=v2", "5 k1=new", "6 end=1"]
-    # The record at 6 is behind the end of the cleaning, and does not count.
-    assert result.records_after == 4
+    assert cleaned.remaining() == ["0 a=1", "2 k0=v0", "4 k2=v2", "5 k1=new", "6 end=1"]
+    assert result.records_after == 4  # the cleaning did not reach the record at 6
 
     kept = cleaned.log.storage.batch(1)
     assert (kept.base_offset, kept.last_offset, kept.record_count) == (2, 4, 2)
     (read,) = decode_batches(encode_batch(kept))
     assert records_of(read, CODECS) == [(2, records[0]), (4, records[2])]
     # Two of the three records stay. All have the same length, so each half of the new payload is
-    # one record.
-    before = payload_of(placed, CODECS)
-    after = payload_of(kept, CODECS)
-    assert len(before) - len(after) == len(before) // 3
-    assert all(part in before for part in (after[: len(after) // 2], after[len(after) // 2 :]))
+    # one record, whose bytes were also in the old payload.
+    payload_before = payload_of(placed, CODECS)
+    payload_after = payload_of(kept, CODECS)
+    assert len(payload_before) - len(payload_after) == len(payload_before) // 3
+    middle = len(payload_after) // 2
+    assert payload_after[:middle] in payload_before
+    assert payload_after[middle:] in payload_before
 
 
 def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
-    """A restarted leader must know the last sequence number of each producer (KIP-98).
+    """A restarted leader learns each producer's last sequence number from the batches (KIP-98).
 
-    It learns the number from the batches. So the producer's last batch, at 2, stays without its
-    record.
+    So the producer's last batch, at 2, stays without its record.
     """
     cleaned = CleanedLog()
     for sequence in range(3):
@@ -498,9 +497,9 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
     cleaned.write("end=1")
     cleaned.clean(end=4)
 
-    kept = [cleaned.log.storage.batch(index) for index in range(len(cleaned.log.storage))]
     # The batch at 1 is gone. The batch at 0 stays as the first of its leader epoch.
-    assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (3, 1), (4, 1)]
+    offsets_and_counts = [(batch.base_offset, batch.record_count) for batch in cleaned.batches()]
+    assert offsets_and_counts == [(0, 0), (2, 0), (3, 1), (4, 1)]
 
     producers = cleaned.reopened().producers
     repeated = client_batch("same", producer_id=PRODUCER, base_sequence=2)
@@ -512,10 +511,7 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
 
 
 def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
-    """The abort marker in the log decides, also when the producer's state has expired.
-
-    So a=1 is the last record of its key.
-    """
+    """They do not count because of the marker in the log, which outlives the producer's state."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2", producer=PRODUCER)

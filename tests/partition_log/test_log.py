@@ -1,14 +1,10 @@
 """The log of one replica: offsets, reads, truncation, recovery.
 
-A leader epoch counts a partition's leaders. The high watermark is the offset below which all
-in-sync replicas have the records, which are then committed. The log end is the offset of the next
-record. A truncation removes the records from an offset on.
-
-- `log()` returns an empty log.
-- `log_of_epochs(0, 0, 3)` returns a log with a batch of one record in each of these leader epochs.
-  The values are "0@0", "1@0" and "2@3", that is, offset and epoch.
-- `read(offset, max_bytes, up_to=...)` returns batches below the offset `up_to`.
-- `epochs` of a log has the leader epochs and the offset at which each begins.
+`log()` is an empty log. `log_of_epochs(0, 0, 3)` is a log of three batches with one record each:
+two of leader epoch 0, and one of epoch 3. Their values are "0@0", "1@0" and "2@3", the offset and
+the epoch. For each log, `epochs.entries()` lists the leader epochs with the offset at which each
+begins, here (0, 0) and (3, 2). `read(offset, max_bytes, up_to=...)` returns the batches below the
+offset `up_to`.
 """
 
 import pytest
@@ -21,6 +17,7 @@ from protocol.errors import ErrorCode, InvariantViolation, SimulationError
 from protocol.ids import LeaderEpoch
 from protocol.records.batch import RecordBatch
 from tests.support.builders.partition_logs import (
+    NO_LIMIT,
     batch,
     entries,
     log,
@@ -31,7 +28,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_append_as_leader_assigns_contiguous_offsets() -> None:
-    """An offset counts records, not batches, so the second batch begins at 3."""
+    """Offsets count records, not batches. The first batch has three, so the second begins at 3."""
     written = log()
     first = written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     second = written.append_batch_as_leader(batch("d", "e"), leader_epoch=0)
@@ -40,14 +37,14 @@ def test_append_as_leader_assigns_contiguous_offsets() -> None:
     check_log(written)
 
 
-def test_append_as_leader_records_the_start_of_its_epoch() -> None:
-    """Followers compare their own leader epochs with these offsets, to find differences."""
+def test_append_as_leader_notes_where_its_epoch_begins() -> None:
+    """By these offsets followers find out where their logs differ from the leader's."""
     written = log_of_epochs(0, 0, 3, 3, 5)
     assert written.epochs.entries() == entries((0, 0), (3, 2), (5, 4))
     assert written.latest_epoch == 5
 
 
-def test_append_in_an_older_epoch_is_misuse_and_changes_nothing() -> None:
+def test_append_in_an_older_epoch_raises_an_exception_and_changes_nothing() -> None:
     """The log has epoch 4 already, so an append in epoch 3 is a bug of the caller."""
     written = log_of_epochs(4)
     with pytest.raises(SimulationError):
@@ -60,10 +57,9 @@ def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
     """A follower's log is a copy of its leader's log, batch by batch."""
     source = log_of_epochs(0, 1, 1)
     copy = log()
-    # 2**20 bytes are more than the log has.
-    fetched = source.read(0, 2**20, up_to=source.log_end_offset)
+    fetched = source.read(0, NO_LIMIT, up_to=source.log_end_offset)
     assert copy.append_as_follower(fetched) is ErrorCode.NONE
-    assert copy.read(0, 2**20, up_to=3) == fetched
+    assert copy.read(0, NO_LIMIT, up_to=3) == fetched
     assert copy.epochs.entries() == source.epochs.entries()
     check_log(copy)
 
@@ -81,7 +77,7 @@ def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
 def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
     second: RecordBatch, error: ErrorCode
 ) -> None:
-    """The batches are appended together or not at all. Here only the second does not fit."""
+    """The batches of a Fetch are appended together or not at all. Here the second does not fit."""
     copy = log()
     assert copy.append_as_follower((batch("a"), second)) is error
     assert copy.log_end_offset == 0
@@ -89,7 +85,7 @@ def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
 
 
 def test_read_returns_the_stored_batches_themselves() -> None:
-    """A read does not copy batches, because replication within this process reads very often."""
+    """A read copies no batches, because followers in the same process read very often."""
     written = log()
     appended = written.append_as_leader(records("a"), leader_epoch=0)
     assert written.read(0, 1, up_to=1)[0] is appended
@@ -100,20 +96,19 @@ def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
     written = log()
     written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     written.append_as_leader(records("d"), leader_epoch=0)
-    # The first batch has the offsets 0 to 2, the second one 3.
-    assert [batch.base_offset for batch in written.read(2, 2**20, up_to=4)] == [0, 3]
+    # The first batch has the offsets 0 to 2, and the second one has 3.
+    assert [batch.base_offset for batch in written.read(2, NO_LIMIT, up_to=4)] == [0, 3]
 
 
 def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
-    """A consumer must not see a record above the high watermark.
-
-    Offsets 3 and 4 are one batch, so a read up to 4 does not return this batch either.
-    """
+    """A consumer reads up to the high watermark, and must not see a record above it."""
     written = log_of_epochs(0, 0, 0)
     written.append_as_leader(records("d", "e"), leader_epoch=0)
-    assert [batch.base_offset for batch in written.read(1, 2**20, up_to=3)] == [1, 2]
-    assert [batch.base_offset for batch in written.read(1, 2**20, up_to=4)] == [1, 2]
-    assert written.read(3, 2**20, up_to=3) == ()
+    # "d" and "e" are one batch with the offsets 3 and 4. A read up to 4 does not return it, because
+    # the limit itself is excluded.
+    assert [batch.base_offset for batch in written.read(1, NO_LIMIT, up_to=3)] == [1, 2]
+    assert [batch.base_offset for batch in written.read(1, NO_LIMIT, up_to=4)] == [1, 2]
+    assert written.read(3, NO_LIMIT, up_to=3) == ()
 
 
 def test_read_limits_bytes_but_returns_at_least_one_batch() -> None:
@@ -130,20 +125,17 @@ def test_read_limits_bytes_but_returns_at_least_one_batch() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 4])
-def test_read_outside_the_log_is_misuse(offset: int) -> None:
-    """The log has the offsets 0 to 2.
-
-    The caller must check this, and answer OFFSET_OUT_OF_RANGE.
-    """
+def test_read_outside_the_log_raises_an_exception(offset: int) -> None:
+    """The caller must check the offset, and answer OFFSET_OUT_OF_RANGE. The log ends at 3 here."""
     with pytest.raises(SimulationError):
         log_of_epochs(0, 0, 0).read(offset, 1, up_to=3)
 
 
 def test_high_watermark_is_limited_to_the_log_end() -> None:
-    """A follower is told its leader's high watermark, which may be above the follower's log end.
+    """A follower takes over its leader's high watermark, which may be above its own log end.
 
-    `update_high_watermark` returns True if the high watermark has changed. The high watermark never
-    falls below the log's beginning. Source: Kafka updateHighWatermark.
+    Nor can the high watermark fall below the beginning of the log. `update_high_watermark` returns
+    True if it has changed. Source: Kafka updateHighWatermark.
     """
     written = log_of_epochs(0, 0, 0)
     assert written.update_high_watermark(9)
@@ -154,10 +146,7 @@ def test_high_watermark_is_limited_to_the_log_end() -> None:
 
 
 def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
-    """An unclean election (of a replica that was not in sync) may remove committed records.
-
-    The log must still be consistent after it.
-    """
+    """After an unclean election a follower may have to remove committed records."""
     written = log_of_epochs(0, 1, 1, 2)
     written.update_high_watermark(4)
     assert written.truncate_to(2) == 2
@@ -170,22 +159,22 @@ def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
 
 
 def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
-    """`truncate_to` returns the new log end: 1, because the batch of offsets 1 and 2 is removed.
+    """So the new log end may be below the offset that was asked for.
 
     Source: Kafka LogSegment.truncateTo.
     """
     written = log()
     written.append_as_leader(records("a"), leader_epoch=0)
-    written.append_as_leader(records("b", "c"), leader_epoch=0)
+    written.append_as_leader(records("b", "c"), leader_epoch=0)  # the offsets 1 and 2
     assert written.truncate_to(2) == 1
     check_log(written)
 
 
 def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
-    """The follower was once elected in epoch 5, and wrote no batch in it.
+    """The replica was the leader in epoch 5 once, but wrote no batch.
 
-    If the entry of epoch 5 stayed, the next Fetch would name epoch 5, which the leader does not
-    know.
+    If the entry of epoch 5 stayed, its next Fetch as a follower would name epoch 5, which the new
+    leader does not know.
     """
     written = log_of_epochs(0, 0)
     written.assign_epoch_start(LeaderEpoch(5))
@@ -193,35 +182,35 @@ def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
     assert written.latest_epoch == 0
 
 
-def test_truncate_before_the_log_start_is_misuse() -> None:
-    """The log starts at 0, and nothing before this offset can be kept."""
+def test_truncate_before_the_log_start_raises_an_exception() -> None:
+    """A log cannot end before its beginning, here 0."""
     with pytest.raises(SimulationError):
         log_of_epochs(0).truncate_to(-1)
 
 
 def test_opening_a_log_after_a_crash_restores_it() -> None:
-    """A crash keeps what was written, in the page cache of the operating system."""
+    """The process has died, but the operating system has kept what it had written."""
     storage = MemoryLogStorage()
-    before = log(storage)
+    before_crash = log(storage)
     for epoch in (0, 0, 2):
-        before.append_as_leader(records("a", "b"), leader_epoch=epoch)
-    # The high watermark comes from a checkpoint file on the disk.
-    after = log(storage, high_watermark=4)
-    assert (after.log_end_offset, after.high_watermark) == (6, 4)
-    assert after.epochs.entries() == before.epochs.entries()
-    assert values(after) == values(before)
-    check_log(after)
+        before_crash.append_as_leader(records("a", "b"), leader_epoch=epoch)
+    # A broker reads the high watermark from a checkpoint file.
+    opened = log(storage, high_watermark=4)
+    assert (opened.log_end_offset, opened.high_watermark) == (6, 4)
+    assert opened.epochs.entries() == before_crash.epochs.entries()
+    assert values(opened) == values(before_crash)
+    check_log(opened)
 
 
 def test_opening_a_log_limits_the_checkpointed_high_watermark_to_the_log_end() -> None:
-    """The checkpointed value may count records that a power loss has removed."""
+    """The checkpoint survives a power loss, but the records below its value may be lost."""
     storage = MemoryLogStorage()
     log(storage).append_as_leader(records("a"), leader_epoch=0)
     assert log(storage, high_watermark=9).high_watermark == 1
 
 
 def test_opening_a_log_whose_batches_overlap_is_an_invariant_violation() -> None:
-    """The storage promises batches in order; two records cannot have one offset."""
+    """Two records cannot have the same offset. The storage has broken its promise."""
     storage = MemoryLogStorage()
     storage.append(batch("a", "b", base_offset=0))
     storage.append(batch(base_offset=1))
@@ -233,15 +222,18 @@ def test_opening_a_log_whose_batches_overlap_is_an_invariant_violation() -> None
 
 
 def log_with_holes() -> PartitionLog:
-    """Return a compacted log with batches at 0 and 1, 4 to 5, and 9; 2, 3 and 6 to 8 are holes."""
+    """Return a log from which a cleaning has removed records, so that offsets are missing.
+
+    It has batches with the offsets 0, 1, 4 and 5, and 9. The holes are 2 and 3, and 6 to 8.
+    """
     storage = MemoryLogStorage()
-    for kept_batch in (
+    for remaining in (
         batch("a", base_offset=0),
         batch("b", base_offset=1),
         batch("e", "f", base_offset=4),
         batch("j", base_offset=9, leader_epoch=2),
     ):
-        storage.append(kept_batch)
+        storage.append(remaining)
     compacted = log(storage, high_watermark=10)
     compacted.is_compacted = True
     check_log(compacted)
@@ -253,51 +245,58 @@ def log_with_holes() -> PartitionLog:
     [(0, 0), (1, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 9), (8, 9), (9, 9)],
 )
 def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offset: int) -> None:
-    """The record at the offset was removed, so the read begins with the next batch."""
+    """A reader that asks for a removed record gets those behind it."""
     compacted = log_with_holes()
     first = compacted.read(offset, 1, up_to=10)[0]
     assert first.base_offset == first_base_offset
-    assert [batch.base_offset for batch in compacted.read(offset, 2**20, up_to=10)] == [
-        base_offset for base_offset in (0, 1, 4, 9) if base_offset >= first_base_offset
-    ]
+
+    all_base_offsets = (0, 1, 4, 9)
+    expected = [base_offset for base_offset in all_base_offsets if base_offset >= first_base_offset]
+    batches = compacted.read(offset, NO_LIMIT, up_to=10)
+    assert [batch.base_offset for batch in batches] == expected
 
 
 def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
     """A consumer reads up to the high watermark, here 8, which may be in a hole."""
     compacted = log_with_holes()
-    assert compacted.read(6, 2**20, up_to=8) == ()
-    assert [b.base_offset for b in compacted.read(4, 2**20, up_to=8)] == [4]
+    assert compacted.read(6, NO_LIMIT, up_to=8) == ()
+    assert [batch.base_offset for batch in compacted.read(4, NO_LIMIT, up_to=8)] == [4]
 
 
 @pytest.mark.parametrize(
-    ("offset", "end", "batches"),
-    [(9, 9, 3), (7, 7, 3), (6, 6, 3), (5, 4, 2), (4, 4, 2), (3, 3, 2), (2, 2, 2), (1, 1, 1)],
+    ("offset", "log_end", "batch_count"),
+    [
+        (9, 9, 3),
+        (7, 7, 3),
+        (6, 6, 3),
+        (5, 4, 2),  # 5 is the second record of the batch at 4, which is removed as a whole
+        (4, 4, 2),
+        (3, 3, 2),
+        (2, 2, 2),
+        (1, 1, 1),
+    ],
 )
-def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, batches: int) -> None:
-    """The batches before the hole stay whole. Offset 5 is inside of the batch that begins at 4.
-
-    So a truncation to 5 removes this whole batch.
-    """
+def test_truncate_in_a_hole_ends_the_log_there(offset: int, log_end: int, batch_count: int) -> None:
+    """The log need not end directly behind its last batch."""
     compacted = log_with_holes()
-    assert compacted.truncate_to(offset) == end
-    assert len(compacted.storage) == batches
-    assert (compacted.log_end_offset, compacted.truncations) == (end, 1)
+    assert compacted.truncate_to(offset) == log_end
+    assert len(compacted.storage) == batch_count
+    assert (compacted.log_end_offset, compacted.truncations) == (log_end, 1)
     check_log(compacted)
     compacted.append_as_leader(records("new"), leader_epoch=3)
-    assert compacted.read(end, 1, up_to=end + 1)[0].base_offset == end
+    assert compacted.read(log_end, 1, up_to=log_end + 1)[0].base_offset == log_end
 
 
 def test_follower_of_a_compacted_log_copies_its_holes() -> None:
-    """The follower's log gets the same holes. Batches that overlap are still refused.
-
-    The first read returns the batches below 5, which are those at 0 and 1: the batch at 4 ends
-    behind 5. The second read, from 2 on, begins with the batch at 4.
-    """
+    """The follower accepts gaps between batches, but still refuses batches that overlap."""
     source = log_with_holes()
     copy = log()
     copy.is_compacted = True
-    assert copy.append_as_follower(source.read(0, 2**20, up_to=5)) is ErrorCode.NONE
-    assert copy.append_as_follower(source.read(2, 2**20, up_to=10)) is ErrorCode.NONE
+    # The first two batches have the offsets 0 and 1. The next one, with 4 and 5, is not below 5.
+    first_two = source.read(0, NO_LIMIT, up_to=5)
+    others = source.read(2, NO_LIMIT, up_to=10)
+    assert copy.append_as_follower(first_two) is ErrorCode.NONE
+    assert copy.append_as_follower(others) is ErrorCode.NONE
     assert copy.log_end_offset == 10
     assert copy.epochs.entries() == source.epochs.entries()
     check_log(copy)
@@ -309,9 +308,9 @@ def test_follower_of_a_compacted_log_copies_its_holes() -> None:
 
 
 def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
-    """The log end, the offsets and the epochs stay, and the new batches are flushed to the disk.
+    """Here a cleaning of the first four batches has kept those at 0 and 3.
 
-    The cleaning of the first four batches has kept those at 0 and 3.
+    The log end, the offsets and the epochs stay, and the new batches are flushed to the disk.
     """
     compacted = log_of_epochs(0, 0, 0, 1, 1)
     compacted.is_compacted = True
@@ -324,10 +323,10 @@ def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
     assert compacted.recovery_point == 5
     assert compacted.storage.flushed_length == 3
     check_log(compacted)
-    assert [b.base_offset for b in compacted.read(1, 2**20, up_to=5)] == [3, 4]
+    assert [batch.base_offset for batch in compacted.read(1, NO_LIMIT, up_to=5)] == [3, 4]
 
     # The new batches must begin where the log begins, at 0. So the batch at 3 alone is refused, and
-    # so is an empty prefix.
+    # so are no batches at all.
     with pytest.raises(SimulationError, match="beginning"):
         compacted.replace_prefix(2, kept[1:])
     with pytest.raises(SimulationError, match="beginning"):

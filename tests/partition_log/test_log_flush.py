@@ -1,11 +1,12 @@
 """Flushes of a log to the disk, as its settings demand, and the recovery point.
 
-Written records are in the page cache of the operating system until they are written to the disk. A
-power loss removes records that are only in the page cache. The log writes its records to the disk
-by a flush. The operating system also does so by itself, at any time: this is the write-back.
+Appended records are at first only in memory of the operating system, where a power loss removes
+them. They get to the disk by a flush of the log, or when the operating system writes them back by
+itself, which it may do at any time.
 
 The recovery point is the offset up to which the log itself has flushed. `storage.flushed_length` is
-the number of batches on the disk, after a flush or a write-back.
+the number of batches on the disk, by a flush or by a write-back. For example, after a flush of two
+batches with two records each, the recovery point is 4 and the flushed length is 2.
 """
 
 import pytest
@@ -16,16 +17,16 @@ from partition_log.memory_storage import MemoryLogStorage
 from tests.support.builders.partition_logs import PARTITION, batch, log, records
 
 
-def flushing_log(messages: int | None) -> PartitionLog:
-    """Return a log with this value of Kafka's flush.messages.
+def flushing_log(flush_messages: int | None) -> PartitionLog:
+    """Return a log with this value of Kafka's flush.messages; None is Kafka's default.
 
-    An append flushes the log when at least this number of records is not flushed.
+    An append flushes the log if at least this number of records is not flushed yet.
     """
-    return PartitionLog(PARTITION, MemoryLogStorage(), flush_interval_messages=messages)
+    return PartitionLog(PARTITION, MemoryLogStorage(), flush_interval_messages=flush_messages)
 
 
 def test_log_without_flush_messages_is_never_flushed_by_an_append() -> None:
-    """In Kafka's default, flushing is left to the operating system."""
+    """By default Kafka leaves it to the operating system to write records to the disk."""
     written = flushing_log(None)
     for _ in range(50):
         written.append_as_leader(records("a", "b"), leader_epoch=0)
@@ -34,27 +35,21 @@ def test_log_without_flush_messages_is_never_flushed_by_an_append() -> None:
 
 
 def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
-    """flush.messages counts records, not batches. The flush includes the whole append.
-
-    The recovery point is an offset, 4; the flushed length of the storage counts batches, 2.
-    """
+    """flush.messages counts records, not batches. The flush includes the whole append."""
     written = flushing_log(3)
-    # Two records are not flushed: fewer than flush.messages.
+    # After the first append two records are not flushed.
     written.append_as_leader(records("a", "b"), leader_epoch=0)
     assert (written.recovery_point, written.storage.flushed_length) == (0, 0)
-    # Now four records are not flushed, so the log flushes all of them.
+    # With the second append there are four, so the log flushes them.
     written.append_batch_as_leader(batch("c", "d"), leader_epoch=0)
     assert (written.recovery_point, written.storage.flushed_length) == (4, 2)
-    # One record is not flushed.
+    # After the third append one record is not flushed.
     written.append_as_leader(records("e"), leader_epoch=0)
     assert written.recovery_point == 4
 
 
 def test_append_as_follower_flushes_before_the_next_fetch() -> None:
-    """With its next Fetch a follower tells the leader that it has the records.
-
-    So the records must be on the disk before this Fetch.
-    """
+    """A follower's next Fetch says that it has the records, so they must be on its disk by then."""
     copy = flushing_log(1)
     fetched = [batch("a", base_offset=0), batch("b", base_offset=1)]
     copy.append_as_follower(fetched)
@@ -62,9 +57,9 @@ def test_append_as_follower_flushes_before_the_next_fetch() -> None:
 
 
 def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
-    """Kafka does not see a write-back, so flush.messages counts from the log's own last flush.
+    """Kafka does not notice a write-back, so flush.messages counts from the log's own last flush.
 
-    The third record therefore demands a flush.
+    Here three records have come since then, although the first two are on the disk already.
     """
     written = flushing_log(3)
     written.append_as_leader(records("a", "b"), leader_epoch=0)
@@ -77,31 +72,30 @@ def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
 def test_truncate_limits_the_recovery_point_to_the_log_end(
     offset: int, recovery_point: int
 ) -> None:
-    """The recovery point is 2, because the log was flushed when it ended at 2.
+    """A truncation below the recovery point lowers it; another truncation does not change it.
 
-    A truncation to 1 lowers the recovery point to 1. A truncation to 3 does not change it.
     Source: UnifiedLog.truncateTo.
     """
     written = log()
-    for value in ("a", "b", "c", "d"):
-        written.append_as_leader(records(value), leader_epoch=0)
-        if value == "b":
-            written.flush()
+    written.append_as_leader(records("a"), leader_epoch=0)
+    written.append_as_leader(records("b"), leader_epoch=0)
+    written.flush()  # the recovery point is 2 now
+    written.append_as_leader(records("c"), leader_epoch=0)
+    written.append_as_leader(records("d"), leader_epoch=0)
     written.truncate_to(offset)
     assert written.recovery_point == recovery_point
     check_log(written)
 
 
 def test_reopened_log_is_recovered_from_its_flush_mark() -> None:
-    """Records that were never flushed still count as unflushed after the log is opened again.
+    """Records that were not flushed still count as unflushed after the log is opened again.
 
-    The flush mark is the `flushed_length` of the storage. A log that is opened sets its recovery
-    point to the offset of the first batch after the flush mark.
+    The opened log takes its recovery point from the `flushed_length` of its storage.
     """
     storage = MemoryLogStorage()
     written = PartitionLog(PARTITION, storage)
     written.append_as_leader(records("a", "b"), leader_epoch=0)
     written.flush()
     written.append_as_leader(records("c"), leader_epoch=0)
-    again = PartitionLog(PARTITION, storage)
-    assert (again.recovery_point, again.log_end_offset) == (2, 3)
+    reopened = PartitionLog(PARTITION, storage)
+    assert (reopened.recovery_point, reopened.log_end_offset) == (2, 3)

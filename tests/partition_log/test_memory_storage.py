@@ -1,32 +1,35 @@
-"""The in-memory storage: its copy, and its observer.
-
-A broker that restarts gets a copy of its disk. Each life of a broker is an incarnation.
-"""
+"""The in-memory storage, which is the disk of a broker: its copy, and its observer."""
 
 from partition_log.memory_storage import MemoryStorage
 from tests.support.builders.partition_logs import PARTITION, batch
 
 
 def test_copy_is_unaffected_by_later_writes() -> None:
-    """Code of a dead incarnation may still run; it must not write to the disk of the next one."""
+    """A broker that restarts gets a copy of its disk.
+
+    Code from before the restart may still run, and must not write to the new disk.
+    """
     storage = MemoryStorage()
     log = storage.log(PARTITION)
     log.append(batch("flushed"))
     log.flush()
     log.append(batch("unflushed", base_offset=1))
     storage.write_checkpoint("c", b"1")
-    twin = storage.copy()
+    copied = storage.copy()
     log.truncate(0)
     storage.write_checkpoint("c", b"2")
-    assert [twin.log(PARTITION).base_offset(index) for index in range(2)] == [0, 1]
-    assert twin.read_checkpoint("c") == b"1"
+    assert [copied.log(PARTITION).base_offset(index) for index in range(2)] == [0, 1]
+    assert copied.read_checkpoint("c") == b"1"
     # The copy also knows that the second batch was not flushed: a power loss removes that batch.
-    twin.power_loss()
-    assert len(twin.log(PARTITION)) == 1
+    copied.power_loss()
+    assert len(copied.log(PARTITION)) == 1
 
 
 def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
-    """The observer is set on the storage. Each log that is opened later calls it."""
+    """The observer `on_replace` is set on the storage. Each log that is opened later calls it.
+
+    A cleaning of a log replaces its first batches: here the first two by the second one alone.
+    """
     storage = MemoryStorage()
     batches = [batch("a"), batch("b", base_offset=1), batch("c", base_offset=2)]
     for appended in batches:

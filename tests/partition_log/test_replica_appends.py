@@ -1,18 +1,11 @@
 """Appends to a leader: the refusals, and when an append with acks=all is acknowledged.
 
-The ISR is the set of in-sync replicas; the high watermark is the offset below which all of them
-have the records, which are then committed. An append with acks=all waits for the high watermark.
-min.insync.replicas is the least size of the ISR for such an append.
+An append with acks=all waits until the high watermark has reached its end. The tests ask
+`leading.check_acknowledged(end)`, which is None while the append waits, and then its outcome.
 
-- A, B and C are the brokers 0, 1 and 2.
-- Each election increases the leader epoch.
-- Unless a test says otherwise, `leader` makes A the leader in leader epoch 1, with an empty log,
-  the ISR {A, B, C} and min.insync.replicas 2.
-- `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1.
-- `new_high_watermark` is None if the high watermark has not moved.
-- `check_acknowledged(offset)` returns None while the append that ends at `offset` waits.
-
-BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md.
+Unless a test says otherwise, `leader()` is the replica of broker A, which leads in leader epoch 1
+with an empty log, the ISR {A, B, C} and min.insync.replicas 2. `fetch_as(leading, B, offset=1)` is
+a Fetch of B, whose log ends at offset 1. BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -40,22 +33,19 @@ from tests.support.builders.partition_logs import (
 
 
 def test_append_returns_its_offset_and_epoch() -> None:
-    """The result of an append has the offset of its first record, and the offset after its last.
-
-    The broker later passes the second one, `next_offset`, to `check_acknowledged`.
-    """
+    """`base_offset` is the offset of the first record, `next_offset` the one after the last."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a", "b"), required_acks=ACKS_ALL, now_us=0)
     info = leading.append_records(records("c"), required_acks=ACKS_ALL, now_us=0)
     assert info.error is ErrorCode.NONE
     # "a" and "b" have the offsets 0 and 1, so "c" has the offset 2.
     assert (info.base_offset, info.next_offset, info.leader_epoch) == (2, 3, 4)
-    # No follower has fetched the records yet.
+    # The high watermark has not moved, because no follower has fetched the records yet.
     assert info.new_high_watermark is None
 
 
 def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
-    """A producer does not know these values, so the leader replaces the producer's 77 and 9."""
+    """A producer does not know them, so the leader replaces the producer's values, 77 and 9."""
     leading = leader(leader_epoch=4)
     leading.append_batch(batch("a", base_offset=77, leader_epoch=9), required_acks=1, now_us=0)
     stored = leading.log.storage.batch(0)
@@ -63,18 +53,18 @@ def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
 
 
 def test_append_of_a_corrupt_batch_changes_nothing() -> None:
-    """The answer is CORRUPT_MESSAGE, as in Kafka; a producer then repeats the batch."""
+    """The answer is CORRUPT_MESSAGE, as in Kafka. A producer then sends the batch again."""
     leading = leader()
-    # `crc=1` is a wrong checksum: the batch is corrupt.
+    # 1 is not the checksum of the batch, so the batch is corrupt.
     info = leading.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
     assert info.error is ErrorCode.CORRUPT_MESSAGE
     assert leading.log_end_offset == 0
 
 
 def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
-    """The leadership is checked before the checksum, which is wrong here.
+    """A producer sends to a follower if its metadata is outdated.
 
-    A producer sends to a follower if its metadata is outdated.
+    The checksum is wrong, too, but the leadership is checked first.
     """
     following = follower()
     info = following.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
@@ -83,21 +73,20 @@ def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
 
 
 def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
-    """The high watermark moves with every produced record, and its rows would fill the trace.
+    """It moves with every produced record, so its events would fill the trace.
 
     Only high watermarks of partitions of __consumer_offsets are traced.
     """
-    data = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
-    # In an ISR of one the append itself moves the high watermark.
-    leading = leader(partition_log=data, isr=(A,), min_insync_replicas=1)
+    log_of_orders = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
+    # With A as the only member of the ISR, the append itself moves the high watermark.
+    leading = leader(partition_log=log_of_orders, isr=(A,), min_insync_replicas=1)
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     assert info.new_high_watermark == 1
     assert info.trace == ()
 
 
 def test_append_over_message_max_bytes_changes_nothing() -> None:
-    """message.max.bytes limits the batches of clients and of the coordinator."""
-    # A batch of "a" has fewer than 100 bytes, one of 100 times "x" has more.
+    """message.max.bytes, here 100, limits the batches of clients and of the coordinator."""
     leading = leader(message_max_bytes=100)
     assert leading.append_records(records("a"), required_acks=1, now_us=0).error is ErrorCode.NONE
     large = leading.append_records(records("x" * 100), required_acks=1, now_us=0)
@@ -122,10 +111,10 @@ def test_append_below_min_insync_replicas_is_refused_for_acks_all(
     assert leading.log_end_offset == (1 if error is ErrorCode.NONE else 0)
 
 
-def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> None:
-    """An experiment can switch off the check min_insync_check, to show what it prevents.
+def test_append_below_min_insync_replicas_is_committed_without_the_check() -> None:
+    """An experiment can switch off `min_insync_check`, to show what the check prevents.
 
-    Without the check a single replica acknowledges. If this replica is lost, the record is lost.
+    Then the leader acknowledges the record alone. If the leader is lost, the record is lost.
     """
     leading = leader(isr=(A,), min_insync_check=False)
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
@@ -134,7 +123,7 @@ def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> N
     assert leading.check_acknowledged(1) is ErrorCode.NONE
 
 
-def test_effective_min_isr_is_limited_to_the_number_of_replicas() -> None:
+def test_min_insync_replicas_is_limited_to_the_number_of_replicas() -> None:
     """A topic of one replica must be writable, although min.insync.replicas is 2."""
     leading = leader(replicas=(A,), isr=(A,))
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
@@ -142,28 +131,26 @@ def test_effective_min_isr_is_limited_to_the_number_of_replicas() -> None:
 
 
 def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> None:
-    """The high watermark is the smallest log end of the ISR's members."""
+    """The append waits for C, although B has fetched the record."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     fetch_as(leading, B, offset=1, last_fetched_epoch=1)
     assert leading.check_acknowledged(info.next_offset) is None
 
-    last = fetch_as(leading, C, offset=1, last_fetched_epoch=1)
-    assert last.new_high_watermark == 1
-    assert [(e.kind, e.offset) for e in last.trace] == [(TraceKind.HIGH_WATERMARK, 1)]
+    last_fetch = fetch_as(leading, C, offset=1, last_fetched_epoch=1)
+    assert last_fetch.new_high_watermark == 1
+    (event,) = last_fetch.trace
+    assert (event.kind, event.offset) == (TraceKind.HIGH_WATERMARK, 1)
     assert leading.check_acknowledged(info.next_offset) is ErrorCode.NONE
 
 
 def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_append() -> None:
-    """The record stays in the log, but the error says that it may be lost (BEHAVIOUR 6.1).
-
-    By the newer metadata only A is in sync, fewer than min.insync.replicas.
-    """
+    """The record stays in the log, but the error says that it may be lost (BEHAVIOUR 6.1)."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     for broker in (B, C):
         fetch_as(leading, broker, offset=1, last_fetched_epoch=1)
-    # Newer metadata has an ISR of A alone.
+    # Newer metadata have an ISR of A alone, fewer than min.insync.replicas.
     leading.make_leader(
         leader_epoch=1,
         partition_epoch=2,
@@ -179,7 +166,7 @@ def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_appe
 def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     """While the ISR is smaller than min.insync.replicas, no record is committed.
 
-    This is so even for a record with acks=1, which is appended without an error.
+    A record with acks=1 is appended without an error, but is not committed, either.
     """
     leading = leader()
     info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)

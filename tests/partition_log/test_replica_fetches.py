@@ -1,19 +1,15 @@
-"""Fetches from a leader: fencing, limits, and diverging logs. Mirrors Kafka's PartitionTest.
+"""Fetches from a leader: fencing, limits, and diverging logs.
 
-A leader epoch counts a partition's leaders; a request with another epoch is fenced, that is,
-refused. Two logs diverge where they have batches of different epochs at one offset. The high
-watermark is the offset below which all in-sync replicas (the ISR) have the records.
+A Fetch of a follower from offset 3 says that the follower has the records below 3, and that the
+last of them has the leader epoch `last_fetched_epoch`. So the leader sees whether the two logs are
+equal up to there, or diverge, that is, have different batches at an offset.
 
-- A, B and C are the brokers 0, 1 and 2. EVERYBODY has their registrations, with the broker epochs
-  100, 101 and 102.
-- `leader` makes A the leader in leader epoch 1, with the ISR {A, B, C} and min.insync.replicas 2.
-- `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1;
-  `last_fetched_epoch` is the leader epoch of B's last batch.
-- `log_of_epochs(0, 0, 2)` returns a log with one record per number: two of leader epoch 0, then one
-  of epoch 2.
-- LAG_MAX_US is replica.lag.time.max.ms, 30 s.
+A, B and C are the brokers 0, 1 and 2, with the broker epochs 100, 101 and 102. `leader()` is A as
+the leader in leader epoch 1, with the ISR {A, B, C} and min.insync.replicas 2. `fetch_as(leading,
+B, offset=1)` is a Fetch of B, whose log ends at offset 1. `log_of_epochs(0, 0, 2)` is a log of
+three records: two of leader epoch 0, and one of epoch 2.
 
-BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md, which quotes Kafka's rules.
+The tests mirror Kafka's PartitionTest. BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -36,9 +32,9 @@ from tests.support.builders.partition_logs import (
 )
 
 CONSUMER = -1
-"""Replica id in a consumer's Fetch."""
-NO_PROGRESS = -1
-"""The log end offset that the leader has of a follower before its first accepted Fetch."""
+"""The replica id in a consumer's Fetch."""
+UNKNOWN_LOG_END = -1
+"""What the leader has as the log end of a follower before its first accepted Fetch."""
 
 
 @pytest.mark.parametrize(
@@ -54,7 +50,9 @@ NO_PROGRESS = -1
 def test_fetch_in_another_leader_epoch_is_fenced(
     fetcher: int, epoch: int, error: ErrorCode
 ) -> None:
-    """The leader refuses older and newer epochs. -1 means no epoch and is accepted (BEHAVIOUR 6.1).
+    """The leader refuses older and newer epochs, but accepts a Fetch without one, -1.
+
+    This is Kafka's rule (BEHAVIOUR 6.1).
 
     Source: PartitionTest.testReadRecordEpochValidationForLeader.
     """
@@ -62,18 +60,18 @@ def test_fetch_in_another_leader_epoch_is_fenced(
     assert fetch_as(leading, fetcher, offset=0, leader_epoch=epoch).data.error_code is error
 
 
-def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
-    """A follower of a newer leader must not move the high watermark of an earlier leader."""
+def test_refused_fetch_tells_the_leader_nothing_about_the_followers_log() -> None:
+    """A follower of a newer leader must not move the high watermark of an older one."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     fetch_as(leading, B, offset=1, leader_epoch=5)
-    assert leading.follower_log_end_offset(B) == NO_PROGRESS
+    assert leading.follower_log_end_offset(B) == UNKNOWN_LOG_END
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
-    """A follower gets records above the high watermark, because its Fetches must advance it.
+    """A follower gets records above the high watermark, which can only rise when it has them.
 
-    No other follower has fetched, so the answer still has the high watermark 0.
+    Here no other follower has fetched, so the answer still has the high watermark 0.
     """
     leading = leader(partition_log=log_of_epochs(0, 0))
     answer = fetch_as(leading, B, offset=0).data
@@ -82,19 +80,20 @@ def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
 
 
 def test_fetch_of_a_consumer_reads_to_the_high_watermark() -> None:
-    """A consumer gets no record above the high watermark, because it may still be truncated."""
+    """Records above the high watermark may still be truncated, so no consumer may see them."""
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(2)
     leading = leader(partition_log=log)
-    assert [b.base_offset for b in fetch_as(leading, CONSUMER, offset=0).data.records] == [0, 1]
-    above = fetch_as(leading, CONSUMER, offset=3).data
-    assert (above.error_code, above.records) == (ErrorCode.NONE, ())
+    answer = fetch_as(leading, CONSUMER, offset=0).data
+    assert [batch.base_offset for batch in answer.records] == [0, 1]
+    above_high_watermark = fetch_as(leading, CONSUMER, offset=3).data
+    assert (above_high_watermark.error_code, above_high_watermark.records) == (ErrorCode.NONE, ())
 
 
 @pytest.mark.parametrize("fetcher", [CONSUMER, B])
 @pytest.mark.parametrize("offset", [-1, 3])
 def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int) -> None:
-    """The log ends at 2. A consumer then resets its position, and a follower waits."""
+    """Here the log ends at 2. A consumer resets its position after this error; a follower waits."""
     leading = leader(partition_log=log_of_epochs(0, 0))
     result = fetch_as(leading, fetcher, offset=offset)
     assert result.data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -102,10 +101,7 @@ def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int)
 
 
 def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> None:
-    """The smaller of the two limits decides.
-
-    `min_one_batch` is False once another partition of the request has returned a batch.
-    """
+    """The smaller of the two limits decides."""
     leading = leader(partition_log=log_of_epochs(0, 0, 0))
     size = leading.log.storage.batch(0).size_in_bytes
     limited_by_partition = leading.fetch(
@@ -118,6 +114,8 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
     assert limited_by_partition.size_in_bytes == 2 * size
     assert fetch_as(leading, B, offset=0, max_bytes=2 * size).size_in_bytes == 2 * size
 
+    # A request gets at least one batch, even above its limit. `min_one_batch` is False if another
+    # partition of the request has returned a batch already.
     limited_by_request = leading.fetch(
         fetch_request(0),
         replica_id=B,
@@ -129,17 +127,20 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
     assert limited_by_request.data.records == ()
 
 
-def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
-    """The broker may have newer metadata than this leader (Kafka: followerReplicaOrThrow)."""
+def test_fetch_of_a_broker_without_a_replica_is_refused() -> None:
+    """Perhaps the broker has newer metadata, in which it has a replica.
+
+    So the answer is UNKNOWN_LEADER_EPOCH (Kafka: followerReplicaOrThrow).
+    """
     leading = leader(replicas=(A, B), isr=(A, B))
     assert fetch_as(leading, C, offset=0).data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
-    # A request without an epoch cannot show that its metadata is newer.
+    # A request without a leader epoch gets another error.
     without_epoch = fetch_as(leading, C, offset=0, leader_epoch=-1).data
     assert without_epoch.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
-    """The follower may have lost its log since its earlier start, so an old Fetch proves nothing.
+def test_fetch_from_before_the_followers_restart_is_refused() -> None:
+    """The follower may have lost its log since it sent this Fetch.
 
     B has registered again, with broker epoch 500. The Fetch has the earlier epoch, 101.
     Kafka: testFetchFromFollowerWithStaleBrokerEpoch.
@@ -148,13 +149,13 @@ def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
     stale = fetch_as(leading, B, offset=1, last_fetched_epoch=0, replica_epoch=101)
     assert stale.data.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert leading.follower_log_end_offset(B) == NO_PROGRESS
+    assert leading.follower_log_end_offset(B) == UNKNOWN_LOG_END
 
 
 def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
-    """A follower whose log is a beginning of the leader's log needs no truncation.
+    """A follower whose log is the beginning of the leader's log needs no truncation.
 
-    Its last batch, at offset 0, is of epoch 0. The leader has epoch 0 at the offsets 0 and 1.
+    Its only batch, at offset 0, has epoch 0, like the leader's batch at offset 0.
     """
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
     answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=0).data
@@ -165,18 +166,18 @@ def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
 @pytest.mark.parametrize(
     ("offset", "last_epoch", "diverging"),
     [
-        # The follower has three records of epoch 0. At the leader epoch 0 ends at 2.
+        # The follower has three records of epoch 0. In the leader's log, epoch 0 ends at 2.
         (3, 0, EpochEndOffset(epoch=0, end_offset=2)),
-        # Only the follower has epoch 1. The answer has the largest epoch of the leader below it, 0.
+        # Only the follower has epoch 1. The answer is about the leader's next lower epoch, 0.
         (3, 1, EpochEndOffset(epoch=0, end_offset=2)),
-        # The follower has two records of epoch 2. At the leader epoch 2 ends at the log end, 3.
+        # The follower has two records of epoch 2. In the leader's log, epoch 2 ends at 3.
         (4, 2, EpochEndOffset(epoch=2, end_offset=3)),
     ],
 )
 def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
     offset: int, last_epoch: int, diverging: EpochEndOffset
 ) -> None:
-    """The follower must truncate to that end before it gets records, so the Fetch is no progress.
+    """The follower must truncate its log before it gets records.
 
     The leader has epoch 0 at the offsets 0 and 1, and epoch 2 at the offset 2.
     Kafka: testReadRecord with a diverging lastFetchedEpoch.
@@ -186,11 +187,11 @@ def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
     assert answer.error_code is ErrorCode.NONE
     assert answer.diverging_epoch == diverging
     assert answer.records == ()
-    assert leading.follower_log_end_offset(B) == NO_PROGRESS
+    assert leading.follower_log_end_offset(B) == UNKNOWN_LOG_END
 
 
-def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
-    """The leader cannot find the end of an unknown epoch. It returns the error of Kafka."""
+def test_fetch_with_an_epoch_above_those_of_the_leader_is_out_of_range() -> None:
+    """The leader does not know where such an epoch ends. The error is that of Kafka."""
     leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
     answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=4).data
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -207,11 +208,11 @@ def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -
     assert fetch_as(leading, B, offset=1, last_fetched_epoch=0).data.high_watermark == 1
 
 
-def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
-    """The Fetch counted when it arrived. At its second read the follower may be dead.
+def test_second_read_of_a_waiting_fetch_says_nothing_about_the_follower() -> None:
+    """If there are no records, a Fetch waits at the broker, which reads again later.
 
-    A parked Fetch waits at the broker until there are records. Then the broker reads again, with
-    `update_fetch_state=False`.
+    The follower may have died meanwhile. So only the first read notes how far the follower is; the
+    second one is done with `update_fetch_state=False`.
     """
     leading = leader(partition_log=log_of_epochs(0))
     result = leading.fetch(
@@ -223,20 +224,21 @@ def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
         update_fetch_state=False,
     )
     assert result.data.error_code is ErrorCode.NONE
-    assert leading.follower_log_end_offset(B) == NO_PROGRESS
+    assert leading.follower_log_end_offset(B) == UNKNOWN_LOG_END
 
 
 def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
-    """Most Fetches are of this kind, so the leader handles them in a shorter way.
+    """Most Fetches find nothing new, so the leader handles them in a shorter way.
 
-    The only effect is that the follower counts as caught up, so it stays in the ISR.
+    Their only effect is that the follower counts as caught up, and so stays in the ISR.
     """
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=0)
-    again = fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
-    assert (again.data.records, again.new_high_watermark, again.proposal) == ((), None, None)
-    # B is behind the new record, so the time of its last Fetch decides. The Fetch is LAG_MAX_US
-    # old, which is not too old yet. C has never fetched.
+    repeated = fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
+    assert repeated.data.records == ()
+    assert (repeated.new_high_watermark, repeated.proposal) == (None, None)
+    # Now B lacks a record, so the time of its last Fetch decides. It was LAG_MAX_US ago
+    # (replica.lag.time.max.ms), which is just not too long. C has never fetched.
     leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
     assert proposal is not None
@@ -244,18 +246,16 @@ def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
 
 
 def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epochs() -> None:
-    """The leader reuses its last answer to such a Fetch only while this answer is still right.
-
-    The first Fetches of B and C move the high watermark from 0 to 1. The answers to these
-    Fetches still have 0, and only the next answers have 1.
-    """
+    """The leader reuses its last answer to such a Fetch only while this answer is still right."""
     leading = leader(partition_log=log_of_epochs(0))
+    # The first Fetches of B and C move the high watermark from 0 to 1. Their answers still have 0,
+    # and only the next answers have 1.
     high_watermarks = [
         fetch_as(leading, broker, offset=1, last_fetched_epoch=0).data.high_watermark
         for broker in (B, C, B, C)
     ]
     assert high_watermarks == [0, 0, 1, 1]
-    # A is elected again. The partition epoch counts the changes of the partition's metadata.
+    # A is elected again, in leader epoch 2.
     leading.make_leader(
         leader_epoch=2, partition_epoch=9, replicas=(A, B, C), isr=(A, B, C), now_us=0
     )
@@ -263,8 +263,8 @@ def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epoch
     assert (answer.leader_epoch, answer.error_code) == (2, ErrorCode.NONE)
 
 
-def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() -> None:
-    """B has registered again, with broker epoch 500. This Fetch has B's former epoch, 101."""
+def test_repeated_fetch_from_before_the_followers_restart_is_refused() -> None:
+    """B has registered again, with broker epoch 500. The second Fetch has B's former epoch, 101."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0)
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
@@ -272,12 +272,9 @@ def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() 
     assert stale.data.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_fetch_from_the_end_of_an_empty_log_is_answered_empty() -> None:
-    """A follower without records has no last epoch that could diverge.
-
-    The second Fetch, which repeats the first, gets the same answer.
-    """
+def test_fetch_from_an_empty_log_is_answered_without_records() -> None:
+    """The follower's log is empty, too, so there is nothing that could diverge."""
     leading = leader(leader_epoch=1)
-    for _ in range(2):
+    for _ in range(2):  # a repeated Fetch gets the same answer
         answer = fetch_as(leading, B, offset=0).data
         assert (answer.error_code, answer.records) == (ErrorCode.NONE, ())

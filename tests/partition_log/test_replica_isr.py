@@ -1,18 +1,15 @@
-"""The ISR (the in-sync replicas): shrinking, expansion, and the answers to AlterPartition.
+"""How a leader shrinks and expands its ISR with the request AlterPartition.
 
-The ISR is in the metadata of the controller. To change it, the leader proposes a new ISR with the
-request AlterPartition. Until the answer, `isr` stays the committed ISR, the one that the controller
-has confirmed. The maximal ISR has the members of the committed and of the proposed one. Meanwhile
-the high watermark (the offset below which the in-sync replicas have all records) waits for all
-members of the maximal ISR.
+A leader cannot change its ISR alone. It proposes a new ISR to the controller, and waits for the
+answer. Meanwhile it does not know which of the two counts. So the leader keeps two sets: `isr`, the
+committed ISR, is the last one that the controller has confirmed. `maximal_isr` has the members of
+both. The high watermark waits for all members of the maximal ISR. For example, while A, with the
+ISR {A, B}, proposes to add C, the maximal ISR is {A, B, C}.
 
-- A, B and C are the brokers 0, 1 and 2; A leads. EVERYBODY has their registrations, with the broker
-  epochs 100, 101 and 102.
-- A fenced broker is one that the controller counts as dead. An incarnation is one life of a broker.
-- `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1.
-- `log_of_epochs(0, 0)` returns a log with two records of leader epoch 0.
-- `check_acknowledged` returns None while an append waits.
-- LAG_MAX_US is replica.lag.time.max.ms, 30 s; min.insync.replicas is 2.
+A, B and C are the brokers 0, 1 and 2, with the broker epochs 100, 101 and 102; A leads.
+`log_of_epochs(0, 0)` is a log with two records of leader epoch 0. `fetch_as(leading, B, offset=1)`
+is a Fetch of B, whose log ends at offset 1. LAG_MAX_US is replica.lag.time.max.ms, 30 s;
+min.insync.replicas is 2.
 
 BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md; "Source" names Kafka's methods and tests.
 """
@@ -49,9 +46,9 @@ def answer(
     leader_epoch: int = 1,
     partition_epoch: int = 2,
 ) -> AlterPartitionPartitionResponse:
-    """Return the controller's answer to `proposal`; by default the new ISR is confirmed.
+    """Return the controller's answer to `proposal`; by default it confirms the new ISR.
 
-    A confirmed proposal increases the partition epoch, here from 1 to 2.
+    The confirmed change increases the partition epoch, here from 1 to 2.
     """
     return AlterPartitionPartitionResponse(
         partition_index=proposal.data.partition_index,
@@ -63,17 +60,17 @@ def answer(
     )
 
 
-def shrinking() -> tuple[Partition, IsrProposal]:
+def leader_that_shrinks() -> tuple[Partition, IsrProposal]:
     """Return a leader of three replicas that proposes to remove C, which has never fetched."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
-    # One microsecond after the limit, which counts from 0, when the leader epoch began.
+    # The leader epoch began at 0 us, so this is one microsecond after the limit.
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + 1)
     assert proposal is not None
     return leading, proposal
 
 
-def expanding() -> tuple[Partition, IsrProposal]:
+def leader_that_expands() -> tuple[Partition, IsrProposal]:
     """Return a leader with the ISR {A, B} that proposes to add C."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
     proposal = fetch_as(leading, C, offset=1, last_fetched_epoch=0).proposal
@@ -85,9 +82,10 @@ def expanding() -> tuple[Partition, IsrProposal]:
 
 
 def test_shrink_waits_for_replica_lag_time_max() -> None:
-    """When a leader epoch begins, each follower in the ISR counts as caught up.
+    """A follower that never fetches is removed one microsecond after the limit.
 
-    One microsecond after the limit, the followers that have not fetched are removed.
+    The limit counts from the beginning of the leader epoch, when all members of the ISR count as
+    caught up.
     """
     leading = leader(partition_log=log_of_epochs(0), now_us=SECOND)
     assert leading.maybe_shrink_isr(SECOND + LAG_MAX_US) is None
@@ -107,29 +105,32 @@ def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> No
     assert leading.maybe_shrink_isr(100 * LAG_MAX_US) is None
 
 
-def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
-    """B is always behind the log end, but each Fetch begins where the log ended one Fetch before.
+def test_shrink_keeps_a_follower_of_a_busy_leader() -> None:
+    """B is always behind the log end, but each Fetch begins where the log ended at the last Fetch.
 
     So B keeps up.
     """
     leading = leader(isr=(A, B), replicas=(A, B))
-    fetch_offset, last_epoch = 0, -1  # B's log is empty, and -1 is no epoch
+    # B begins with an empty log, so there is no epoch of its last record.
+    fetch_offset, last_fetched_epoch = 0, -1
     # B sends a Fetch each second; the log grows before and after each Fetch.
     for step in range(1, 100):
         leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=step * SECOND)
         fetch_as(
-            leading, B, offset=fetch_offset, last_fetched_epoch=last_epoch, now_us=step * SECOND
+            leading,
+            B,
+            offset=fetch_offset,
+            last_fetched_epoch=last_fetched_epoch,
+            now_us=step * SECOND,
         )
-        fetch_offset, last_epoch = leading.log_end_offset, 1
+        # The next Fetch begins at the present log end, and the records have leader epoch 1.
+        fetch_offset, last_fetched_epoch = leading.log_end_offset, 1
         leading.append_records(records("y"), required_acks=ACKS_ALL, now_us=step * SECOND)
     assert leading.maybe_shrink_isr(100 * SECOND) is None
 
 
 def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
-    """A follower keeps up only if each Fetch begins where the log ended at the Fetch before.
-
-    B fetches from offset 1 again and again, and the log ends at 3.
-    """
+    """B fetches from offset 1 again and again, but the log has ended at 3 since its first Fetch."""
     leading = leader(isr=(A, B), replicas=(A, B), partition_log=log_of_epochs(0, 0, 0))
     # Fetch each second for longer than the limit of 30 s.
     for step in range(LAG_MAX_US // SECOND + 2):
@@ -139,9 +140,9 @@ def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
     assert proposal.removed == (B,)
 
 
-def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
-    """The controller refuses a proposal that was not made from the controller's latest state."""
-    leading, proposal = shrinking()
+def test_shrink_proposal_has_the_epochs_that_the_leader_knows() -> None:
+    """From these epochs the controller sees whether the leader knows its latest state."""
+    leading, proposal = leader_that_shrinks()
     assert proposal.data.leader_epoch == 1
     assert proposal.data.partition_epoch == 1
     assert proposal.data.new_isr_with_epochs == (IsrBrokerState(A, 100), IsrBrokerState(B, 101))
@@ -150,11 +151,10 @@ def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
 
 def test_shrink_changes_nothing_until_answered() -> None:
     """A leader that cannot reach the controller must not commit records alone."""
-    leading, _ = shrinking()
-    # C is still a member of both ISRs.
+    leading, _ = leader_that_shrinks()
     assert (leading.isr, leading.maximal_isr) == (REPLICAS, REPLICAS)
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US)
-    # B has the record now. C has not, and is still in the maximal ISR.
+    # B has the record now. The append still waits (None) for C, which is still in the maximal ISR.
     fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
     assert leading.check_acknowledged(info.next_offset) is None
     # The leader makes no other proposal while one is in flight.
@@ -166,7 +166,7 @@ def test_confirmed_shrink_advances_the_high_watermark() -> None:
 
     The log has one record, which B has fetched and C has not. Source: PartitionTest.testShrinkIsr.
     """
-    leading, proposal = shrinking()
+    leading, proposal = leader_that_shrinks()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal), now_us=LAG_MAX_US + 2
     )
@@ -185,13 +185,13 @@ def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> N
 
     Source: Kafka PartitionTest.testIsrExpansion.
     """
-    _, proposal = expanding()
+    _, proposal = leader_that_expands()
     assert (proposal.new_isr, proposal.added) == ((A, B, C), (C,))
     assert proposal.data.new_isr_with_epochs[-1] == IsrBrokerState(C, 102)
 
 
 def test_expansion_below_the_high_watermark_is_not_proposed() -> None:
-    """A member of the ISR must have every acknowledged record: it must reach the high watermark."""
+    """A member of the ISR must have every acknowledged record, up to the high watermark."""
     leading = leader(isr=(A, B))
     for value in ("a", "b"):
         leading.append_records(records(value), required_acks=ACKS_ALL, now_us=0)
@@ -224,13 +224,17 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
         ({A: BrokerEpoch(100), B: BrokerEpoch(101)}, 102, False),  # C is fenced or shutting down
         (EVERYBODY, 102, True),
         (EVERYBODY, -1, True),  # a Fetch without a broker epoch is not checked
-        (EVERYBODY, 103, False),  # the metadata do not have this incarnation of C yet
+        (EVERYBODY, 103, False),  # C has restarted, and the metadata do not have this yet
     ],
 )
-def test_expansion_is_for_the_registered_unfenced_incarnation(
+def test_expansion_is_proposed_only_for_a_live_broker_with_its_present_epoch(
     eligible: dict[BrokerId, BrokerEpoch], replica_epoch: int, proposed: bool
 ) -> None:
-    """The controller would refuse other members with INELIGIBLE_REPLICA (KIP-841, KIP-903)."""
+    """The controller would refuse another broker with INELIGIBLE_REPLICA (KIP-841, KIP-903).
+
+    `eligible` are the live brokers in the metadata, with their broker epochs. `replica_epoch` is
+    the broker epoch in C's Fetch.
+    """
     leading = leader(isr=(A, B))
     leading.update_eligible_brokers(eligible)
     result = fetch_as(leading, C, offset=0, replica_epoch=replica_epoch)
@@ -239,11 +243,11 @@ def test_expansion_is_for_the_registered_unfenced_incarnation(
 
 def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
     """The controller may have applied the expansion already, and may elect the new member."""
-    leading, _ = expanding()
+    leading, _ = leader_that_expands()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
-    # C fetched at time 0, so it no longer counts as caught up. Only the proposal makes it count.
+    # C fetched at time 0, so it does not count as caught up any more. The append waits for it only
+    # because of the proposal.
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US * 2)
-    # B, which is in the ISR, has the record. C, whose membership is only proposed, has not.
     fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
     assert leading.check_acknowledged(info.next_offset) is None
     fetch_as(leading, C, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
@@ -251,7 +255,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
 
 
 def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
-    """For acks=all only confirmed members count, because the expansion may be refused."""
+    """There only confirmed members count, because the controller may refuse the expansion."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A,))
     assert fetch_as(leading, B, offset=1, last_fetched_epoch=0).proposal is not None
     info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
@@ -260,7 +264,7 @@ def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
 
 
 def test_one_proposal_is_in_flight_at_a_time() -> None:
-    """A proposal names the partition epoch, and a proposal in flight may increase this epoch."""
+    """A second proposal would have an outdated partition epoch if the first one was applied."""
     leading = leader(isr=(A,), min_insync_replicas=1)
     assert fetch_as(leading, B, offset=0).proposal is not None
     assert fetch_as(leading, C, offset=0).proposal is None
@@ -268,20 +272,21 @@ def test_one_proposal_is_in_flight_at_a_time() -> None:
 
 
 def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None:
-    """C is about to join the ISR. If the high watermark moved on faster, C could never join.
+    """C may join the ISR when it has reached the high watermark.
 
-    Kafka has the same rule (BEHAVIOUR 6.1).
+    If the high watermark did not wait, C might never reach it. Kafka has the same rule (BEHAVIOUR
+    6.1).
     """
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
     fetch_as(leading, C, offset=1, last_fetched_epoch=0)
 
-    # Newer metadata with the same ISR end the proposal to add C.
+    # Newer metadata with the same ISR end the proposal to add C, so C is in neither ISR.
     leading.make_leader(leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0)
     leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
-    # B has two records. The high watermark waits at offset 1, which C has reached.
+    # B has both records. The high watermark waits at offset 1, the end of C's log.
     assert fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=1).new_high_watermark == 1
 
-    # C is fenced now and cannot join, so the high watermark no longer waits for it.
+    # Now C is fenced, that is, counts as dead, so the high watermark no longer waits for it.
     leading.update_eligible_brokers({A: BrokerEpoch(100), B: BrokerEpoch(101)})
     info = leading.append_records(records("y"), required_acks=ACKS_ALL, now_us=2)
     assert info.new_high_watermark == 2
@@ -291,7 +296,7 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
 
 
 @pytest.mark.parametrize(
-    ("error", "retry"),
+    ("error", "is_retried"),
     [
         (ErrorCode.NOT_CONTROLLER, True),
         (ErrorCode.NETWORK_EXCEPTION, True),
@@ -305,17 +310,19 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
     ],
 )
-def test_refusal_of_unknown_outcome_keeps_the_maximal_isr(error: ErrorCode, retry: bool) -> None:
-    """The controller may have applied the proposal, so the members of both ISRs must count.
+def test_error_that_leaves_the_outcome_open_keeps_the_maximal_isr(
+    error: ErrorCode, is_retried: bool
+) -> None:
+    """After such an error the controller may have applied the proposal or not.
 
-    Without a retry the leader waits for metadata: the error shows that the controller has a newer
-    state. Source: Kafka handleAlterPartitionError.
+    The leader repeats the proposal, or waits for metadata if the error shows that the controller
+    has a newer state. Source: Kafka handleAlterPartitionError.
     """
-    leading, proposal = expanding()
+    leading, proposal = leader_that_expands()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, error), now_us=0
     )
-    assert result.retry is retry
+    assert result.retry is is_retried
     assert result.committed_isr is None
     assert leading.isr_in_flight is proposal
     assert (leading.isr, leading.maximal_isr, leading.partition_epoch) == ((A, B), REPLICAS, 1)
@@ -323,7 +330,7 @@ def test_refusal_of_unknown_outcome_keeps_the_maximal_isr(error: ErrorCode, retr
 
 def test_ineligible_replica_withdraws_the_proposal() -> None:
     """INELIGIBLE_REPLICA says that the proposal was not applied, so it can be made again."""
-    leading, proposal = expanding()
+    leading, proposal = leader_that_expands()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, ErrorCode.INELIGIBLE_REPLICA), now_us=0
     )
@@ -337,7 +344,7 @@ def test_confirmed_expansion_becomes_the_committed_isr() -> None:
 
     Source: PartitionTest.testIsrExpansion, success.
     """
-    leading, proposal = expanding()
+    leading, proposal = leader_that_expands()
     result = leading.handle_alter_partition_response(proposal, answer(leading, proposal), now_us=0)
     assert result.committed_isr == REPLICAS
     assert (leading.isr, leading.maximal_isr) == (REPLICAS, REPLICAS)
@@ -347,13 +354,13 @@ def test_confirmed_expansion_becomes_the_committed_isr() -> None:
 @pytest.mark.parametrize(
     ("leader_epoch", "partition_epoch"), [(2, 2), (1, 0)], ids=["leader epoch", "partition epoch"]
 )
-def test_success_for_other_epochs_is_ignored(leader_epoch: int, partition_epoch: int) -> None:
-    """The answer is not about the leader's present state; newer metadata will follow.
+def test_confirmation_with_other_epochs_is_ignored(leader_epoch: int, partition_epoch: int) -> None:
+    """Here the answer has a newer leader epoch or an older partition epoch than the leader.
 
-    The leader is in leader epoch 1 and partition epoch 1. The answer names a newer leader epoch, or
-    an older partition epoch. Source: Kafka handleAlterPartitionUpdate.
+    So it is not about the leader's present state, and newer metadata will follow.
+    Source: Kafka handleAlterPartitionUpdate.
     """
-    leading, proposal = expanding()
+    leading, proposal = leader_that_expands()
     response = answer(leading, proposal, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
     result = leading.handle_alter_partition_response(proposal, response, now_us=0)
     assert result.committed_isr is None
@@ -362,8 +369,8 @@ def test_success_for_other_epochs_is_ignored(leader_epoch: int, partition_epoch:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION])
 def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
-    """The metadata, with partition epoch 3, have overtaken the answer, with partition epoch 2."""
-    leading, proposal = expanding()
+    """The answer has partition epoch 2, but metadata with partition epoch 3 arrived before it."""
+    leading, proposal = leader_that_expands()
     leading.make_leader(leader_epoch=1, partition_epoch=3, replicas=REPLICAS, isr=(A, C), now_us=0)
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, error), now_us=0
@@ -374,9 +381,9 @@ def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
     assert leading.partition_epoch == 3
 
 
-def test_answer_after_the_leader_resigned_is_ignored() -> None:
-    """A follower has no ISR that it could change."""
-    leading, proposal = expanding()
+def test_answer_to_a_former_leader_is_ignored() -> None:
+    """The leader has become a follower, which has no ISR to change."""
+    leading, proposal = leader_that_expands()
     leading.make_follower(
         leader_id=B, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(B, C)
     )

@@ -1,19 +1,13 @@
-"""How a replica becomes a leader or a follower, as the metadata say. After Kafka's PartitionTest.
+"""How a replica becomes a leader or a follower, as the metadata say.
 
-A leader epoch counts a partition's leaders; each election increases it. The partition epoch counts
-all changes of the partition's metadata. The high watermark is the offset below which all in-sync
-replicas (the ISR) have the records.
+A, B and C are the brokers 0, 1 and 2. `replica()` is A's replica before it has learned of a leader.
+`leader()` is A's replica as the leader, and `follower()` is B's replica as a follower of A, both in
+leader epoch 1 and partition epoch 1. min.insync.replicas is 2. `log_of_epochs(0, 0, 2)` is a log of
+three records: two of leader epoch 0, and one of epoch 2. `fetch_as(leading, B, offset=2)` is a
+Fetch of B, whose log ends at offset 2.
 
-- A, B and C are the brokers 0, 1 and 2.
-- `replica` returns a replica without a leader, by default A's.
-- `leader` makes A the leader, and `follower` makes B a follower of A, in leader epoch 1 and
-  partition epoch 1.
-- `log_of_epochs(0, 0, 2)` returns a log with one record per number: two of leader epoch 0, then one
-  of epoch 2.
-- `fetch_as(leading, B, offset=2)` fetches as broker B, whose log ends at offset 2.
-- min.insync.replicas, the least number of in-sync replicas for a write, is 2.
-
-Names such as testMakeLeaderUpdatesEpochCache are tests of Kafka's PartitionTest.
+The tests follow those of Kafka's PartitionTest, which are cited by their names, such as
+testMakeLeaderUpdatesEpochCache.
 """
 
 import pytest
@@ -38,7 +32,10 @@ from tests.support.builders.partition_logs import (
 
 
 def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
-    """The epoch has an entry before its first append. Kafka: testMakeLeaderUpdatesEpochCache."""
+    """The epoch is known to the log before its first append, so that followers can ask for it.
+
+    Kafka: testMakeLeaderUpdatesEpochCache.
+    """
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=5)
     assert leading.is_leader
     assert leading.leader_epoch_start_offset == 3
@@ -55,12 +52,12 @@ def test_make_leader_keeps_its_own_last_high_watermark() -> None:
     log.update_high_watermark(1)
     leading = leader(partition_log=log)
     assert leading.high_watermark == 1
-    assert leading.check_acknowledged(3) is None  # the append that ended at 3 still waits
+    assert leading.check_acknowledged(3) is None  # the last record is not committed yet
 
 
 def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
     """The leader is the only member of the ISR, so it need not wait for a follower's Fetch."""
-    # With an ISR smaller than min.insync.replicas the high watermark would not move.
+    # min.insync.replicas is 1 here. Otherwise the ISR would be too small to commit anything.
     partition = replica(partition_log=log_of_epochs(0, 0, 0), min_insync_replicas=1)
     change = partition.make_leader(
         leader_epoch=1, partition_epoch=1, replicas=REPLICAS, isr=(A,), now_us=0
@@ -75,18 +72,18 @@ def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
 def test_make_leader_returns_whether_the_epoch_is_new() -> None:
     """A broker loads its groups if `is_new_leader_epoch` is True, and keeps them otherwise."""
     partition = replica(partition_log=log_of_epochs(0))
-    first = partition.make_leader(
+    election = partition.make_leader(
         leader_epoch=3, partition_epoch=1, replicas=REPLICAS, isr=REPLICAS, now_us=0
     )
-    same = partition.make_leader(
+    isr_change = partition.make_leader(
         leader_epoch=3, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0
     )
-    assert first.is_new_leader_epoch
-    assert [(e.kind, e.leader_epoch, e.offset) for e in first.trace] == [
+    assert election.is_new_leader_epoch
+    assert [(event.kind, event.leader_epoch, event.offset) for event in election.trace] == [
         (TraceKind.BECAME_LEADER, 3, 1)
     ]
-    assert not same.is_new_leader_epoch
-    assert same.trace == ()
+    assert not isr_change.is_new_leader_epoch
+    assert isr_change.trace == ()
     assert partition.isr == (A, B)
 
 
@@ -111,20 +108,20 @@ def test_make_follower_with_an_older_partition_epoch_changes_nothing() -> None:
     assert leading.is_leader
 
 
-def test_make_leader_outside_its_replicas_is_misuse() -> None:
-    """The controller never elects a broker that holds no replica."""
+def test_make_leader_of_a_broker_without_a_replica_raises_an_exception() -> None:
+    """The controller never elects such a broker."""
     with pytest.raises(SimulationError):
         leader(A, replicas=(B, C))
 
 
-def test_make_follower_of_itself_is_misuse() -> None:
-    """If the metadata name the broker itself as the leader, it must be made leader."""
+def test_make_follower_of_itself_raises_an_exception() -> None:
+    """If the metadata name the broker itself as the leader, it must call `make_leader`."""
     with pytest.raises(SimulationError):
         follower(B, leader_id=B)
 
 
 def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_offsets() -> None:
-    """The leader's log did not change, so what it knows of its followers' logs is still true."""
+    """What the leader knows of its followers is still true, because its log did not change."""
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
     fetch_as(leading, B, offset=2, last_fetched_epoch=0)
     leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
@@ -169,7 +166,7 @@ def test_follower_refuses_appends_and_fetches() -> None:
 
 
 def test_make_follower_without_leader_leaves_the_partition_offline() -> None:
-    """No replica of the ISR is alive, so the controller names no leader (-1)."""
+    """If no replica of the ISR is alive, the metadata have the leader -1."""
     partition = replica(B)
     change = partition.make_follower(
         leader_id=NO_BROKER, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(A,)
@@ -180,33 +177,34 @@ def test_make_follower_without_leader_leaves_the_partition_offline() -> None:
 
 
 def test_make_follower_traces_its_leader() -> None:
-    """The trace shows which leader each replica follows."""
+    """The trace, that is, the list of all recorded events, shows which leader a replica follows."""
     change = replica(B).make_follower(
         leader_id=A, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
     )
-    assert [(e.kind, e.peer, e.leader_epoch, e.partition) for e in change.trace] == [
-        (TraceKind.BECAME_FOLLOWER, "broker-0", 2, "__consumer_offsets-3")
-    ]
+    (event,) = change.trace
+    assert (event.kind, event.peer) == (TraceKind.BECAME_FOLLOWER, "broker-0")
+    assert (event.leader_epoch, event.partition) == (2, "__consumer_offsets-3")
 
 
 def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
     """A broker that restarts before the controller fences it goes on leading in the same epoch.
 
-    The epoch cache keeps its one entry: epoch 1 begins at offset 0, and not again at 2.
+    The log still knows that epoch 1 began at offset 0. It must not begin again at 2.
     """
     log = log_of_epochs(1, 1)
     leading = leader(partition_log=log, leader_epoch=1)
     assert leading.leader_epoch_start_offset == 2
-    assert leading.log.epochs.entries() == ((1, 0),)
+    assert leading.log.epochs.entries() == ((1, 0),)  # (leader epoch, its first offset)
     check_partition(leading)
 
 
 def test_reassignment_changes_the_followers() -> None:
-    """A removed replica must not hold the high watermark back. An added replica must be counted."""
+    """The leader forgets a removed replica, and knows an added one, which has not fetched yet."""
     leading = leader(isr=(A, B))
+    added = BrokerId(7)  # in the place of C
     leading.make_leader(
-        leader_epoch=1, partition_epoch=2, replicas=(A, B, BrokerId(7)), isr=(A, B), now_us=0
+        leader_epoch=1, partition_epoch=2, replicas=(A, B, added), isr=(A, B), now_us=0
     )
-    assert leading.follower_log_end_offset(BrokerId(7)) == Offset(-1)  # it has not fetched yet
+    assert leading.follower_log_end_offset(added) == Offset(-1)
     with pytest.raises(SimulationError):
         leading.follower_log_end_offset(C)

@@ -1,15 +1,16 @@
-"""Orders of events that nearly lose data, step by step, on a model of a cluster.
+"""Sequences of events in which a small mistake would lose data, on a model of a cluster.
 
-The brokers A, B and C have a replica each; A leads at first. Each election increases the leader
-epoch. The ISR is the set of in-sync replicas. A record is committed when all replicas of the ISR
-have it.
+The brokers A, B and C have a replica each, and A leads at first. A record is committed when all
+replicas of the ISR have it. The leader learns what a follower has from its Fetches: a Fetch from
+offset 2 says that the follower has the records below 2.
 
-`replicate(B)` is one Fetch of B from its leader: the Fetch tells the leader the end of B's log, and
-the answer has records. The tests call `replicate` in loops, until another Fetch would change
-nothing. A broker learns of an election by `apply_metadata`. `append` writes a record with acks=all.
-`check` adds each record that is committed to the dictionary `acknowledged`, and raises an error if
-a replica of the ISR lacks one of these records. `heal` restores all brokers, and delivers all
-messages until the three logs are equal.
+- `append(A)` writes a record with acks=all at leader A.
+- `replicate(B)` is one Fetch of B from its leader, with the answer. The tests call it until another
+  Fetch would change nothing.
+- `apply_metadata(B)` is the moment at which B learns of elections.
+- `check` notes the records that a leader has acknowledged, and raises an error if a replica of the
+  ISR lacks one of them.
+- `heal` restores all brokers, and delivers all messages until the three logs are equal.
 """
 
 from tests.partition_log.cluster_model import ClusterModel
@@ -21,8 +22,9 @@ def test_leader_that_missed_a_leader_epoch_forgets_follower_offsets() -> None:
 
     1. A writes two records. B fetches both and C fetches none, so no record is committed.
     2. C is elected. B truncates its log to C's empty log. A does not receive these metadata.
-    3. A is elected again. If A still believed that B has both records, C's Fetch would commit them.
-       Then B, a member of the ISR, could be elected without them.
+    3. A is elected again, and C fetches both records. If A still believed that B has them, all
+       replicas of the ISR would seem to have them, and A would acknowledge them.
+    4. Then B could be elected without the acknowledged records.
     """
     model = ClusterModel()
     # Step 1.
@@ -38,7 +40,7 @@ def test_leader_that_missed_a_leader_epoch_forgets_follower_offsets() -> None:
     for _ in range(2):
         model.replicate(B)
 
-    # Step 3.
+    # Step 3. B does not hear of this election yet, so it does not fetch the records again.
     model.move_leadership(A)
     for broker in (A, C):
         model.apply_metadata(broker)
@@ -60,14 +62,16 @@ def test_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() 
     Each change of the ISR increases the partition epoch. Let n be the epoch before the proposal.
 
     1. A knows the ISR of partition epoch n, which is {A, C}.
-    2. A proposes to add B to the ISR. The controller applies the proposal; the answer is in flight.
-    3. The metadata of n arrive once more. If A cancelled its proposal now, A would forget that the
-       controller may have added B to the ISR. As soon as B lags for replica.lag.time.max.ms, A
-       would commit records that B does not have, and the controller could elect B.
+    2. A proposes to add B to the ISR. The controller applies the proposal, so its ISR is {A, B, C}.
+       The answer to A is in flight.
+    3. The metadata of n arrive at A once more. Suppose that A cancelled its proposal now. Then A
+       would no longer count B as a possible member of the ISR.
+    4. B stops fetching. After replica.lag.time.max.ms A would not wait for B, and would acknowledge
+       a record that only A and C have. But for the controller B is in the ISR, and may be elected.
     """
     model = ClusterModel()
-    # Step 1. B is fenced (counted as dead), so it leaves the ISR. Then it follows again, outside
-    # of the ISR.
+    # Step 1. B is fenced, that is, counted as dead, and so leaves the ISR. When it comes back, it
+    # follows from outside the ISR.
     model.fence(B)
     model.apply_metadata(A)
     model.unfence(B)
@@ -84,23 +88,23 @@ def test_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() 
     assert model.metadata.isr == (A, C, B)
 
     # Step 3. These metadata repeat what A knows.
-    leading = model.brokers[A].partition
-    assert leading is not None
-    leading.make_leader(
-        leader_epoch=leading.leader_epoch,
-        partition_epoch=leading.partition_epoch,
-        replicas=leading.replicas,
-        isr=leading.isr,
+    partition_of_a = model.brokers[A].partition
+    assert partition_of_a is not None
+    partition_of_a.make_leader(
+        leader_epoch=partition_of_a.leader_epoch,
+        partition_epoch=partition_of_a.partition_epoch,
+        replicas=partition_of_a.replicas,
+        isr=partition_of_a.isr,
         now_us=model.now_us,
     )
 
-    # B does not fetch for 30 s. A and C have both records, but B has only the first one.
+    # Step 4. B does not fetch for 30 s. Then A writes a second record, which only C fetches.
     model.pass_time(30)
     model.append(A)
     for _ in range(2):
         model.replicate(C)
     model.check()
-    # A must not commit the second record without B.
+    # A must not acknowledge the second record without B.
     assert len(model.acknowledged) == 1
 
     model.heal()
