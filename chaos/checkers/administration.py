@@ -216,7 +216,7 @@ class Administration(Checker):
                 exists=any(topic_of(name) == topic for name in self._replicas.partitions),
             )
         elif detail.get("fault") in GROUP_ORDERS:
-            (group_id,) = detail["groups"]
+            (group_id,) = detail["groups"]  # such an order is about one group
             self._group_orders += 1
             self._group_order = _Order(row, self._was_nothing_broken, self._state(group_id))
             self._effects.begin(

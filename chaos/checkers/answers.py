@@ -7,8 +7,8 @@ ends at 100 s:
 
 1. The fault may have broken connections without the clients' knowledge. The requests on them time
    out, and their connections are closed. At 130 s the last of these connections is gone.
-2. A request that is sent after 130 s goes over an intact connection, and must be answered by 160 s.
-   So a request that times out after 160 s is a violation.
+2. A request that is sent after 130 s goes over an intact connection, and must be answered. If it is
+   not, it times out after 160 s. So every request that times out after 160 s is a violation.
 
 Some answers wait until an append is replicated (APPENDING). After a fault, replicas need
 `isr_recovery_us` to rejoin the ISR, so this time is added for such requests.
@@ -21,8 +21,8 @@ The timeouts are:
 - any other request of a broker: REQUEST_TIMEOUT_US.
 
 A server holds a broker's Fetch back while it has nothing new to return. If the settings give such a
-Fetch a timeout of less than twice that wait, it may time out in a healthy cluster, so it is not
-judged.
+Fetch a timeout that is not much longer than this wait (less than twice as long), it may time out in
+a healthy cluster. Then it is not judged.
 
 Timeouts are judged only in virtual time (the run's own simulated clock). In real time a busy
 machine can delay any process beyond a timeout, which proves nothing about Kafka.

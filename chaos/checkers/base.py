@@ -42,8 +42,8 @@ class Checker(ABC):
     makes one Evidence for all of them. The suite feeds each row first to the Evidence, and then to
     `judge` of the checkers.
 
-    A test may use a checker without a suite. It then gives no `evidence`, so the checker makes its
-    own, and it calls `observe` for each row.
+    A test may use a checker without a suite. The checker then makes an Evidence of its own, and the
+    test calls `observe` for each row.
     """
 
     name: ClassVar[str]

@@ -334,6 +334,7 @@ class DurableCommits(Checker):
                 register.forgive_unstored()
 
     def _observe_offset(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
+        """Judge a fetched offset; remember one that was committed or stored."""
         register = self._registers.setdefault((group, partition), Register())
         match row.kind:
             case TraceKind.OFFSETS_COMMITTED:

@@ -196,6 +196,8 @@ class Fencing(Checker):
             self._attempts[append] = None
         if row.kind == TraceKind.APPEND_STARTED:
             self._started[append] = row
+            # The row tells where the leader's epoch began. If it does not, the epoch began at the
+            # latest with this append.
             self._lower_start(epoch, row, detail_of(row).get("epoch_start_offset", row.offset))
         else:
             started, cut = self._started.pop(append, None), self._cut.pop(append, None)

@@ -205,7 +205,7 @@ class Generations(Checker):
             case TraceKind.MEMBER_STATE:
                 if detail_of(row).get("to") == STABLE:
                     self._joins[row.node, row.incarnation] = row
-            case _:
+            case _:  # the rows of a coordinator about the state and the members of a group
                 if row.group is not None:
                     self._observe_group(row, row.group)
 
@@ -241,6 +241,7 @@ class Generations(Checker):
         if row.kind == TraceKind.GROUP_LOADED and row.partition is not None:
             self._partition_of.setdefault(group_id, row.partition)
         if row.kind == TraceKind.GROUP_STATE and detail_of(row).get("to") == DEAD:
+            # The group was deleted. If it is created again, its generations begin again, too.
             self._groups.get((row.node, row.incarnation), {}).pop(group_id, None)
             self._deaths[group_id] = self._deaths.get(group_id, 0) + 1
             return

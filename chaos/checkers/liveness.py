@@ -4,9 +4,10 @@ At some point a run ends all its faults, which we call the healing. Then it wait
 are live. A group is live when it is Stable with every expected member, and each member that commits
 has had a commit acknowledged since the healing. Not every member is expected:
 
-- A member that was killed and not started again is not: the group must be Stable without it.
+- A member that was killed and not started again is not expected. The group must be Stable without
+  it.
 - A member that the run starts later is expected only from its start on.
-- A static member is not, if its application ended because a failover had lost its member id
+- A static member is not expected if its application ended because a failover had lost its member id
   (`fenced_members`).
 
 A group that is not live in time is a finding, unless one of the excuses holds. With an excuse the
@@ -27,7 +28,7 @@ outcome of the check is inconclusive. Names in backticks are modules of `chaos/c
 
 Besides, four things are findings of their own:
 
-- A coordinator keeps a member in a Stable group although it has not heard of it for a session
+- A coordinator keeps a member in a Stable group although it has heard nothing from it for a session
   timeout (`session_ends`). As long as it does so, no other member gets the dead member's
   partitions. This is judged at any time, even during faults.
 - A cluster in which nothing was broken does not reach its steady state in time (`start_bound_us`):

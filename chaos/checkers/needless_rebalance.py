@@ -163,7 +163,7 @@ class NeedlessRebalance(Checker):
                 self._observe_fault(row)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STARTED:
                 self._observe_node(row)
-            case _ if group is not None:
+            case _ if group is not None:  # the rows of a broker about a group
                 self._observe_group(group, row.group or "", row)
             case _:
                 pass

@@ -7,7 +7,7 @@ brain of real Kafka, in which two brokers acted as the coordinator, an overlap l
 (MEASURED_FAILOVER two-owners). But the settings do imply limits, and this checker judges them:
 
 1. An overlap must not begin too early. The coordinator may drop the older owner only when it has
-   not heard of it for `eviction_us` (normally `session.timeout.ms`). A healthy member is never
+   heard nothing from it for `eviction_us` (normally `session.timeout.ms`). A healthy member is not
    silent for so long, so a fault must have begun about that long ago. "About", because the member's
    last heartbeat may have come one heartbeat interval before the fault.
 2. A coordinator that has just loaded the group gives each member a full session (BEHAVIOUR 5.4). So
@@ -301,7 +301,7 @@ class Ownership(Checker):
             return None, [*evidence, slow]
         if removal is not None and removal.cause in (
             RemovalCause.DID_NOT_REJOIN,
-            RemovalCause.LEAVE,
+            RemovalCause.LEAVE,  # also the cause if an administrator removed the member
         ):
             return None, evidence
 
@@ -315,7 +315,8 @@ class Ownership(Checker):
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
             dropped_us = max(removal.time_us, older.time_us)
 
-        # Rule 1. A fault must have begun early enough before the drop.
+        # Rule 1. A fault must have begun early enough before the drop. A fault that was already
+        # over for `overstay_bound_us` is not to blame, because by then all members had recovered.
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
         if not recent:
             return "nothing was broken", evidence

@@ -184,6 +184,7 @@ class Processing(Checker):
             self._judge_deliveries(row)
         if row.kind in OWNER_KINDS:
             for group, partition, owner in self._owners.ended:
+                # A member that no longer owns the partition has no position in it.
                 known = self._partitions.get((group, partition))
                 if known is not None:
                     known.positions.pop(owner, None)
@@ -213,6 +214,7 @@ class Processing(Checker):
             )
 
     def _count_end(self, node: str) -> None:
+        """Count the end of a process."""
         self._ended_lives[node] = self._ended_lives.get(node, 0) + 1
 
     def _offset_removed(self, row: TraceRow) -> None:
@@ -239,6 +241,7 @@ class Processing(Checker):
         return known
 
     def _consumed(self, row: TraceRow) -> None:
+        """Note the records from `row.offset` on that a member has processed."""
         if row.offset is None or row.detail is None:
             return
         known = self._partition(row)
@@ -247,6 +250,7 @@ class Processing(Checker):
         processed = known.processed
         reached = processed.end
         if reached is not None and start < reached:
+            # Some of these records may have been processed before.
             self._count_again(known, owner, row, start, end)
         elif known.positions.get(owner, start) < start:
             # The member's position was before `start`, and it has left out the records in between.
@@ -273,6 +277,7 @@ class Processing(Checker):
             self._duplicates["processed_again_while_two_owned_it"] += again
 
     def _position_reset(self, row: TraceRow) -> None:
+        """Note that a member begins, or goes on, at another position."""
         if row.offset is None:
             return
         known = self._partition(row)
@@ -287,12 +292,14 @@ class Processing(Checker):
 
     @staticmethod
     def _remember_jump(known: _Partition, row: TraceRow) -> None:
+        """Keep a row with which records were skipped, to explain a gap at the end of the run."""
         known.jumps.append(
             _Jump(row=row, before=known.last_row, was_deleted=known.deleted_us is not None)
         )
         del known.jumps[:-MAX_JUMPS]
 
     def _committed(self, row: TraceRow) -> None:
+        """Note a committed offset, from the row of the client or of the broker."""
         if row.offset is None or row.group is None or row.partition is None:
             return
         known = self._partition(row)

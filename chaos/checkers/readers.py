@@ -198,10 +198,10 @@ class Readers(Checker):
             read.unread = row
 
     def _judge_all(self, row: TraceRow, *, is_last: bool = False) -> None:
-        """Judge the groups that this row disturbs: was a partition unread for too long before it?
+        """Judge the groups that this row disturbs, for the time up to the row.
 
-        This is the last moment to judge, because the undisturbed time ends with the row. For the
-        other groups it continues, so they are judged later, at the end of the run at the latest
+        This is the last moment to judge them, because their undisturbed time ends now. For the
+        other groups it continues. They are judged later, at the end of the run at the latest
         (`is_last`).
         """
         for group_id, reads in self._reads.items():

@@ -92,7 +92,7 @@ class Stability(Checker):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._leaders: dict[str, str] = {}  # partition -> leader, "" for none
-        self._in_sync: dict[str, tuple[int, ...]] = {}
+        self._in_sync: dict[str, tuple[int, ...]] = {}  # partition -> ISR, by broker ids
         self._elected_us: dict[str, int] = {}  # partition -> when its present leader was elected
         # partition -> replicas that were in the ISR at that election and have not left it since.
         # The rule about a new leader's ISR protects them.
@@ -110,9 +110,11 @@ class Stability(Checker):
         self._was_broken = False  # True from the first fault on
         self._leader_changed_us = 0
         self._is_steady = False
-        self._over = False
-        self._reported: dict[tuple[str, str], None] = {}  # kind and node, each reported once
-        self._judged = 0  # rows of the run's stages: without them nothing was judged
+        self._over = False  # from the stage "stopping" on, the driver stops every node
+        self._reported: dict[tuple[str, str], None] = {}  # kind of loss and node
+        # Number of rows about the run's stages. Every whole trace of a run has some. If this one
+        # has none, it is only a part of a trace, from which nothing can be concluded.
+        self._judged = 0
 
     def judge(self, row: TraceRow) -> None:
         """Judge a row that shows a loss, and follow stages, elections and ISRs.
@@ -144,13 +146,13 @@ class Stability(Checker):
             case TraceKind.MEMBER_STATE:
                 self._left.pop(row.node, None)
             case TraceKind.REQUEST_FAILED if row.error != DISCONNECTED or row.node in self._left:
-                pass
+                pass  # not a lost connection, or one that a leaving member has closed itself
             case TraceKind.COMMIT_FAILED if (
                 row.error == TOO_MUCH_METADATA and row.group in self._long_metadata
             ):
-                pass
+                pass  # an exception of rule 3
             case TraceKind.COMMIT_FAILED if row.error in OF_A_REBALANCE:
-                pass
+                pass  # an exception of rule 3
             case kind if kind in _LOSSES and self._is_steady and self._is_client(row.node):
                 if since_us is not None and not self._replicas.is_any_without_possible_leader():
                     self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
@@ -211,6 +213,7 @@ class Stability(Checker):
         if not removed:
             return
         what = f"{' and '.join(map(_broker, removed))} left the ISR of {partition}"
+        # Have any of them been in the ISR since the leader's election, and left it too early?
         elected_with = self._elected_with.get(partition, ())
         left_early = [broker for broker in elected_with if broker in removed]
         self._elected_with[partition] = tuple(
@@ -246,6 +249,7 @@ class Stability(Checker):
             self.findings_total += 1  # the same kind of loss again
             return
         self._reported[case] = None
+        # `row.explanation` is the text for `row.cause`.
         duration = when or (
             "before the first fault"
             if not self._was_broken

@@ -38,7 +38,10 @@ from cluster.runtime import ClusterStatus, NodeState, Runtime, UnknownNode
 from protocol.ids import NodeName
 
 LOOK_AGAIN_US = 250_000
-"""Time until the next step if it is not known when the awaited event, such as an end, will come."""
+"""Time until the next step while the rollout waits for something, such as a member's end.
+
+Nobody knows when it will come, so the cluster's status is looked at again and again.
+"""
 _STABLE = "STABLE"  # state of a consumer that has joined its group and got its assignment
 _GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})  # states of a node without a process
 
@@ -284,6 +287,8 @@ class Rollout:
 
     async def _start_successors(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
         """Give free places to successors, and start those whose start-up time is over."""
+        # A successor needs a free place. And the group must not have more members than its size
+        # and the surge allow.
         most_members = self._wanted + self.orders.max_surge
         while (
             self._free

@@ -91,7 +91,7 @@ class WrongDelivery:
 
 @dataclass(slots=True)
 class _Place:
-    """One partition in one assignment of one process."""
+    """One partition in one assignment of one process; the code calls this a place."""
 
     assigned: TraceRow  # PARTITIONS_ASSIGNED
     fetched: TraceRow | None = None  # the last OFFSETS_FETCHED: the committed offset
@@ -201,13 +201,14 @@ class Deliveries:
                 if place is not None and row.cause is None:
                     place.fetched = row
             case TraceKind.COORDINATOR_UNKNOWN:
+                # From now on a commit may have to wait for a lookup (STALE_COMMIT).
                 if process.places:
                     process.searched[process.generation] = None
             case TraceKind.POSITION_RESET:
                 yield from self._judge_reset(process, row)
             case TraceKind.RECORDS_CONSUMED:
                 yield from self._judge_delivery(process, row)
-            case _:
+            case _:  # OFFSETS_COMMITTED or COMMIT_FAILED
                 yield from self._judge_commit(process, row)
 
     # -- the assignment -----------------------------------------------------------------------
@@ -315,6 +316,7 @@ class Deliveries:
         """Judge the offset of a commit by the positions of its generation (rule 3)."""
         partition, offset = row.partition or "", row.offset or 0
         place = process.places.get(partition)
+        # First note the attempt for rule 4, unless an earlier row has already proved one.
         if row.kind == TraceKind.COMMIT_FAILED:
             if place is not None and not place.is_tried:
                 place.outcome = row

@@ -17,7 +17,7 @@ busy broker. In some cases it may take longer:
 - While the group is not Stable, a member may be waiting for the answer to a JoinGroup or SyncGroup,
   and its session does not end before the answer. So only Stable groups are judged.
 - In a Stable group, too, the answer to a static member (with a `group.instance.id`) may wait for an
-  append. So if the member's last request was a JoinGroup or SyncGroup, it gets its session twice.
+  append. So if the member's last request was a JoinGroup or SyncGroup, its session counts twice.
 - The timers of a paused broker stand still. After a pause, SLACK_US counts from the end of it.
 - While a fault delays the clock or the disk of any broker, no session is judged.
 

@@ -203,6 +203,9 @@ class TransactionEnds:
                 self._ended_us[key] = row.time_us
                 if pending is None:
                     return  # no offset was pending, as far as the trace shows
+                # `detail` tells whether the end commits, and how many offsets became valid. In the
+                # third variant of a late end, it commits and none became valid, while an append was
+                # in progress.
                 self._ends.append(
                     _End(
                         row=row,
