@@ -154,6 +154,7 @@ class CheckContext:
     isr_recovery_us: int = 120_000_000
     """Longest time that a living replica stays out of its ISR (see function `isr_recovery_us`)."""
     group_max_size: int = 2_147_483_647
+    """`group.max.size`, the largest number of members of a group."""
     leader_balance_us: int | None = None
     """Interval at which the controller elects preferred leaders; None if it never does."""
     start_bound_us: int | None = None

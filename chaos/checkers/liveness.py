@@ -251,6 +251,7 @@ class Liveness(Checker):
         self._ended[row.node] = row
         group_id = row.group or ""
         expected = self.context.groups[group_id]
+        # Is it one of the three errors that follow from settings?
         is_full = len(expected.consumers) > self.context.group_max_size
         is_foreign = row.error == NO_COMMON_ASSIGNOR and not expected.same_assignors
         if row.error == NO_OFFSET or (row.error == GROUP_FULL and is_full) or is_foreign:
@@ -335,6 +336,7 @@ class Liveness(Checker):
         self._note_if_live(group_id, row)
 
     def _observe_stage(self, row: TraceRow) -> None:
+        """Note the healing (the stage "liveness") and the end of the wait; judge at "stopping"."""
         match detail_of(row).get("stage"):
             case "liveness":
                 self._healed = row
@@ -591,6 +593,7 @@ class Liveness(Checker):
     def _could_be_in_sync(self, partition: str, now_us: int) -> int:
         """Return how many brokers with a replica have lived long enough to be in the ISR."""
         healed_us = 0 if self._healed is None else self._healed.time_us
+        # A broker that came back later than this may still be copying records.
         latest_us = now_us - self.context.isr_recovery_us
         known = self._replicas.of(partition)
         return sum(

@@ -195,7 +195,8 @@ class NeedlessRebalance(Checker):
         """Begin to watch a group if it is Stable, and its consumers are Stable in its generation.
 
         A consumer that is Stable in an earlier generation has been removed, and does not know it
-        yet, for example because a zombie answers its heartbeats. It will soon cause a rebalance.
+        yet, for example because a zombie answers its heartbeats. It will soon cause a rebalance. A
+        consumer of which the trace shows nothing at all is ignored.
         """
         seen = self._coordinators.state(group_id)
         if (
@@ -319,6 +320,7 @@ class NeedlessRebalance(Checker):
         """
         heard = group.heard.get((expired.node, expired.member or ""))
         load = self._load_of(group_id, expired.node, expired.member)
+        # The later of the two began the session, unless a former process of the broker wrote it.
         last = max(
             (
                 row

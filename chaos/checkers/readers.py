@@ -116,9 +116,9 @@ class Readers(Checker):
         # `undisturbed` always has the newest value. This is the value before the present row.
         self._quiet_us: dict[str, int | None] = dict.fromkeys(context.groups)
         self._written: dict[str, int] = {}  # partition -> end of its acknowledged records
-        self._began = False
-        self._healed = False
-        self._over = False
+        self._began = False  # True from the steady state on
+        self._healed = False  # True when all faults have ended
+        self._over = False  # from the stage "stopping" on, the driver stops every node
         self._gaps = 0  # how often a partition without a reader got one
         self._excused: Counter[str] = Counter()
         self._notes: dict[str, None] = {}  # sentences for the report, each once

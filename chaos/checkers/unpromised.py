@@ -63,7 +63,7 @@ class _Unpromised(Checker):
         self._over = self._over or detail_of(row).get("stage") == "stopping"
 
     def _report(self, *, judged: int, seen: dict[str, int], cost: str) -> CheckReport:
-        """Return the report. If no group demands the property, it is that of a check without cases.
+        """Return the report. If no group demands the property, nothing was judged.
 
         `cost` is a sentence about what was measured, such as `positions went back 3 times, by 40
         records`.
@@ -217,7 +217,10 @@ class OneOwnerProcesses(_Unpromised):
         }
 
     def finish(self) -> CheckReport:
-        """Report overlaps and double processing."""
+        """Report overlaps and double processing.
+
+        The unit "partition-s" in the text means seconds that are summed over the partitions.
+        """
         return self._report(
             judged=self._assignments,
             seen={"partitions_assigned": self._assignments, "overlaps": self._overlaps},

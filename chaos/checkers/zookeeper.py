@@ -147,7 +147,7 @@ class ZooKeeper(Checker):
     # -- accepted sessions --------------------------------------------------------------------
 
     def _observe_client_state(self, row: TraceRow) -> None:
-        """Judge that a client has connected to a server (rule 2)."""
+        """Note that a server has accepted a client; perhaps it is behind the client (rule 2)."""
         detail = detail_of(row)
         for pair in [pair for pair in self._fired if pair[1] == row.node]:
             del self._fired[pair]  # events of the previous connection never arrive

@@ -2,18 +2,16 @@
 
 In groups on ZooKeeper each member computes by itself which partitions it should own. Nobody makes
 sure that the members come to the same result, so a group as a whole promises little. But each
-consumer promises how it proceeds. It makes an attempt to get its share of the partitions, in four
-steps:
+consumer promises how it proceeds. To get its share of the partitions, it makes an attempt:
 
-1. It releases its old partitions.
-2. It reads which members the group has. They are the children of the znode `ids`, and the list is
-   called a view.
-3. It computes its share.
-4. It claims each partition by creating an owner node for it. This is an ephemeral znode, which ends
-   with the consumer's session.
+- it releases its old partitions;
+- it reads which members the group has (the children of the znode `ids`; the list is called a view);
+- it computes its share;
+- it claims each partition of its share by creating an owner node for it. This is an ephemeral
+  znode, which ends with the consumer's session.
 
-Four rules are judged. Every change of ZooKeeper's tree has a number, the zxid, which is the
-`offset` of a row here. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Four rules are judged. In them, a zxid is the number of a change of ZooKeeper's tree; in the rows it
+stands as `offset`. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 1. An attempt computes from a view that was read in this attempt (ZK-43). The view must show the
    members as they were at one zxid, and not earlier than what the consumer had seen when the
@@ -152,6 +150,7 @@ class ZooKeeperConsumers(Checker):
                 self._note_change(group, row)
 
     def _note_change(self, group: str, row: TraceRow) -> None:
+        """Note the last change of a group's members."""
         self._changed[group] = row
         self._seen["changes_of_members"] += 1
 

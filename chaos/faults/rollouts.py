@@ -318,6 +318,7 @@ class ScaleFault(_Gradual):
         return aim
 
 
+# How a rollout ended, for the text that `heal` returns
 _ENDED = {
     Outcome.UNDER_WAY: "was broken off",
     Outcome.HUNG: "hung: it made no progress in time,",
