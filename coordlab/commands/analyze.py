@@ -1,8 +1,8 @@
-"""`analyze`: computes the tables of runs, prints their phases, and compares several runs.
+"""`analyze`: computes the tables of runs with Spark, and prints the figures of each run.
 
-A phase is a part of the time in which a cluster recovers from a fault. The analysis returns a
-summary of each run, which has its figures. Other facts of a run, such as whether it was completed,
-come from its JSON files.
+The figures tell above all how long the phases of a recovery took, from the fault until the clients
+consume again. They are in the summary that the analysis returns for each run. Several runs are then
+printed side by side.
 """
 
 from pathlib import Path
@@ -48,20 +48,20 @@ def analyze_command(
     latest run of all is analysed. Several runs are analysed together and then compared.
     """
     console = Console(stderr=True) if json else Console()
-    past = named_runs(run_directories, runs)
-    # Java is missing for all runs or for none. The notice shows the command for the first run.
-    notice = java_notice(past[0].path)
+    past_runs = named_runs(run_directories, runs)
+    # Without Java no run can be analysed. The notice names the first one as an example.
+    notice = java_notice(past_runs[0].path)
     if notice is not None:
         raise NoJava(notice)
-    for past_run in past:
-        # If the driver (the process that conducts a run) was killed, the rows of its run are in
-        # files that Spark cannot read.
+    for past_run in past_runs:
+        # At the end of a run, its driver merges the rows of all nodes into a file for Spark. If the
+        # driver was killed, this is done now.
         salvage(past_run, console)
-    summaries = analyze_runs(console, [past_run.path for past_run in past], master=master)
+    summaries = analyze_runs(console, [past_run.path for past_run in past_runs], master=master)
     if json:
         print_document(Console(), {"runs": summaries})
         return EXIT_PASS
-    facts = [facts_of(past_run) for past_run in past]
+    facts = [facts_of(past_run) for past_run in past_runs]
     pairs = list(zip(facts, summaries, strict=True))
     for run, summary in pairs:
         heading = f"\n{summary.run}: {summary.events:,} events"
@@ -70,7 +70,7 @@ def analyze_command(
         console.print(Text(heading, style="bold"), soft_wrap=True)
         print_phases(console, summary)
         print_path(console, "tables", summary.directory / "tables")
-    if len(past) > 1:
+    if len(past_runs) > 1:
         comparison = compare_side_by_side(pairs)
         print_comparison(console, comparison, (run.manifest.runtime for run in facts))
     return EXIT_PASS

@@ -1,7 +1,13 @@
-"""`conform`: plays recordings of real Kafka against this cluster, and lists the differences.
+"""`conform`: compares this cluster with real Kafka, request by request.
 
-A transcript is a recording: requests and answers of one cluster, with their times. A step is a
-request with its answer. A step is equal if this cluster gives the same answer as real Kafka.
+A transcript is a recording of real Kafka: the requests that a cluster has got and the answers that
+it has given, with their times. The command sends the same requests to a cluster of this project,
+and compares the answers. A request with its answer is called a step. The output has the number of
+equal steps of each transcript:
+
+      31/31   3.9/join/first_member.json
+      12/14   3.9/failover/loading.json
+              JoinGroup: error_code is 0, Kafka answered 14
 """
 
 from collections.abc import Sequence
@@ -32,8 +38,8 @@ from coordlab.console import print_document
 from coordlab.options import json_option, with_examples
 from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
-_DIFFERENCE_MAX = 320
-"""Number of characters after which the text of a difference is cut; `--json` has the whole text."""
+_MAX_DIFFERENCE_LENGTH = 320
+"""The text of a difference is cut after so many characters; `--json` has the whole text."""
 
 
 @click.command(
@@ -55,10 +61,11 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
     steps are equal; 1: a step differs; 254: a file is no transcript.
     """
     console = Console()
-    # The index file of the transcripts has rules. A rule names a difference that does not count.
+    # Some differences do not count, such as an error message in other words. The index file of the
+    # transcripts has a rule for each.
     rules = read_rules(directory)
-    # All files are read before the first is played, so that the command does not end with a mistake
-    # in a file after it has played other files for a long time.
+    # Playing all files takes a while. A mistake in one of them should be found before that, so all
+    # are read first.
     transcripts = _read_all(find_transcripts(directory))
     files: list[FileConformity] = []
     for transcript in transcripts:
@@ -90,45 +97,44 @@ def _read_all(paths: Sequence[Path]) -> list[Transcript]:
 
 
 def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> None:
-    """Print how many of a file's steps are equal, then its first difference.
-
-    With `show_all`, print every difference. A FileConformity is the result of playing one file.
-    """
+    """Print how many of a file's steps are equal, and its first difference or all of them."""
     style = "red" if file.differences else "green"
     _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")
-    for difference in file.differences if show_all else file.differences[:1]:
+    differences = file.differences if show_all else file.differences[:1]
+    for difference in differences:
         text = str(difference)
-        shown = text if len(text) <= _DIFFERENCE_MAX else f"{text[:_DIFFERENCE_MAX]} ..."
-        _print(console, f"          {escape(shown)}")
+        if len(text) > _MAX_DIFFERENCE_LENGTH:
+            text = f"{text[:_MAX_DIFFERENCE_LENGTH]} ..."
+        _print(console, f"          {escape(text)}")
     if file.unknown_settings:
         names = ", ".join(file.unknown_settings)
         _print(console, f"          [yellow]settings that coordlab lacks:[/] {escape(names)}")
 
 
 def _print_totals(console: Console, files: Sequence[FileConformity]) -> None:
-    """Print the share of equal steps for each API, for each folder, and of all steps."""
+    """Print how many steps are equal for each API, in each folder, and in all."""
     for title, shares in (
         ("by API", shares_by_api(files)),
         ("by folder", shares_by_folder(files)),
     ):
         _print(console, f"\n{title}")
         for name, share in shares.items():
-            _print(console, f"  {_share(share)}  {escape(name)}")
+            _print(console, f"  {_share_text(share)}  {escape(name)}")
     total = share_of(files)
     _print(
         console,
         f"\n{total.equal:,} of {total.steps:,} steps are equal ({total.percent:.2f} %); "
-        f"{_equal_files(files)} of {len(files)} files are equal as a whole",
+        f"{_count_equal_files(files)} of {len(files)} files are equal as a whole",
     )
 
 
-def _equal_files(files: Sequence[FileConformity]) -> int:
+def _count_equal_files(files: Sequence[FileConformity]) -> int:
     """Return the number of files whose steps are all equal."""
     return sum(not file.differences for file in files)
 
 
-def _share(share: Share) -> str:
-    """Return a share as text: the percentage, and the equal steps among all steps."""
+def _share_text(share: Share) -> str:
+    """Return a share as text: ` 85.71 %     12/14   `."""
     return f"{share.percent:6.2f} %  {share.equal:5}/{share.steps:<5}"
 
 
@@ -136,7 +142,7 @@ def _document(files: Sequence[FileConformity]) -> dict[str, object]:
     """Return the document that `--json` prints."""
     return {
         "share": share_of(files),
-        "equal_files": _equal_files(files),
+        "equal_files": _count_equal_files(files),
         "by_folder": shares_by_folder(files),
         "by_api": shares_by_api(files),
         "files": [

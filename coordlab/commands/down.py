@@ -1,6 +1,6 @@
-"""`down`: ends a standing cluster, one that `up` started, and waits for its verdict.
+"""`down`: ends a cluster that `up` has started, and waits for its verdict.
 
-The request goes to the process that runs the cluster. The answer comes when the report is written.
+The request goes to the process of `up`, which answers when it has written the report.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ def down_command(name: str | None, runs: Path) -> int:
     NAME is by default the only cluster that is up, or `lab`. Ctrl-C ends only the waiting.
     """
     answer = ask_cluster(runs, name, DownRequest(), DownAnswer)
-    # Only a run that was completed has a verdict that means something.
+    # The verdict of a run that broke off would mean nothing, so its outcome is printed instead.
     click.echo(answer.verdict if answer.outcome == "completed" else answer.outcome)
     for reason in answer.reasons:
         click.echo(f"  {reason}")

@@ -1,7 +1,6 @@
-"""`heal`: undoes faults of a standing cluster, one that `up` started.
+"""`heal`: undoes faults in a cluster that `up` has started.
 
-The request goes to the process that runs the cluster. A fault is in force from its injection until
-it is healed.
+The request goes to the process of `up`, which heals the faults and answers which these were.
 """
 
 from pathlib import Path
@@ -36,7 +35,7 @@ def heal_command(fault_id: str | None, everything: bool, name: str | None, runs:
     request = HealRequest(fault_id=fault_id, everything=everything)
     answer = ask_cluster(runs, name, request, HealAnswer)
     for fault in answer.faults:
-        note = "" if fault.note is None else f": {fault.note}"  # a remark on the healing
+        note = "" if fault.note is None else f": {fault.note}"
         click.echo(f"{fault.fault_id}: {fault.fault} of {fault.target} is healed{note}")
     if not answer.faults:
         click.echo("nothing is in force")

@@ -1,8 +1,7 @@
-"""`inject`: injects a fault into a standing cluster, one that `up` started.
+"""`inject`: injects a fault into a cluster that `up` has started.
 
 Faults, targets and arguments have the same names as in experiment files. The request goes to the
-process that runs the cluster. This process checks and injects the fault, and answers with the
-fault's entry in the run's journal (the list of injected faults).
+process of `up`, which checks it, injects the fault, and answers with what became of it.
 """
 
 from pathlib import Path
@@ -85,7 +84,7 @@ def inject_command(
         from_=from_,
         to=to,
         duration=duration,
-        args=dict(map(_argument, args)),
+        args=dict(map(_key_and_value, args)),
         waits=wait,
     )
     answer = ask_cluster(runs, name, request, InjectAnswer)
@@ -96,31 +95,29 @@ def inject_command(
 
 
 def injected_line(fault: JournalEntry) -> str:
-    """Return a line on an injected fault: what it hit, and how long it lasts.
+    """Return a line on an injected fault: what it has hit, and how long it lasts.
 
-    - "done": a momentary fault, such as a moved leadership, which has nothing to undo.
-    - "over": the fault is healed already, because `--wait` was given.
-    - "in force": a fault without a duration lasts until a user heals it.
+    For example `crash-0: crash of broker(0) hit broker-0; in force for 20 s`.
     """
     line = f"{fault.fault_id}: {fault.fault} of {fault.target} hit {fault.hit}"
-    if fault.momentary:
+    if fault.momentary:  # such as a moved leadership: nothing is left that could be healed
         return f"{line}; done"
-    if fault.healed_at_us is not None:
+    if fault.healed_at_us is not None:  # the command has waited for that, because of --wait
         return f"{line}; over"
     if fault.duration_us is not None:
         return f"{line}; in force for {fault.duration_us / 1e6:g} s"
     return f"{line}; in force until `heal {fault.fault_id}`"
 
 
-def _argument(text: str) -> tuple[str, object]:
-    """Return key and value of `key=value`, the value as YAML reads it."""
+def _key_and_value(text: str) -> tuple[str, object]:
+    """Return the key and the value of `disk=empty`, the value as YAML reads it."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise click.BadParameter(f"expected `key=value`, got `{text}`", param_hint="`--arg`")
     try:
         return key, yaml.safe_load(value)
     except (yaml.YAMLError, ValueError, RecursionError):
-        # YAML raises ValueError for an impossible date such as `2026-13-01`, and RecursionError for
-        # brackets that are nested too deeply. The value is sent as text, because the check of the
-        # cluster explains what is wrong with it.
+        # This is no YAML. An impossible date such as `2026-13-01` gives a ValueError, and brackets
+        # that are nested too deeply give a RecursionError. The value is sent as text. The cluster
+        # refuses it, and says what it expects.
         return key, value

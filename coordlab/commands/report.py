@@ -1,7 +1,7 @@
-"""`report`: writes a page for each run, and a page that compares several runs.
+"""`report`: writes a web page about each run, and one that compares several runs.
 
-Both pages are made from tables, which Spark computes from a run's trace (the recorded events). A
-run without tables is analysed first. The analysis also writes a summary with the run's figures.
+The pages are made from the tables and the summary of each run, which `analyze` computes with Spark.
+If a run has not been analysed, or its tables are old, that is done first.
 """
 
 import webbrowser
@@ -69,7 +69,7 @@ def report_command(
     summaries = analyse_if_needed(console, past_runs, master=master)
     single = len(past_runs) == 1
     try:
-        # --output names the page of a single run. Of several runs it names the comparison.
+        # --output is for the page of a single run. Of several runs it is for the comparison.
         pages = [
             write_run_report(console, past_run, output=output if single else None)
             for past_run in past_runs
@@ -82,14 +82,16 @@ def report_command(
             comparison = compare_side_by_side(pairs)
             page = write_comparison(pairs, output or runs / COMPARISON_FILE)
     except OSError as error:
-        # A wrong --output is a mistake of the user, and not a failure of coordlab.
+        # A wrong --output is a mistake of the user, not a failure of coordlab.
         raise click.FileError(str(error.filename), error.strerror) from error
     if json:
-        comparison_document = (
-            None
-            if comparison is None
-            else {"page": str(page), "columns": comparison.columns, "rows": comparison.rows}
-        )
+        comparison_document = None
+        if comparison is not None:
+            comparison_document = {
+                "page": str(page),
+                "columns": comparison.columns,
+                "rows": comparison.rows,
+            }
         document = {
             "reports": [
                 {

@@ -1,9 +1,14 @@
-"""`status`: shows a standing cluster, one that `up` started: brokers, groups, members, faults.
+"""`status`: shows a cluster that `up` has started: its brokers, groups, members and faults.
 
-The process that runs the cluster answers the command. A group is listed once for each broker that
-acts as its coordinator. After a partition of the network a group can have two coordinators for a
-short time. ISR means the in-sync replicas of a partition. The epoch of a partition grows with each
-change of its leader.
+The process of `up` answers the request. For example:
+
+    lab on local, 31.5 s, serving; process 4711; runs/lab/2026-01-31T12-00-00.000Z
+    brokers: 0 up, 1 down, 2 up
+    group readers: Stable at broker 2, generation 4, 1 member
+      consumer-readers-0-1 (consumer-readers-0, leads)
+    fault crash-0: crash of broker(1): in force on broker-1
+
+If two brokers act as the coordinator of a group, the group is listed twice.
 """
 
 from collections.abc import Iterator
@@ -47,7 +52,7 @@ def status_command(partitions: bool, as_json: bool, name: str | None, runs: Path
     """
     answer = ask_cluster(runs, name, StatusRequest(partitions=partitions), StatusAnswer)
     if as_json:
-        # `coordlab.console` is not used, because it imports rich, which takes time.
+        # Not printed with `coordlab.console`, because that imports rich, which takes time.
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
         return 0
     for line in status_lines(answer):
@@ -56,7 +61,7 @@ def status_command(partitions: bool, as_json: bool, name: str | None, runs: Path
 
 
 def status_lines(status: StatusAnswer) -> Iterator[str]:
-    """Yield the lines that show a cluster."""
+    """Yield the lines about a cluster, as in the example above."""
     yield (
         f"{status.name} on {status.runtime}, {status.time_us / 1e6:.1f} s, {status.stage}; "
         f"process {status.pid}; {status.run_directory}"
@@ -67,54 +72,51 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
     yield "brokers: " + ", ".join(f"{broker.broker_id} {broker.state}" for broker in status.brokers)
     if status.not_up:
         yield "not up: " + ", ".join(f"{node} {state}" for node, state in status.not_up.items())
-    yield "topics: " + (
-        ", ".join(f"{name} ({count})" for name, count in status.topics.items()) or "none"
-    )
+    topics = ", ".join(f"{name} ({count})" for name, count in status.topics.items())
+    yield f"topics: {topics or 'none'}"
     for partition in status.partitions:
-        # As in Kafka's metadata, -1 means that the partition has no leader.
+        # In Kafka's metadata a partition without a leader has the leader -1.
         leader = "no leader" if partition.leader < 0 else f"leader {partition.leader}"
+        isr, replicas = _id_list(partition.isr), _id_list(partition.replicas)
         yield (
             f"  {partition.topic}-{partition.partition}: {leader}, epoch "
-            f"{partition.leader_epoch}, isr {_ids(partition.isr)} of {_ids(partition.replicas)}"
+            f"{partition.leader_epoch}, isr {isr} of {replicas}"
         )
     if not status.groups:
         yield "groups: none"
     for group in status.groups:
         yield from _group_lines(group)
     for fault in status.faults:
-        yield f"fault {fault.fault_id}: {fault.fault} of {fault.target}: {_fate(fault)}"
+        yield f"fault {fault.fault_id}: {fault.fault} of {fault.target}: {_what_became_of(fault)}"
     for finding in status.findings:
         yield f"seems violated: {finding}"
 
 
 def _group_lines(group: GroupAtBroker) -> Iterator[str]:
-    """Yield a line on a group as one broker knows it, then a line for each member.
-
-    A member is a node of the cluster, or a client from outside, whose `node` is None.
-    """
+    """Yield a line on a group as one broker knows it, then a line on each member."""
     count = len(group.members)
+    members = "1 member" if count == 1 else f"{count} members"
     yield (
         f"group {group.group}: {group.state} at broker {group.coordinator}, generation "
-        f"{group.generation}, {count} member{'' if count == 1 else 's'}"
+        f"{group.generation}, {members}"
     )
     for member in group.members:
         client = "client from outside" if member.node is None else member.node
-        yield f"  {member.member_id} ({client}{', leads' if member.is_leader else ''})"
+        if member.is_leader:
+            client += ", leads"
+        yield f"  {member.member_id} ({client})"
 
 
-def _ids(brokers: tuple[int, ...]) -> str:
+def _id_list(brokers: tuple[int, ...]) -> str:
     return "[" + ", ".join(map(str, brokers)) + "]"
 
 
-def _fate(fault: JournalEntry) -> str:
-    """Return the state of a fault in words.
-
-    A momentary fault, such as a moved leadership, is over when it is done, and is never healed.
-    """
+def _what_became_of(fault: JournalEntry) -> str:
+    """Return what has become of a fault, such as `in force on broker-1`."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "planned"
-        case FaultOutcome.HIT if fault.momentary:
+        case FaultOutcome.HIT if fault.momentary:  # such as a moved leadership, never healed
             return f"done to {fault.hit}"
         case FaultOutcome.HIT if fault.healed_at_us is None:
             return f"in force on {fault.hit}"

@@ -1,7 +1,10 @@
-"""`validate`: prints errors, warnings and notes about experiment files.
+"""`validate`: checks experiment files without running them, and prints what is wrong or unwise.
 
-A Problem is an error or a warning about one place in a file. A note is a fact that matters for the
-figures of a run.
+For a file without errors the output may be:
+
+    unwise: mine.yaml:12: cluster.config.min.insync.replicas: ...
+    note: members of readers do no work (process_us: 0): ...
+    ok mine.yaml: mine
 """
 
 from dataclasses import dataclass
@@ -19,11 +22,13 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ValidatedFile:
-    """One file, as `--json` prints it.
+    """What was found out about one file. `--json` prints this.
 
-    - `ok`: the file has no errors.
+    - `ok`: True if the file has no errors; it may have warnings.
     - `name`: the experiment's name; None if the file has errors.
     - `problems`: the errors.
+    - `warnings`: what Kafka accepts, but is unwise.
+    - `notes`: what matters for the figures of a run.
     """
 
     file: str
@@ -54,20 +59,20 @@ def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: b
     files = tuple(_validate(name, var) for name in experiments)
     console = Console()
     if json:
-        # The document has the errors, so no exception is raised here, which would print them again.
+        # The errors are in the document. An exception would print them again.
         print_document(console, {"experiments": files})
         return EXIT_PASS if all(file.ok for file in files) else EXIT_BAD_ARGUMENTS
     for file in files:
         _print(console, file)
     problems = [problem for file in files for problem in file.problems]
-    # `coordlab.errors` prints the problems of this exception, and returns the exit code.
+    # The command line prints the problems of this exception, and exits with its code.
     if problems:
         raise ExperimentError(problems)
     return EXIT_PASS
 
 
 def _validate(name: str, var: tuple[str, ...]) -> _ValidatedFile:
-    """Check one file; `var` has the settings that `--var` replaces."""
+    """Check one file. `var`: settings of the file that --var replaces."""
     try:
         loaded = load_experiment(name, var)
     except ExperimentError as error:
@@ -82,7 +87,7 @@ def _validate(name: str, var: tuple[str, ...]) -> _ValidatedFile:
 
 
 def _print(console: Console, file: _ValidatedFile) -> None:
-    """Print the warnings, the notes and `ok`. The errors of all files are printed at the end."""
+    """Print the warnings and notes about a file, and `ok`; the errors come after all files."""
     for warning in file.warnings:
         console.print(f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True)
     for note in file.notes:

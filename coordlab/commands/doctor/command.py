@@ -1,9 +1,15 @@
 """`doctor`: checks whether this machine has what runs, analyses and reports need.
 
-For each missing thing, the command prints how to install it, and the commands that work without it.
-`doctor` changes nothing, and the only program that it starts is `java -version`. `CHECKS` has all
-checks, by the names that `--only` accepts. The hot modules take most of a run's time; `make fast`
-compiles them. A control group limits the resources of a process, as in a container.
+For each thing that is missing, the command prints how to get it, and what works without it:
+
+    missing  java      no `java` on the PATH
+    ok       memory    7.1 GiB available
+
+    java: needed for `analyze`, `report` and the analysis at the end of `run`.
+      install Java 17 or newer
+      Without it: `run` works, and its run can be analysed later; ...
+
+It changes nothing on the machine. A check is a function here, and an entry of CHECKS.
 """
 
 import platform
@@ -29,7 +35,7 @@ MIN_DISK_BYTES = 2 * 1024**3
 MIN_OPEN_FILES = 1024
 MIN_CORES = 2
 ENOUGH_OPEN_FILES = 65_536
-"""The limit of open files that the advice recommends. The check fails only below MIN_OPEN_FILES."""
+"""The limit that the user is told to set, if there are fewer than MIN_OPEN_FILES."""
 REQUIRED_DISTRIBUTIONS = (
     "ray",
     "pyspark",
@@ -47,19 +53,21 @@ REQUIRED_DISTRIBUTIONS = (
     "vl-convert-python",
 )
 """The dependencies in pyproject.toml. A test compares the two lists."""
-_VIRTUAL = "`run --runtime virtual`"
-_NO_LIMIT = 2**62
-"""Stands for "no limit" in comparisons."""
+_RUN_IN_VIRTUAL_TIME = "`run --runtime virtual`"
+_UNLIMITED = 2**62
+"""Stands for a limit of open files that does not exist, because it is larger than any real one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
     """The result of one check.
 
-    - `found`: the value that was found.
-    - `needed_for`: commands that do not work if the check fails.
-    - `without`: commands that work although the check fails.
-    - `advice`: how to install what is missing; if the check passes, a remark or "".
+    - `name`: what was checked, such as "java".
+    - `found`: what this machine has, such as `Java 17 (/usr/bin/java)`.
+    - `needed_for`: what does not work if the check fails.
+    - `ok`: False if the check fails.
+    - `advice`: how to get what is missing; if the check passes, a remark, or "".
+    - `without`: what works although the check fails, or "".
     """
 
     name: str
@@ -72,14 +80,15 @@ class HealthCheck:
 
 def check_system(machine: ThisMachine) -> HealthCheck:
     """Check the operating system."""
-    # The systems for which the check passes, each with a remark.
-    known = {"Linux": "", "Darwin": "runs on Ray are made and tested on Linux only"}
+    remark_on_system = {"Linux": "", "Darwin": "runs on Ray are made and tested on Linux only"}
     return HealthCheck(
         name="system",
         found=f"{machine.system} ({platform.machine()})",
         needed_for="everything",
-        ok=machine.system in known,
-        advice=known.get(machine.system, "use Linux; on Windows, the Windows Subsystem for Linux"),
+        ok=machine.system in remark_on_system,
+        advice=remark_on_system.get(
+            machine.system, "use Linux; on Windows, the Windows Subsystem for Linux"
+        ),
     )
 
 
@@ -96,7 +105,7 @@ def check_python(machine: ThisMachine) -> HealthCheck:
 
 
 def check_packages(machine: ThisMachine) -> HealthCheck:
-    """Check that all required distributions are installed."""
+    """Check that all Python packages that coordlab depends on are installed."""
     versions = {name: machine.version_of(name) for name in REQUIRED_DISTRIBUTIONS}
     missing = [name for name, version in versions.items() if version is None]
     found = [f"{name} {version}" for name, version in versions.items() if version is not None]
@@ -129,34 +138,40 @@ def check_java(machine: ThisMachine) -> HealthCheck:
 
 
 def check_memory(machine: ThisMachine) -> HealthCheck:
-    """Check the memory that is free for a local Ray and Spark."""
+    """Check the memory that is free for Ray and Spark on this machine."""
     available, granted = machine.memory_available(), machine.memory_granted()
     ok = available is None or available >= MIN_MEMORY_BYTES
     found = "not known" if available is None else f"{_gib(available)} available"
-    # `granted` is what the control group still grants. `available` is the minimum of this and of
-    # what the machine has. So if both are equal, the control group is the limit.
-    limited = granted is not None and available is not None and granted <= available
-    if limited:
+    # In a container, the process may use only what its control group still grants. `available`
+    # takes that into account: if it is no more than `granted`, the container is the limit.
+    control_group_is_the_limit = (
+        granted is not None and available is not None and granted <= available
+    )
+    if control_group_is_the_limit:
         found += ", the rest of this process's control group"
-    raise_it = "give the container more (`--memory 4g`)" if limited else "stop other programs"
+    how_to_get_more = (
+        "give the container more (`--memory 4g`)"
+        if control_group_is_the_limit
+        else "stop other programs"
+    )
     return HealthCheck(
         name="memory",
         found=found,
         needed_for="Ray and Spark on this machine",
         ok=ok,
-        advice="" if ok else f"4 GiB should be available: {raise_it}, or use --ray-address",
-        without="" if ok else f"{_VIRTUAL} with `--no-analyze` needs a few 100 MB",
+        advice="" if ok else f"4 GiB should be available: {how_to_get_more}, or use --ray-address",
+        without="" if ok else f"{_RUN_IN_VIRTUAL_TIME} with `--no-analyze` needs a few 100 MB",
     )
 
 
 def check_cores(machine: ThisMachine) -> HealthCheck:
-    """Check the number of cores, which all nodes share. The check never fails."""
+    """Remark on the cores, which all nodes of a cluster share. The check never fails."""
     cores = machine.cores()
     advice = ""
     if cores < MIN_CORES:
         advice = (
             f"with less than {MIN_CORES} cores the phases of a run on Ray include waiting for "
-            f"the processor: measure in virtual time ({_VIRTUAL}), or use --ray-address"
+            f"the processor: measure in virtual time ({_RUN_IN_VIRTUAL_TIME}), or use --ray-address"
         )
     return HealthCheck(
         name="cores",
@@ -184,21 +199,23 @@ def check_disk(machine: ThisMachine) -> HealthCheck:
 
 
 def check_open_files(machine: ThisMachine) -> HealthCheck:
-    """Check the limit of open files and sockets."""
+    """Check how many files and sockets a process may open.
+
+    The soft limit is in force. A user can raise it with `ulimit`, but not beyond the hard limit.
+    """
     limits = machine.open_files()
     if limits is None:
-        # With these values the check passes, because an unknown limit may be high enough.
+        # A limit that is not known may be high enough, so the check passes.
         soft, hard = ENOUGH_OPEN_FILES, ENOUGH_OPEN_FILES
         found = "not known"
     else:
-        # The system returns -1 for "no limit".
-        soft, hard = (_NO_LIMIT if limit < 0 else limit for limit in limits)
-        found = f"limit {_limit(soft)}, may be raised to {_limit(hard)}"
+        # The system returns a negative number if there is no limit.
+        soft, hard = (_UNLIMITED if limit < 0 else limit for limit in limits)
+        found = f"limit {_limit_text(soft)}, may be raised to {_limit_text(hard)}"
     ok = soft >= MIN_OPEN_FILES
-    reachable = min(hard, ENOUGH_OPEN_FILES)
-    advice = f"`ulimit -n {reachable}`"
-    if reachable < MIN_OPEN_FILES:
-        # `ulimit` raises the soft limit, at most to the hard limit, which is too low here.
+    highest_possible = min(hard, ENOUGH_OPEN_FILES)
+    advice = f"`ulimit -n {highest_possible}`"
+    if highest_possible < MIN_OPEN_FILES:
         advice = (
             f"raise the hard limit to {ENOUGH_OPEN_FILES}: `nofile` in /etc/security/limits.conf, "
             f"or `--ulimit nofile={ENOUGH_OPEN_FILES}` of the container"
@@ -209,12 +226,12 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
         needed_for="clusters with many consumers on Ray",
         ok=ok,
         advice="" if ok else advice,
-        without="" if ok else f"{_VIRTUAL} opens a few files",
+        without="" if ok else f"{_RUN_IN_VIRTUAL_TIME} opens a few files",
     )
 
 
 def check_loopback(machine: ThisMachine) -> HealthCheck:
-    """Check that a node can listen on a free loopback port."""
+    """Check that a process can listen at 127.0.0.1, as nodes of a run on Ray do."""
     problem = machine.loopback()
     return HealthCheck(
         name="ports",
@@ -222,12 +239,14 @@ def check_loopback(machine: ThisMachine) -> HealthCheck:
         needed_for="runs on Ray, and Spark",
         ok=problem is None,
         advice="" if problem is None else "allow processes to listen on 127.0.0.1",
-        without="" if problem is None else f"{_VIRTUAL} with `--no-analyze` opens no port",
+        without=""
+        if problem is None
+        else f"{_RUN_IN_VIRTUAL_TIME} with `--no-analyze` opens no port",
     )
 
 
 def check_other_ray(machine: ThisMachine) -> HealthCheck:
-    """Check for another Ray on this machine: a run does not join it, but shares cores with it.
+    """Remark on another Ray on this machine, with which a run would share the cores.
 
     The check never fails.
     """
@@ -249,9 +268,10 @@ def check_other_ray(machine: ThisMachine) -> HealthCheck:
 
 
 def check_ray_token(machine: ThisMachine) -> HealthCheck:
-    """Check for a token that a local Ray has left: a Ray head that starts later demands it.
+    """Remark on a token that an earlier Ray has left in the home folder.
 
-    The check never fails, because the token matters only to a run that joins that head.
+    A Ray that is started on this machine later demands this token from everyone who joins it. The
+    check never fails, because most runs join no Ray.
     Source: `cluster.ray.environment`.
     """
     token = machine.home / ".ray" / "auth_token"
@@ -275,7 +295,10 @@ def check_ray_token(machine: ThisMachine) -> HealthCheck:
 
 
 def check_compiled(machine: ThisMachine) -> HealthCheck:
-    """Check whether the hot modules are compiled (by `make fast`). The check never fails."""
+    """Remark on the modules in which a run spends most of its time, which `make fast` compiles.
+
+    The check never fails, because Python runs them without that, only slower.
+    """
     del machine  # unused; all checks have one signature
     state = compiled_state()
     advice = {
@@ -306,19 +329,21 @@ CHECKS: dict[str, Callable[[ThisMachine], HealthCheck]] = {
     "ray-token": check_ray_token,
     "hot-modules": check_compiled,
 }
+"""The checks by the names that --only accepts, in the order of the output."""
 
 
 def examine(machine: ThisMachine, names: Sequence[str] = ()) -> tuple[HealthCheck, ...]:
-    """Run the checks with these names, or all checks, and return their results."""
-    return tuple(CHECKS[name](machine) for name in names or CHECKS)
+    """Run the checks with these names; without names, run all. Return the results."""
+    chosen = names if names else tuple(CHECKS)
+    return tuple(CHECKS[name](machine) for name in chosen)
 
 
 def _gib(count: int) -> str:
     return f"{count / 1024**3:.1f} GiB"
 
 
-def _limit(count: int) -> str:
-    return "any number" if count >= _NO_LIMIT else str(count)
+def _limit_text(count: int) -> str:
+    return "any number" if count >= _UNLIMITED else str(count)
 
 
 @click.command("doctor", cls=with_examples("doctor", "doctor --only java --only memory"))
@@ -346,13 +371,13 @@ def doctor_command(only: tuple[str, ...], json: bool) -> int:
 
 
 def print_examination(console: Console, checks: Sequence[HealthCheck]) -> None:
-    """Print one row per check, then advice on missing things, then remarks."""
+    """Print a row for each check, then advice on what is missing, then remarks on the rest."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column("", no_wrap=True)
     table.add_column("check", no_wrap=True)
     table.add_column("found")
     for check in checks:
-        table.add_row(_mark(check), check.name, Text(check.found))
+        table.add_row(_status_text(check), check.name, Text(check.found))
     print_table(console, table)
     missing = [check for check in checks if not check.ok]
     for check in missing:
@@ -367,8 +392,10 @@ def print_examination(console: Console, checks: Sequence[HealthCheck]) -> None:
         print_lines(console, (f"{check.name}: {check.advice}." for check in notes), style="dim")
 
 
-def _mark(check: HealthCheck) -> Text:
+def _status_text(check: HealthCheck) -> Text:
     """Return the word at the beginning of a check's row."""
     if not check.ok:
         return Text("missing", style="bold red")
-    return Text("note", style="yellow") if check.advice else Text("ok", style="green")
+    if check.advice:
+        return Text("note", style="yellow")
+    return Text("ok", style="green")

@@ -1,9 +1,8 @@
-"""ThisMachine: memory, cores, limits, Ray processes and system of the machine, for `doctor`.
+"""Finds out what this machine has, for `doctor`: its memory, cores, limits and so on.
 
-The values come from Linux's /proc and from control groups, which limit the resources of processes,
-for instance in containers. Only version 2 of control groups is read. If a source does not exist,
-its value is None. Each source is a field of ThisMachine, so that tests can replace it. Nothing on
-the machine is changed.
+Most values come from Linux's folder /proc, and from control groups (version 2), with which a
+container limits the resources of its processes. A value that is not to be found there is None.
+Nothing on the machine is changed.
 """
 
 import importlib.metadata
@@ -24,7 +23,7 @@ _JAVA_COMMANDS = {
     "alpine": "`apk add openjdk17-jre-headless`",
     "macos": "`brew install openjdk@17`",
 }
-_FAMILIES = {
+_FAMILY_OF_DISTRIBUTION = {
     "debian": "debian",
     "ubuntu": "debian",
     "fedora": "fedora",
@@ -33,7 +32,7 @@ _FAMILIES = {
     "arch": "arch",
     "alpine": "alpine",
 }
-"""Key of _JAVA_COMMANDS, by a Linux distribution's ID in the file os-release."""
+"""ID of a Linux distribution in its file os-release -> the key in _JAVA_COMMANDS."""
 
 
 def open_file_limits() -> tuple[int, int] | None:
@@ -57,7 +56,7 @@ def loopback_problem() -> str | None:
     """Return the error of listening on a free port of 127.0.0.1; None if there is no error."""
     try:
         with socket.socket() as listener:
-            # Port 0 means any free port.
+            # Port 0 stands for any free port.
             listener.bind(("127.0.0.1", 0))
             listener.listen()
     except OSError as error:
@@ -66,9 +65,9 @@ def loopback_problem() -> str | None:
 
 
 def usable_cores() -> int:
-    """Return the number of cores on which this process is allowed to run (its affinity).
+    """Return on how many cores the system lets this process run.
 
-    Control groups can grant less; `ThisMachine.cores` takes them into account.
+    A container may grant less of their time, see `ThisMachine.cores`.
     """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -77,9 +76,9 @@ def usable_cores() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThisMachine:
-    """Sources of the checks, and the values that are read from them.
+    """This machine, as the checks see it. Memory and disk space are in bytes.
 
-    A value is None if its source does not exist. Memory and disk space are in bytes.
+    The fields are the places and functions from which the values come. Tests replace them.
     """
 
     system: str = field(default_factory=platform.system)
@@ -96,14 +95,18 @@ class ThisMachine:
     loopback: Callable[[], str | None] = loopback_problem
 
     def java_command(self) -> str | None:
-        """Return the command that installs Java on this system; None if the system is unknown."""
+        """Return the command that installs Java on this system; None if it is not known.
+
+        Ubuntu has the ID `ubuntu`, which is known here. A distribution that is not may name those
+        that it is like: `ID_LIKE=rhel fedora`.
+        """
         if self.system == "Darwin":
             return _JAVA_COMMANDS["macos"]
         with suppress(OSError):
             release = self.os_release()
-            for word in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
-                if word in _FAMILIES:
-                    return _JAVA_COMMANDS[_FAMILIES[word]]
+            for distribution in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
+                if distribution in _FAMILY_OF_DISTRIBUTION:
+                    return _JAVA_COMMANDS[_FAMILY_OF_DISTRIBUTION[distribution]]
         return None
 
     def disk_free(self) -> int | None:
@@ -118,83 +121,92 @@ class ThisMachine:
         return os.access(self.folder, os.W_OK | os.X_OK)
 
     def memory_available(self) -> int | None:
-        """Return the memory that programs can still allocate on the machine and in control groups.
+        """Return how much memory this process can still get from machine and container.
 
         Source: /proc/meminfo's MemAvailable.
         """
-        limits = (self._meminfo(), self.memory_granted())
+        limits = (self._memory_of_machine(), self.memory_granted())
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def _meminfo(self) -> int | None:
-        """Return MemAvailable in bytes; the file has it in KiB."""
+    def _memory_of_machine(self) -> int | None:
         with suppress(OSError, ValueError, IndexError):
             for line in (self.proc / "meminfo").read_text(encoding="ascii").splitlines():
                 if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
+                    kibibytes = int(line.split()[1])  # `MemAvailable:    7421160 kB`
+                    return kibibytes * 1024
         return None
 
     def memory_granted(self) -> int | None:
-        """Return the memory that this process's control groups still grant; None if unlimited.
+        """Return the memory that this process's control groups still grant; None without a limit.
 
-        Each group from this process's own up to the root may have a limit. A group still grants its
-        limit minus the used memory; the smallest of these numbers counts. The kernel counts the
-        page cache (copies of files in memory) as used memory, but frees it when memory is short. So
-        the cache (`inactive_file`) is added again.
+        Control groups are nested, and each may have a limit. What a group still grants is its limit
+        minus the memory in use. The kernel counts copies of files (`inactive_file`) as in use, but
+        drops them when memory is short, so they are added again.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left_by_group = []
-        for group in self._groups():
-            limit, used = _number(group / "memory.max"), _number(group / "memory.current")
+        for group in self._control_groups():
+            limit, used = (
+                _number_in_file(group / "memory.max"),
+                _number_in_file(group / "memory.current"),
+            )
             if limit is not None and used is not None:
-                cache = _stat(group / "memory.stat", "inactive_file") or 0
+                cache = _named_number_in_file(group / "memory.stat", "inactive_file") or 0
                 left_by_group.append(limit - used + cache)
+        if not left_by_group:
+            return None
         # A group may use more than its limit for a moment, so the difference can be negative.
-        return max(min(left_by_group), 0) if left_by_group else None
+        return max(min(left_by_group), 0)
 
     def cores(self) -> float:
-        """Return the number of cores for this process; a container may grant fractions of one.
+        """Return the number of cores for this process, such as 1.5 in a container.
 
         Source: the kernel's cgroup-v2.rst (cpu.max).
         """
         granted = [float(self.cores_allowed())]
-        for group in self._groups():
-            # On an error the group has no limit. The file then does not exist, or it has the
-            # word `max` in place of a quota.
+        for group in self._control_groups():
+            # A group without a limit has no such file, or has `max` in the place of the quota.
             with suppress(OSError, ValueError):
                 quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
                 granted.append(int(quota) / int(period))
         return min(granted)
 
-    def _groups(self) -> Iterator[Path]:
-        """Yield the folders of this process's control group (version 2) and of all groups above."""
+    def _control_groups(self) -> Iterator[Path]:
+        """Yield the folder of this process's control group, and those of the groups around it."""
         with suppress(OSError, UnicodeDecodeError):
             for line in (self.proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
-                # The line of version 2 is "0::" and the path of the group.
+                # In version 2 the line is `0::/system.slice/docker.service` for instance.
                 if line.startswith("0::/"):
                     own_group = Path(line.removeprefix("0::/"))
-                    yield from (self.cgroup / group for group in (own_group, *own_group.parents))
+                    for group in (own_group, *own_group.parents):
+                        yield self.cgroup / group
 
     def ray_servers(self) -> tuple[str, ...] | None:
-        """Return the address of every Ray on this machine; None if /proc does not show it."""
+        """Return a text such as `Ray at 10.0.0.1:6379 (pid 4711)` for every Ray on this machine.
+
+        None if /proc does not show the processes.
+        """
         try:
             entries = sorted(entry for entry in self.proc.iterdir() if entry.name.isdigit())
         except OSError:
             return None
-        found = []
+        servers = []
         for entry in entries:
-            # An error means that the process has ended, or is another user's.
+            # An error: the process has just ended, or belongs to another user.
             with suppress(OSError, UnicodeDecodeError):
-                # Each Ray cluster has one process of this name, on its head node.
+                # Each Ray has exactly one process of this name.
                 if (entry / "comm").read_text(encoding="utf-8").strip() == "gcs_server":
                     words = (entry / "cmdline").read_text(encoding="utf-8").split("\0")
-                    found.append(_ray_text(entry.name, words))
-        return tuple(found) if entries else None
+                    servers.append(_describe_ray(entry.name, words))
+        return tuple(servers) if entries else None
 
 
-def _ray_text(pid: str, command: Sequence[str]) -> str:
-    """Return a Ray's address and pid, as far as the command line of its server has them."""
-    # Words have the form --name=value. The slice takes name and value, without the "=".
-    options = dict(word.lstrip("-").partition("=")[::2] for word in command)
+def _describe_ray(pid: str, command: Sequence[str]) -> str:
+    """Return the address and pid of a Ray, as far as the command line of its server has them."""
+    options = {}
+    for word in command:  # such as --node-ip-address=10.0.0.1
+        name, _, value = word.lstrip("-").partition("=")
+        options[name] = value
     host, port = options.get("node-ip-address"), options.get("gcs_server_port")
     address = "" if host is None else f" at {host}"
     if address and port not in {None, "0"}:
@@ -202,15 +214,15 @@ def _ray_text(pid: str, command: Sequence[str]) -> str:
     return f"Ray{address} (pid {pid})"
 
 
-def _number(path: Path) -> int | None:
-    """Return the number in a file; None if there is no such file, or it contains `max`."""
+def _number_in_file(path: Path) -> int | None:
+    """Return the number in a file; None if there is no such file, or it has the word `max`."""
     with suppress(OSError, ValueError):
         return int(path.read_text(encoding="ascii"))
     return None
 
 
-def _stat(path: Path, name: str) -> int | None:
-    """Return the number after `name` in a file with lines of names and numbers."""
+def _named_number_in_file(path: Path, name: str) -> int | None:
+    """Return the number after `name` in a file with lines such as `inactive_file 4096`."""
     with suppress(OSError, ValueError):
         for line in path.read_text(encoding="ascii").splitlines():
             key, _, value = line.partition(" ")

@@ -1,7 +1,7 @@
-"""`init`: writes a commented experiment file, which runs without changes.
+"""`init`: writes an experiment file with comments, which a user can run and then change.
 
-The new file is made from templates/experiment.yaml, with a plan from templates/faults.yaml; or it
-is a copy of another experiment's file. A plan is the list of faults of an experiment.
+The text comes from templates/experiment.yaml. Into this the command puts faults of the kind that
+the user wants, from templates/faults.yaml. With --from it copies another experiment instead.
 """
 
 import os
@@ -31,15 +31,15 @@ from results_schema.results import EXIT_PASS
 DEFAULT_NAME = "my_experiment"
 DEFAULT_FAULT = "crash"
 NAME_PATTERN = re.compile(msgspec.json.schema(Name)["pattern"])
-"""The pattern of an experiment's name, from the type that checks names in experiment files."""
-FOLDER = Path("experiments")
-"""Folder in which `run NAME` looks first for the file of the experiment."""
+"""What an experiment's name may look like; the type Name checks the same in experiment files."""
+EXPERIMENTS_FOLDER = Path("experiments")
+"""The folder in which `run NAME` looks first for the file NAME.yaml."""
 _PACKAGE = "coordlab.commands.init"
-_SUFFIXES = (".yaml", ".yml")
+_FILE_SUFFIXES = (".yaml", ".yml")
 _NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
-"""The line of an experiment file that has the experiment's name."""
+"""The line of an experiment file with the name, such as `name: fencing`."""
 _SCHEMA_LINE = re.compile(r"^# yaml-language-server: .*\n", re.MULTILINE)
-"""The comment in an experiment file by which editors find the JSON Schema of such files."""
+"""The comment by which an editor finds the JSON Schema of experiment files."""
 
 
 @click.command(
@@ -77,7 +77,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
             param_hint="`--fault` and `--from`",
         )
     new = new_file(name)
-    # The pattern begins with `^` and ends with `$`, so `search` compares the whole name.
+    # `search` compares the whole name, because the pattern begins with `^` and ends with `$`.
     if NAME_PATTERN.search(new.name) is None:
         raise click.BadParameter(
             f"expected letters, digits, `-` and `_`: it becomes the name of a folder, got "
@@ -86,9 +86,9 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
         )
     if source is not None:
         load_experiment(source)  # raises ExperimentError if the file to copy has errors
-    text = (
-        text_with_fault(new, fault or DEFAULT_FAULT) if source is None else text_from(new, source)
-    )
+        text = text_from(new, source)
+    else:
+        text = text_with_fault(new, DEFAULT_FAULT if fault is None else fault)
     try:
         write_new(new, text, force=force)
     except FileExistsError as error:
@@ -99,7 +99,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
         raise click.BadParameter(
             f"{new.path} cannot be written: {error}", param_hint="`NAME`"
         ) from error
-    # `init` promises that the written file runs without changes. So this raises an error if not.
+    # The user has been promised a file that runs. If it does not even load, this raises an error.
     load_experiment(str(new.path))
     console = Console()
     console.print(f"wrote {escape(str(new.path))}; next:", highlight=False, soft_wrap=True)
@@ -114,10 +114,10 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """A file to be written.
+    """The file to write.
 
-    - `name`: the experiment's name.
-    - `run_as`: the argument with which the command `run` plays the file.
+    - `name`: the name of the experiment in it.
+    - `run_as`: what the user types after `run` to play it: its name, or its path.
     """
 
     path: Path
@@ -126,25 +126,29 @@ class NewFile:
 
 
 def new_file(name_or_path: str) -> NewFile:
-    """Return the file to write for a name or a path.
+    """Return the file to write, for the name or path that the user has given.
 
-    A name's file is in `experiments/` if there is such a folder, because `run` finds files there by
-    their names; otherwise it is in the current folder.
+    The file of a name goes into the folder `experiments`, because `run` finds it there by its name.
+    If there is no such folder, it goes into the current one.
     """
-    if name_or_path.endswith(_SUFFIXES) or "/" in name_or_path:
+    if name_or_path.endswith(_FILE_SUFFIXES) or "/" in name_or_path:
         path = Path(name_or_path)
-        if path.suffix not in _SUFFIXES:
+        if path.suffix not in _FILE_SUFFIXES:
             path = path.with_name(f"{path.name}.yaml")
-        by_name = path.parent == FOLDER
-        return NewFile(path=path, name=path.stem, run_as=path.stem if by_name else str(path))
-    if FOLDER.is_dir():
-        return NewFile(path=FOLDER / f"{name_or_path}.yaml", name=name_or_path, run_as=name_or_path)
+        is_found_by_name = path.parent == EXPERIMENTS_FOLDER
+        return NewFile(
+            path=path, name=path.stem, run_as=path.stem if is_found_by_name else str(path)
+        )
+    if EXPERIMENTS_FOLDER.is_dir():
+        return NewFile(
+            path=EXPERIMENTS_FOLDER / f"{name_or_path}.yaml", name=name_or_path, run_as=name_or_path
+        )
     path = Path(f"{name_or_path}.yaml")
     return NewFile(path=path, name=name_or_path, run_as=str(path))
 
 
 def text_with_fault(new: NewFile, fault: str) -> str:
-    """Return the text of a commented file whose plan has the fault `fault`."""
+    """Return the text of an experiment file whose plan has a fault of this kind."""
     template = Environment(
         loader=PackageLoader(_PACKAGE),
         undefined=StrictUndefined,
@@ -157,11 +161,10 @@ def text_with_fault(new: NewFile, fault: str) -> str:
 
 
 def fault_plans() -> dict[str, dict[str, str]]:
-    """Return the texts for each kind of fault: `question`, `expect` and `faults`.
+    """Return the texts that the template needs for each kind of fault.
 
-    Some kinds also have `before` (faults that must come first) or `topics` (additional topics of
-    the file). `before` and `faults` are lines of YAML with entries of a list; `topics` has entries
-    of a mapping.
+    For example `{"crash": {"question": ..., "expect": ..., "faults": ...}}`. Some kinds also have
+    faults that must come `before`, or need more `topics`. The last three are lines of YAML.
     """
     text = (files(_PACKAGE) / "templates" / "faults.yaml").read_text("utf-8")
     plans: dict[str, dict[str, str]] = yaml.safe_load(text)["plans"]
@@ -169,26 +172,28 @@ def fault_plans() -> dict[str, dict[str, str]]:
 
 
 def text_from(new: NewFile, source: str) -> str:
-    """Return the text of another experiment's file under the new name.
+    """Return the text of another experiment's file, with the new name in it.
 
     Raises: ExperimentError if there is no such experiment.
     """
-    # The path to the schema may be relative to the folder of the other file.
+    # The path to the JSON Schema may be relative to the other file, so this comment is replaced.
     text = _SCHEMA_LINE.sub("", find_experiment(source).read_text(encoding="utf-8"))
-    named = _NAME_LINE.sub(f"name: {new.name}", text, count=1)
+    text_with_name = _NAME_LINE.sub(f"name: {new.name}", text, count=1)
     schema = schema_as_seen_from(new.path)
-    return named if schema is None else f"# yaml-language-server: $schema={schema}\n{named}"
+    if schema is None:
+        return text_with_name
+    return f"# yaml-language-server: $schema={schema}\n{text_with_name}"
 
 
 def write_new(new: NewFile, text: str, *, force: bool) -> None:
-    """Write a file; overwrite an existing one only with `force`.
+    """Write the file. An existing one is overwritten only if `force` is True.
 
     Raises: FileExistsError if the file exists and `force` is False; OSError if the file cannot be
     written.
     """
     folder = new.path.parent
-    # Without this check `mkdir` would raise FileExistsError, which callers take to mean that the
-    # new file exists.
+    # For a file in the place of the folder, `mkdir` would raise FileExistsError. The caller would
+    # tell the user to overwrite it with --force.
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is no folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +202,10 @@ def write_new(new: NewFile, text: str, *, force: bool) -> None:
 
 
 def published_schema() -> Path | None:
-    """Return the path of the JSON Schema, in the checkout or the installation; None if missing."""
+    """Return the path of the JSON Schema of experiment files; None if it is not on this machine.
+
+    It is in the checkout, or in the folder of an installation.
+    """
     for path in (
         package_root() / "docs" / FILE_NAME,
         Path(sys.prefix) / "share" / "coordlab" / FILE_NAME,
@@ -208,10 +216,9 @@ def published_schema() -> Path | None:
 
 
 def schema_as_seen_from(file: Path) -> str | None:
-    """Return the path of the schema for a comment in `file`, by which an editor finds it.
+    """Return how a comment in `file` names the JSON Schema; None if there is no schema.
 
-    The path is relative if both are in the same checkout, so that the file can be committed. It is
-    None if there is no schema.
+    If both are in this checkout, the path is relative, because the file may be committed.
     """
     schema = published_schema()
     if schema is None:
