@@ -364,6 +364,7 @@ class Administration(Checker):
         )
 
     def _state(self, group_id: str) -> str | None:
+        """Return the state of a group at its coordinator, None if it is not there."""
         seen = self._coordinators.state(group_id)
         return None if seen is None else seen.state
 

@@ -574,6 +574,7 @@ class DurableCommits(Checker):
         if newest is None:
             return False
         if newest.node == row.peer:
+            # It leads now, so only the second or the third case may excuse it.
             partition = newest.partition or ""
             if self._half_loads.answers_from_half(newest.node, partition):
                 return True
@@ -585,6 +586,7 @@ class DurableCommits(Checker):
             and learning_since_us < row.time_us - RESIGNING_US
         ):
             return False
+        # A broker that never led the partition is not excused.
         return any(other.node == row.peer for other in known)
 
     def _report(self, suspicion: _Suspicion) -> None:

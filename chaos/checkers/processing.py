@@ -350,8 +350,8 @@ class Processing(Checker):
 
     def finish(self) -> CheckReport:
         """Judge the gaps of every partition, and report."""
-        # Doubts are acknowledged records that may be missing or may have been replaced. Only now it
-        # is known of which partitions data was lost in an allowed way.
+        # A doubt is about two acknowledgements at the same offset. Only now it is known which
+        # partitions lost data in an allowed way, so that there is no violation.
         for doubt in self._acknowledged.doubts:
             if not self._lost_data.of(doubt.partition):
                 self.report_finding(
@@ -395,25 +395,27 @@ class Processing(Checker):
         sources = [partition]
         if expected is not None:
             sources += expected.coordinator_partitions
-        if any(self._lost_data.of(source) for source in sources):
+        if any(self._lost_data.of(source) for source in sources):  # reason 5
             self._skipped["skipped_where_data_was_lost_with_the_last_replica"] += end - start
             return
         if group in self.context.zookeeper_groups and self._may_have_been_in_hand(
             group, start, end
-        ):
+        ):  # reason 4
             self._skipped[IN_HAND] += end - start
             return
         jump = _jump_over(known.jumps, start, end)
         commit = known.beyond.get(end) or known.last_commit
         if commit is not None and (commit.offset or 0) <= start:
             commit = None  # a commit before the gap has skipped nothing
-        # Five reasons may permit the gap. Otherwise `why` tells in the finding how it came about.
+        # Reasons 1 to 3 depend on the jump over the gap and on the commit beyond it. If none of
+        # them permits the gap, `why` tells in the finding how it came about. A jump has a cause
+        # only if its row is POSITION_RESET.
         cause = None if jump is None else jump.row.cause
         if jump is not None and cause == PositionCause.LATEST:
-            if known.first_commit is None:
+            if known.first_commit is None:  # reason 1
                 self._skipped["skipped_by_reset_to_latest"] += end - start
                 return
-            if jump.was_deleted:
+            if jump.was_deleted:  # reason 2
                 self._skipped["skipped_by_an_administrator"] += end - start
                 return
             why = (
@@ -422,9 +424,10 @@ class Processing(Checker):
                 "latest (auto.offset.reset)"
             )
             commit = None  # not a commit but the reset skipped the records
-        elif commit is not None and self._has_lost_last_rows(commit):
+        elif commit is not None and self._has_lost_last_rows(commit):  # reason 3
             self._skipped["skipped_by_a_member_that_died"] += end - start
             return
+        # Reason 2, if the administrator committed
         elif commit is not None and commit.offset == end and _is_of_administrator(commit):
             self._skipped["skipped_by_an_administrator"] += end - start
             return
@@ -492,6 +495,7 @@ def _is_of_administrator(commit: TraceRow) -> bool:
 
 
 def _committer(commit: TraceRow) -> str:
+    """Return who made a commit, for a finding."""
     if commit.kind == TraceKind.OFFSETS_COMMITTED:
         return f"{commit.node} (acknowledged by {commit.peer})"
     return commit.member or "a consumer without a member id"

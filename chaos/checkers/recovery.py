@@ -408,7 +408,7 @@ class Recovery(Checker):
             return
         for wait in list(self._open_waits()):
             if now_us <= wait.until_us + self.context.clock_error_us:
-                self._not_watched += not wait.is_new
+                self._not_watched += not wait.is_new  # a new transaction is not counted
                 continue
             self._judged += 1
             self.report_finding(

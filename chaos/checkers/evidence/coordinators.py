@@ -294,6 +294,7 @@ class Expiry:
     """
 
     def __init__(self, context: CheckContext) -> None:
+        # The retention time, less what the clocks may be wrong by
         self._retention_us = context.offsets_retention_us - context.clock_error_us - _ROUNDING_US
         # group -> broker -> time at which the group became Empty there; None: it has members there
         self._empty_us: dict[str, dict[str, int | None]] = {}
@@ -332,6 +333,8 @@ class Expiry:
         """Return True if the offset in the row OFFSET_REMOVED may have expired by then."""
         by_broker = self._empty_us.get(row.group or "", {})
         if row.node not in by_broker:
+            # No row shows the group's state at this broker. A group without members, which an
+            # administrator uses, may have no such row.
             return row.group not in self._had_members
         empty_us = by_broker[row.node]
         return empty_us is not None and row.time_us - empty_us >= self._retention_us
