@@ -238,6 +238,7 @@ def _partition_of(target: str, experiment: Experiment) -> TopicPartition | None:
 
 
 def _broker_id(target: str) -> BrokerId:
+    """Return the id in a target such as `broker(1)`."""
     role = split_target(target)
     if role is None:
         raise ValueError(f"not a broker: {target!r}")

@@ -190,6 +190,7 @@ class _RuleFault(LinkFault):
         args = msgspec.convert(planned.args, self.args_type)
         if not isinstance(args, SelectingArgs):
             raise TypeError(f"{self.name} takes {type(args).__name__}, which selects no frames")
+        # "there" and "back" become a part of the rules' names, which must differ.
         directions = [("there", aim.nodes, aim.to_nodes)]
         # A loss of responses has no direction, because either end may be the server.
         if not isinstance(args, LinkArgs) or args.direction == "both_ways":

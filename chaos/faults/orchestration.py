@@ -351,6 +351,7 @@ class Rollout:
     # -- the state -------------------------------------------------------------------------------
 
     def _started_not_ready(self) -> list[Replacement]:
+        """Return the successors that have started and are not ready yet."""
         return [
             successor
             for successor in self.done
@@ -360,7 +361,11 @@ class Rollout:
     def _is_ready(
         self, number: int, successor: Replacement, status: ClusterStatus, now_us: int
     ) -> bool:
-        """Return True if a successor that has started counts as available now."""
+        """Return True if a successor that has started is ready now.
+
+        `number` is its place in the order of all successors, from 0. If there are more successors
+        than drawn times, the times repeat.
+        """
         ready_after_us = self.orders.ready_after_us[number % len(self.orders.ready_after_us)]
         if now_us < (successor.started_at_us or 0) + ready_after_us:
             return False
@@ -380,6 +385,7 @@ class Rollout:
         # without making them fewer.
         candidate = status.nodes.get(self.old[0])
         available_after = available - (1 if candidate is NodeState.UP else 0)
+        # When the rollout is done, `_wanted` members are there. Some may be missing until then.
         return available_after >= self._wanted - self.orders.max_unavailable
 
     def _is_batch_open(self) -> bool:
@@ -395,10 +401,12 @@ class Rollout:
         return all(successor.ready_at_us is not None for successor in self.done)
 
     def _never_starts(self, number: int) -> bool:
+        """Return True if this successor does not start, because the new version is broken."""
         broken_from = self.orders.broken_from
         return broken_from is not None and not self._is_rolling_back and number >= broken_from
 
     def _has_ended(self) -> bool:
+        """Return True if all members have stopped, and all successors are ready."""
         return (
             not self.old
             and not self._stopping
@@ -514,6 +522,7 @@ class Scaling:
     async def _shrink(
         self, places: list[NodeName], runtime: Runtime, status: ClusterStatus, now_us: int
     ) -> None:
+        """Stop the members in `places`, the last one first."""
         for place in reversed(places):
             self.lost[place] = None
             self.joined.pop(place, None)
@@ -528,6 +537,7 @@ class Scaling:
                     await runtime.shut_down(place)
 
     async def _kill_late(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
+        """Kill members whose grace period is over; forget those that have ended by themselves."""
         for place, kill_at_us in list(self._kill_at_us.items()):
             if status.nodes.get(place) in _GONE:
                 del self._kill_at_us[place]

@@ -92,6 +92,7 @@ class AcknowledgedRecords:
         return None
 
     def _doubt(self, row: TraceRow, claim: str, rows: list[TraceRow]) -> None:
+        """Keep a doubt about the partition of `row`, if there is room for it."""
         partition = row.partition or ""
         if len(self.doubts) < MAX_DOUBTS and topic_of(partition) not in self._deleted_topics:
             self.doubts.append(Doubt(partition=partition, claim=claim, rows=rows))
@@ -118,12 +119,17 @@ class AcknowledgedRecords:
         known.add(start, end)
 
     def _note_end(self, row: TraceRow) -> None:
+        """Keep an acknowledgement, if it is for higher offsets than all before."""
         ends = self._ends.setdefault(row.partition or "", deque(maxlen=MAX_KEPT))
         end = _end_of(row)
         if not ends or end > ends[-1][0]:
             ends.append((end, row))
 
     def _compare(self, leader: TraceRow) -> MissingRecords | None:
+        """Return the acknowledged records that the log of a new leader lacks.
+
+        `leader` is its BECAME_LEADER, whose `offset` is the end of its log.
+        """
         partition, epoch = leader.partition or "", leader.leader_epoch or 0
         newest_epoch = self._newest_epochs.get(partition, -1)
         self._newest_epochs[partition] = max(epoch, newest_epoch)
