@@ -1,8 +1,8 @@
 """Reports: one run, or a comparison of several, as one HTML file that opens offline.
 
-The one public function is `build.build_report(directory, facts)`, which writes `<run>/report.html`.
-It reads the tables that Spark wrote, never the trace, and does not import Spark. The contents of
-the run's JSON files come as `facts.RunFacts`.
+`build.build_report(directory, facts)` writes the report of one run, `<run>/report.html`. It reads
+the tables that the analysis of the run has written, never the trace itself, and does not import
+Spark. The contents of the run's JSON files come as `facts.RunFacts`.
 
 Reading order: `facts` and `report_input` (inputs of a report), `run_names`; `charts`, `columns`
 (columns of tables and tooltips) and `lanes` (charts on a shared time axis); `templates` (all words

@@ -1,8 +1,8 @@
 """Builds the report of one run: first its sections, then the page.
 
-The report has the sections in the order of this module: the first screen, then charts that share
-one time axis (lanes), then tables. A section is left out if it has nothing to show. The facts come
-from the run's JSON files and its checkers (`RunFacts`), and from the tables of its analysis.
+After the first screen, the sections follow in the order of SECTIONS. A section is left out if it
+has nothing to show. The facts come from the run's JSON files and its checkers (`RunFacts`), and
+from the tables of its analysis.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,10 @@ REPORT_FILE = "report.html"
 
 
 def timeline(run: ReportInput) -> Section | None:
-    """Return the section with the lanes of the run; None if there is nothing to draw."""
+    """Return the section with the lanes, which are the charts on the time axis of the run.
+
+    Returns None if there is nothing to draw.
+    """
     charts: tuple[Chart | None, ...] = (
         faults_lane(run),
         lives_lane(run),
@@ -68,19 +71,13 @@ def message_diagrams(run: ReportInput) -> Section | None:
     if not drawn:
         return None
     lead = "Requests and answers around a fault. The links lead to its turns."
-    left_out = messages.left_out(run)
-    if left_out:
+    if left_out := messages.left_out(run):
         lead += f" {left_out:,} later faults have no diagram; tables/messages has theirs."
-    return Section(
-        id="messages",
-        title="Messages around each fault",
-        lead=lead,
-        parts=drawn,
-    )
+    return Section(id="messages", title="Messages around each fault", lead=lead, parts=drawn)
 
 
 SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
-    violations_section,  # a broken promise comes first
+    violations_section,
     phases_section,
     felt_section,
     designs_section,
@@ -93,8 +90,8 @@ SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
     configuration_section,
     replay_section,
 )
-"""The sections of a report, in the page's order. A function returns None if the run has nothing to
-show in its section."""
+"""The functions that build the sections, in the order of the page. A broken promise comes first. A
+function returns None if the run has nothing to show in its section."""
 
 
 def build_report(directory: Path, facts: RunFacts, *, output: Path | None = None) -> Path:
@@ -117,13 +114,13 @@ def report_html(
 
     Raises: NotAnalysed if a table is missing.
     """
-    shown = [section for section_of in sections if (section := section_of(run)) is not None]
+    built = [build_section(run) for build_section in sections]
     first_screen = headline(run)
     return render(
         Page(
             title=f"{run.facts.manifest.experiment}: {first_screen.verdict} - coordlab",
             headline=first_screen,
-            sections=shown,
+            sections=[section for section in built if section is not None],
             end_s=run.end_us / 1_000_000,
             marks=time_marks(run),
         )
@@ -132,28 +129,21 @@ def report_html(
 
 def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
     """Return the faults that were injected, for the overview of the time axis."""
-    return tuple(
-        TimeMark(
+    marks = []
+    for fault in run.facts.faults:
+        if fault.injected_at_us is None:
+            continue
+        # A momentary fault, such as an election, has no end. A fault that was never healed lasted
+        # until the run's end.
+        to_us = run.end_us if fault.healed_at_us is None else fault.healed_at_us
+        mark = TimeMark(
             label=f"{fault.fault_id} ({fault.hit})",
             from_s=fault.injected_at_us / 1_000_000,
-            to_s=_until(run, fault.momentary, fault.healed_at_us),
+            to_s=None if fault.momentary else to_us / 1_000_000,
             is_by_accident=fault.is_by_accident,
         )
-        # A fault that was not injected has no time, and is left out below. `or 0` is only for
-        # sorting.
-        for fault in sorted(run.facts.faults, key=lambda fault: fault.injected_at_us or 0)
-        if fault.injected_at_us is not None
-    )
-
-
-def _until(run: ReportInput, momentary: bool, healed_us: int | None) -> float | None:
-    """Return the end of a fault in seconds: its healing, or the run's end if it was not healed.
-
-    Returns None for a momentary fault, which is done when it is injected and has no end.
-    """
-    if momentary:
-        return None
-    return (run.end_us if healed_us is None else healed_us) / 1_000_000
+        marks.append(mark)
+    return tuple(sorted(marks, key=lambda mark: mark.from_s))
 
 
 def write_report(html: str, path: Path) -> Path:

@@ -34,20 +34,21 @@ from pipeline.summary.figures import MEASURES, RunSummary
 from pipeline.summary.story import counted
 from results_schema.results import Verdict
 
-_SUBJECT_OF_PART = {
+_SUBJECTS = {
     "broker": "offsets partition",
     "client": "member",
     "outcome": "run",
     "felt": "partition of data",
     "run": "run",
 }
-"""The last column of a table of figures (`per`): a figure of the broker chain, for example, has a
-value for each offsets partition. The keys are the parts of the comparison (`ComparisonRow.group`;
-these are no consumer groups). The part `gap` is not here, because its figures differ:
-_SUBJECT_OF_GAP has the text for each of them.
+"""The texts in the column `per` of a table of figures. They say of what a figure has a value: a
+figure of the broker chain, for example, has a value of each offsets partition. The keys are the
+values of `ComparisonRow.group`, except `gap`.
 """
-_SUBJECT_OF_GAP = {measure.name: measure.subject_kind or "" for measure in MEASURES}
-"""What a figure of the part `gap` has a value for: a member, a partition or a group."""
+_SUBJECTS_OF_GAPS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
+"""The same for the figures of `gap`: a member has a commit gap, a group has times without a
+coordinator.
+"""
 MAX_RUNS_LISTED = 300
 """Maximum number of rows in the table of runs."""
 MAX_SETTINGS = 200
@@ -60,7 +61,7 @@ _DIFFERS = "\N{BLACK DIAMOND} "
 """Mark of a figure that differs between columns."""
 
 Runs = Sequence[tuple[RunFacts, RunSummary]]
-"""The compared runs. Each is a pair of its facts and its summary."""
+"""The compared runs, each with its facts and its summary."""
 
 
 def build_comparison(runs: Runs, output: Path) -> Path:
@@ -77,83 +78,82 @@ def build_comparison(runs: Runs, output: Path) -> Path:
 
 def comparison_html(runs: Runs, output: Path) -> str:
     """Return the HTML of the page that compares runs; its links are relative to `output`."""
-    facts = [run for run, _ in runs]
+    facts_of_runs = [facts for facts, _ in runs]
+    names = column_names(facts_of_runs)
     comparison = compare_runs(
         [summary for _, summary in runs],
-        names=column_names(facts),
-        verdicts=[run.ended_as for run in facts],
+        names=names,
+        verdicts=[facts.ended_as for facts in facts_of_runs],
     )
     costs = deploy_costs(runs, comparison)
-    answers = deploy_answers(costs, _settings_that_differ(runs, comparison))
+    answers = deploy_answers(costs, settings_that_differ(_first_runs(runs, comparison)))
+    runs_with_tables = [(facts, RunTables(summary.directory)) for facts, summary in runs]
     sections = [
         deploy_section(costs),
-        *two_designs_sections(
-            [(run, RunTables(summary.directory)) for run, summary in runs], column_names(facts)
-        ),
-        _figures_section(comparison, [run.manifest.runtime for run in facts]),
+        *two_designs_sections(runs_with_tables, names),
+        _figures_section(comparison, [facts.manifest.runtime for facts in facts_of_runs]),
         _settings_section(comparison, runs),
         _runs_section(runs, comparison, output.parent),
     ]
-    experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     return render(
         Page(
             # The title is for the browser's tab, which has no room for more than three names.
-            title=f"{', '.join(experiments[:3])}: {len(runs)} runs compared - coordlab",
-            headline=_headline(facts, comparison, answers),
+            title=f"{', '.join(_experiments(facts_of_runs)[:3])}: {len(runs)} runs compared - "
+            "coordlab",
+            headline=_headline(facts_of_runs, comparison, answers),
             sections=[section for section in sections if section is not None],
         )
     )
 
 
+def _experiments(facts_of_runs: Sequence[RunFacts]) -> list[str]:
+    """Return the names of the experiments, each once, in the order of the runs."""
+    return list(dict.fromkeys(facts.manifest.experiment for facts in facts_of_runs))
+
+
 def _headline(
-    facts: Sequence[RunFacts], comparison: Comparison, answers: tuple[tuple[str, Markup], ...]
+    facts_of_runs: Sequence[RunFacts],
+    comparison: Comparison,
+    answers: tuple[tuple[str, Markup], ...],
 ) -> Headline:
     """Return the first screen: the number of runs, and how many of them broke a promise."""
-    experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
-    title = (
-        " and ".join(experiments)
-        if len(experiments) <= _MAX_EXPERIMENTS_NAMED
-        else f"{len(experiments)} experiments"
-    )
-    violated = sum(run.verdict is Verdict.VIOLATED for run in facts)
+    experiments = _experiments(facts_of_runs)
+    title = f"{len(experiments)} experiments"
+    if len(experiments) <= _MAX_EXPERIMENTS_NAMED:
+        title = " and ".join(experiments)
+    violated = sum(facts.verdict is Verdict.VIOLATED for facts in facts_of_runs)
     violated_text = str(violated) if violated else "none"
     return Headline(
-        verdict=f"{len(facts)} RUNS",
+        verdict=f"{len(facts_of_runs)} RUNS",
         tone="bad" if violated else "plain",
         kicker="comparison of runs",
         title=title,
-        lead=f"{_extent(facts, comparison)} {violated_text} of the runs broke a promise.",
+        lead=f"{_extent(len(facts_of_runs), comparison)} {violated_text} of the runs broke a "
+        "promise.",
         answers=answers,
     )
 
 
-def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
-    """Return the beginning of the page's first sentence, which says how much is compared.
+def _extent(runs: int, comparison: Comparison) -> str:
+    """Return how much is compared: `6 runs in 2 columns. 11 of 40 figures differ;`.
 
-    For example, `6 runs in 2 columns. 11 of 40 figures differ;`. The caller appends how many of the
-    runs broke a promise.
+    The caller appends how many of the runs broke a promise.
     """
     figures, columns = len(comparison.rows), len(comparison.columns)
     # In a single column all runs have the same settings, and nothing is compared.
     if columns == 1:
-        return f"{counted(len(facts), 'run')}, {figures} figures;"
+        return f"{counted(runs, 'run')}, {figures} figures;"
     different = sum(row.differs for row in comparison.rows)
-    return f"{len(facts)} runs in {columns} columns. {different} of {figures} figures differ;"
+    return f"{runs} runs in {columns} columns. {different} of {figures} figures differ;"
 
 
 def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section:
-    """Return the section of all figures: how to read them, a picture, and a table per fault."""
-    parts: list[Part] = [
-        Paragraph(
-            html=render_line(
-                "comparison",
-                "how_to_read",
-                NOTABLE_PERCENT,
-                NOTABLE_US,
-                several=any(len(column.runs) > 1 for column in comparison.columns),
-            )
-        )
-    ]
+    """Return the section of all figures: how to read them, a chart, and a table per fault."""
+    several = any(len(column.runs) > 1 for column in comparison.columns)
+    how_to_read = render_line(
+        "comparison", "how_to_read", NOTABLE_PERCENT, NOTABLE_US, several=several
+    )
+    parts: list[Part] = [Paragraph(html=how_to_read)]
     chart = _chart(comparison)
     if chart is not None:
         parts.append(chart)
@@ -162,22 +162,20 @@ def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section
         rows = [row for row in comparison.rows if row.fault == fault]
         if rows:
             parts.append(_table(fault, rows, comparison))
-    notes = comparison_notes(comparison, runtimes)
-    lead = " ".join(
-        [
-            f"{_DIFFERS}marks what differs in effect. A column is a whole run with all its groups.",
-            *map(sentence, notes),
-        ]
-    )
+
+    lead = f"{_DIFFERS}marks what differs in effect. A column is a whole run with all its groups."
+    for note in comparison_notes(comparison, runtimes):
+        lead += f" {sentence(note)}"
     return Section(id="figures", title="Side by side", lead=lead, parts=tuple(parts))
 
 
 def _chart(comparison: Comparison) -> Chart | None:
-    """Return the picture of the main figures; None if no run has any of them."""
+    """Return the chart of the main figures; None if no run has any of them."""
     lines = figure_lines(comparison)
     if not lines.rows:
         return None
-    options = tuple(fault for fault in comparison.faults if fault in lines.faults)
+    # If there is only one fault, there is nothing to pick.
+    pick = Pick(param=PICKED, label="fault", options=lines.faults)
     return Chart(
         id="comparison-figures",
         title="The main figures",
@@ -186,47 +184,44 @@ def _chart(comparison: Comparison) -> Chart | None:
         "is the median of those. Logarithmic time from 0 on.",
         spec=comparison_chart("lines", lines),
         data={"lines": lines.rows},
-        picks=(Pick(param=PICKED, label="fault", options=options),) if len(options) > 1 else (),
+        picks=(pick,) if len(lines.faults) > 1 else (),
     )
 
 
 def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
-    """Return the figures after one fault as a table.
-
-    If `fault` is None, they are the figures of the whole runs.
-    """
+    """Return the figures after one fault as a table; the figures of the whole runs for None."""
     texts = [
-        number(partial(_text_of, index), _heading(column.title))
+        number(partial(_text_in_column, index), _heading(column.title))
         for index, column in enumerate(comparison.columns)
     ]
     return text_table(
-        (Column(_named_figure, "figure"), *texts, Column(_subject_of, "per")),
+        (Column(_marked_name, "figure"), *texts, Column(_subject_of, "per")),
         rows,
         caption="The runs as a whole" if fault is None else f"After the fault: {fault}",
     )
 
 
-def _named_figure(row: ComparisonRow) -> str:
+def _marked_name(row: ComparisonRow) -> str:
     """Return the name of a figure, with a mark if the figure differs between columns."""
     return f"{_DIFFERS if row.differs else ''}{row.label}"
 
 
-def _text_of(index: int, row: ComparisonRow) -> Cell:
-    """Return the text of a figure in the column number `index`, from 0."""
+def _text_in_column(index: int, row: ComparisonRow) -> Cell:
+    """Return the text of a figure in one of the columns, which are numbered from 0."""
     return row.texts[index]
 
 
 def _subject_of(row: ComparisonRow) -> str:
-    """Return the subject of a figure, such as `member`.
+    """Return of what a figure has a value, such as `member`.
 
-    A run has one value for each subject; the figure is the median or the maximum of these values.
+    The figure `commit gap p50`, for example, is the median of the commit gaps of all members.
     """
     if row.group == "gap":
-        return _SUBJECT_OF_GAP[row.name]
+        return _SUBJECTS_OF_GAPS[row.name]
     # A felt figure without a statistic is one number for the whole run.
     if row.group == "felt" and not row.statistic:
         return "run"
-    return _SUBJECT_OF_PART[row.group]
+    return _SUBJECTS[row.group]
 
 
 def _heading(title: str) -> str:
@@ -235,56 +230,40 @@ def _heading(title: str) -> str:
 
 
 def _first_runs(runs: Runs, comparison: Comparison) -> list[RunFacts]:
-    """Return the first run of each column."""
-    by_run = {summary.run: run for run, summary in runs}
+    """Return the first run of each column. All runs of a column have the same settings."""
+    by_run = {summary.run: facts for facts, summary in runs}
     return [by_run[column.runs[0]] for column in comparison.columns]
 
 
-def _settings_that_differ(
-    runs: Runs, comparison: Comparison
-) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
-    """Return the settings in which the first runs of the columns differ."""
-    return settings_that_differ(_first_runs(runs, comparison))
-
-
 def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
-    """Return the settings in which the first runs of the columns differ.
-
-    All runs of a column have the same settings, so the first one is enough.
-    """
-    manifests = [run.manifest for run in _first_runs(runs, comparison)]
-    differing = _settings_that_differ(runs, comparison)
-    # Also list what differs in how the runs were started. These facts are no settings of an
-    # experiment, so the column `section` is empty for them.
-    facts_of_runs = [
-        ("", "runtime", tuple(manifest.runtime for manifest in manifests)),
-        ("", "time_scale", tuple(f"{manifest.time_scale:g}" for manifest in manifests)),
-        ("", "seed", tuple(str(manifest.seed) for manifest in manifests)),
-        (
-            "",
-            "git commit",
-            tuple(_short_commit(manifest.git_commit) for manifest in manifests),
-        ),
-    ]
-    rows = [
-        (section, name, *values) for section, name, values in facts_of_runs if len(set(values)) > 1
-    ]
+    """Return the section of the settings in which the columns differ."""
+    first_runs = _first_runs(runs, comparison)
+    manifests = [facts.manifest for facts in first_runs]
+    # How the runs were started can differ, too. These facts are no settings of an experiment, so
+    # they have no section.
+    starts: dict[str, tuple[str | None, ...]] = {
+        "runtime": tuple(manifest.runtime for manifest in manifests),
+        "time_scale": tuple(f"{manifest.time_scale:g}" for manifest in manifests),
+        "seed": tuple(str(manifest.seed) for manifest in manifests),
+        "git commit": tuple(_short_commit(manifest.git_commit) for manifest in manifests),
+    }
+    differing = settings_that_differ(first_runs)
+    rows = [("", name, *values) for name, values in starts.items() if len(set(values)) > 1]
     rows += [(section, name, *values) for section, name, values in differing[:MAX_SETTINGS]]
     if not rows:
         same = Paragraph(html=render_line("comparison", "same_settings"))
         return Section(id="settings", title="Settings", parts=(same,))
-    more = len(differing) - MAX_SETTINGS
+
+    lead = "A dash: the run does not have that setting."
+    left_out = len(differing) - MAX_SETTINGS
+    if left_out > 0:
+        lead += f" {left_out:,} more settings differ."
+    headings = ("section", "setting", *(column.title for column in comparison.columns))
     return Section(
         id="settings",
         title="What differs in their settings",
-        lead="A dash: the run does not have that setting."
-        + (f" {more:,} more settings differ." if more > 0 else ""),
-        parts=(
-            TextTable(
-                headings=("section", "setting", *(column.title for column in comparison.columns)),
-                rows=tuple(rows),
-            ),
-        ),
+        lead=lead,
+        parts=(TextTable(headings=headings, rows=tuple(rows)),),
     )
 
 
@@ -297,24 +276,21 @@ def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
     """Return the list of runs, with a link to the report of each."""
     titles = {run: column.title for column in comparison.columns for run in column.runs}
     shown = runs[:MAX_RUNS_LISTED]
-    more = len(runs) - len(shown)
+    left_out = len(runs) - len(shown)
+    # A row of the table is a run: a pair of its facts and its summary.
+    columns = (
+        Column(lambda row: _link(row[0], row[1], folder), "run"),
+        Column(lambda row: titles.get(row[1].run), "column"),
+        Column(lambda row: row[0].ended_as, "verdict"),
+        Column(lambda row: row[0].manifest.runtime, "runtime"),
+        number(lambda row: row[0].manifest.seed, "seed"),
+        Column(lambda row: row[0].manifest.started_at, "started"),
+    )
     return Section(
         id="runs",
         title="The runs",
-        lead=f"{more:,} more are not listed." if more else "",
-        parts=(
-            text_table(
-                (
-                    Column(lambda run: _link(run[0], run[1], folder), "run"),
-                    Column(lambda run: titles.get(run[1].run), "column"),
-                    Column(lambda run: run[0].ended_as, "verdict"),
-                    Column(lambda run: run[0].manifest.runtime, "runtime"),
-                    number(lambda run: run[0].manifest.seed, "seed"),
-                    Column(lambda run: run[0].manifest.started_at, "started"),
-                ),
-                shown,
-            ),
-        ),
+        lead=f"{left_out:,} more are not listed." if left_out else "",
+        parts=(text_table(columns, shown),),
     )
 
 

@@ -1,15 +1,14 @@
-"""Deploys on the page that compares runs: the cost of each deploy, and the better one of two.
+"""Deploys on the page that compares runs: which of two ways to deploy costs less.
 
-A deploy replaces the members of a group by successors. Its cost is what the users of the group
-notice: for a while partitions have no owner, and records wait or are processed twice. The page says
-which of two ways to deploy costs less.
-
-A column of the page is one run, or several runs with the same settings. Each figure in a column is
-the median over the column's runs.
+A deploy replaces the members of a group by new ones. Meanwhile the users of the group notice that
+partitions have no owner for a while, or that records wait or are processed twice. This is the cost
+of the deploy. The page shows the cost for each column, which is one run, or several runs with the
+same settings. Of several runs, it shows the median.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -17,6 +16,7 @@ from pipeline.report.charts.chart import Cell, Section
 from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import RunFacts
 from pipeline.report.rendering import render_line
+from pipeline.report.run_names import DifferingSetting
 from pipeline.summary.comparison import Comparison
 from pipeline.summary.deploys import (
     COST_MEASURES,
@@ -30,13 +30,21 @@ from pipeline.summary.deploys import (
 from pipeline.summary.figures import RunSummary, length_text
 
 Costs = Mapping[str, DeployCost]
-"""The cost of a deploy, by the title of a column."""
+"""The cost of the deploy in each column, by the title of the column."""
 MAX_DIFFERENCES = 3
 """Maximum number of settings that the first screen names one by one."""
-_Row = tuple[str, Mapping[str, str | None]]
-"""A row of the table: the name of a figure, and its text by the title of a column. For example,
-("members replaced", {"eager": "12", "cooperative": "12"}).
-"""
+
+
+class _Row(NamedTuple):
+    """A row of the table, such as `_Row("members replaced", {"eager": "12", "cooperative": "12"})`.
+
+    `texts` has the text of the figure in each column, by the title of the column.
+    """
+
+    figure: str
+    texts: Mapping[str, str | None]
+
+
 _LEAD = (
     "Each run replaced the members of a group. Felt from the steady state to the end of the run; "
     "times over all partitions are partition-seconds, and less is better."
@@ -44,10 +52,10 @@ _LEAD = (
 
 
 def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Comparison) -> Costs:
-    """Return the cost of the deploy of each column.
+    """Return the cost of the deploy of each column; {} if the runs do not compare deploys.
 
-    There must be several columns, and each run must have had one deploy that replaced a member.
-    Otherwise the result is empty.
+    They compare deploys if each run had exactly one, which replaced a member, and if there are
+    several columns.
     """
     by_run = {summary.run: deploys_of(facts.faults, summary.felt) for facts, summary in runs}
     by_title = {}
@@ -56,17 +64,16 @@ def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Compar
         if len(costs) != len(column.runs) or not all(cost.replaced for cost in costs):
             return {}
         by_title[column.title] = typical_cost(costs)
-    # A single column has nothing to be compared with.
     return by_title if len(by_title) > 1 else {}
 
 
 def deploy_answers(
-    costs: Costs, settings: Sequence[tuple[str, str, tuple[str | None, ...]]]
+    costs: Costs, settings: Sequence[DifferingSetting]
 ) -> tuple[tuple[str, Markup], ...]:
-    """Return the answers of the first screen: which of two deploys is better, how much, and why.
+    """Return the questions of the first screen with their answers, such as "Why?".
 
-    The answers compare two columns. If there are not exactly two, the result is empty. `settings`
-    are the settings in which the columns differ, as `settings_that_differ` returns them.
+    They compare two columns, so the result is empty if there are not exactly two. `settings` are
+    the settings in which the columns differ.
     """
     if len(costs) != 2:
         return ()
@@ -81,13 +88,10 @@ def deploy_answers(
     )
 
 
-def _differences(
-    titles: tuple[str, str], settings: Sequence[tuple[str, str, tuple[str | None, ...]]]
-) -> tuple[str, ...]:
-    """Return a sentence for each setting that differs.
+def _differences(titles: tuple[str, str], settings: Sequence[DifferingSetting]) -> tuple[str, ...]:
+    """Return a sentence for each setting that differs; if there are many, one says how many.
 
-    If more than MAX_DIFFERENCES settings differ, one sentence says how many. All of them are in the
-    page's section `settings`.
+    For example, `The setting groups.a.members: 3 in small, 10 in large`.
     """
     if len(settings) > MAX_DIFFERENCES:
         return (f"{len(settings)} settings, listed below",)
@@ -110,7 +114,7 @@ def deploy_section(costs: Costs) -> Section | None:
         title: None if cost.length_us is None else length_text(cost.length_us)
         for title, cost in costs.items()
     }
-    rows: list[_Row] = [("members replaced", replaced), ("time that it took", lengths)]
+    rows = [_Row("members replaced", replaced), _Row("time that it took", lengths)]
     for measure in COST_MEASURES:
         rows += _rows_of(measure, costs)
     cells = [number(partial(_text_in_column, title), title) for title in costs]
@@ -118,27 +122,24 @@ def deploy_section(costs: Costs) -> Section | None:
         id="deploys",
         title="What the deploy cost",
         lead=_LEAD,
-        parts=(text_table((Column(_name, "figure"), *cells), rows),),
+        parts=(text_table((Column(lambda row: row.figure, "figure"), *cells), rows),),
     )
 
 
 def _rows_of(measure: CostMeasure, costs: Costs) -> list[_Row]:
-    """Return the rows of one measure: its total, and its value for each replaced member.
+    """Return the rows of one measure: its total and, where this makes sense, its value per member.
 
-    The second row is left out if it has no meaning. A measure that is 0 in all columns has no row.
+    A measure that is 0 in all columns has no row.
     """
     if not any(measure.value_of(cost) for cost in costs.values()):
         return []
-    rows: list[_Row] = [(measure.name, {name: measure.text(cost) for name, cost in costs.items()})]
+    totals = {title: measure.text(cost) for title, cost in costs.items()}
+    rows = [_Row(measure.name, totals)]
     if measure.per_member:
-        per_member = {name: measure.text_per_member(cost) for name, cost in costs.items()}
-        rows.append((f"{measure.name}, for each replaced member", per_member))
+        per_member = {title: measure.text_per_member(cost) for title, cost in costs.items()}
+        rows.append(_Row(f"{measure.name}, for each replaced member", per_member))
     return rows
 
 
-def _name(row: _Row) -> Cell:
-    return row[0]
-
-
 def _text_in_column(title: str, row: _Row) -> Cell:
-    return row[1][title]
+    return row.texts[title]

@@ -1,7 +1,7 @@
-"""One HTML page from sections. It contains style, scripts, Vega and data, so it works offline.
+"""Makes one HTML page of sections.
 
-For each chart, the page contains a payload: the specification by which Vega, the library that draws
-the charts, draws it, and the chart's data.
+The page works offline, because it contains everything that it needs: the style, the scripts, the
+library Vega, which draws the charts, and for each chart a specification for Vega and its data.
 """
 
 import json
@@ -18,34 +18,30 @@ from pipeline.report.rendering import render_template, text_of
 from pipeline.report.sections.headline import Headline
 
 _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
-"""Files of the page's own script. They are parts of one JavaScript module, in this order."""
+"""The files of the page's own script. Joined in this order, they are one JavaScript module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeMark:
-    """A fault on the overview of the time axis. Times are in seconds.
-
-    - `to_s`: end of the fault; None for a momentary fault, such as an election.
-    - `is_by_accident`: True if a machine was away without a fault of the plan.
-    """
+    """A fault on the overview of the time axis. Times are in seconds."""
 
     label: str
     from_s: float
     to_s: float | None
+    """The end of the fault; None for a momentary fault, such as an election."""
     is_by_accident: bool = False
+    """True if a machine was lost or silent, although the plan had no such fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page with its headline and sections.
-
-    `end_s` is the length of the time axis in seconds; 0 if the page has no time axis.
-    """
+    """A page with its headline and sections."""
 
     title: str
     headline: Headline
     sections: Sequence[Section]
     end_s: float = 0.0
+    """The length of the time axis in seconds; 0 if the page has no time axis."""
     marks: Sequence[TimeMark] = ()
 
 
@@ -71,20 +67,22 @@ def render(page: Page) -> str:
         has_time=any(chart.on_time_axis for chart in charts),
         picks=lambda chart: json.dumps([asdict(pick) for pick in chart.picks]),
         payload=lambda chart: Markup(embedded(payload(chart))),
-        time=Markup(embedded(_time(page))),
+        time=Markup(embedded(_time_axis(page))),
     )
 
 
 def _single_parts(part: Part) -> tuple[Part, ...]:
-    """Return the parts that a Beside puts side by side. Any other part is returned alone."""
+    """Return the parts in a Beside. Any other part is returned alone."""
     return part.parts if isinstance(part, Beside) else (part,)
 
 
-def _time(page: Page) -> dict[str, Any]:
+def _time_axis(page: Page) -> dict[str, Any]:
     """Return what the script needs for the time axis: its end, and the faults on its overview."""
     return {"end": page.end_s, "faults": [_time_mark(mark) for mark in page.marks]}
 
 
 def _time_mark(mark: TimeMark) -> dict[str, Any]:
-    accident = {"accident": True} if mark.is_by_accident else {}
-    return {"from": mark.from_s, "to": mark.to_s, "label": mark.label, **accident}
+    data: dict[str, Any] = {"from": mark.from_s, "to": mark.to_s, "label": mark.label}
+    if mark.is_by_accident:
+        data["accident"] = True
+    return data

@@ -1,11 +1,12 @@
-"""Names for the columns of the page that compares runs, such as `members 3`.
+"""Names for the columns of the page that compares runs.
 
-A name has what distinguishes a run from the others: its experiment, its runtime, and the settings
-that differ. Runs with equal names share a column. A setting is identified by its section and its
-name in the experiment's file, such as `groups.a` and `members`.
+For example, two runs of an experiment have the columns `members 3` and `members 10`, because only
+this setting differs between them. If the runs are of several experiments, the name of the
+experiment precedes it: `crash, members 3`. Runs with equal names share a column.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.summary.comparison import MAX_COLUMNS
@@ -16,22 +17,27 @@ _NOT_OF_THE_RUN = frozenset({"name", "question", "expect"})
 """Entries of an experiment's file that describe the experiment, and have no effect on the run."""
 
 
-def settings_that_differ(
-    runs: Sequence[RunFacts],
-) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
-    """Return the settings in which runs differ, in the order of the first run that has them.
+class DifferingSetting(NamedTuple):
+    """A setting in which runs differ."""
 
-    An entry is a tuple of the setting's section, its name, and its value in each run. The value is
-    None if the run does not have the setting.
-    """
-    values = [{_key(setting): setting.value for setting in run.settings} for run in runs]
-    # `fromkeys` keeps each setting once, in the order of its first occurrence.
-    keys = dict.fromkeys(key for of_run in values for key in of_run)
+    section: str
+    """The section of the experiment's file, such as `groups.a`."""
+    name: str
+    """The name in this section, such as `members`."""
+    values: tuple[str | None, ...]
+    """The value in each run; None if the run does not have the setting."""
+
+
+def settings_that_differ(runs: Sequence[RunFacts]) -> tuple[DifferingSetting, ...]:
+    """Return the settings in which runs differ, in the order of the first run that has them."""
+    settings_of_runs = [{_key(setting): setting.value for setting in run.settings} for run in runs]
+    # `dict.fromkeys` removes duplicates, and keeps the order.
+    keys = dict.fromkeys(key for settings in settings_of_runs for key in settings)
     differing = []
     for section, name in keys:
-        value_in_runs = tuple(of_run.get((section, name)) for of_run in values)
-        if len(set(value_in_runs)) > 1 and name not in _NOT_OF_THE_RUN:
-            differing.append((section, name, value_in_runs))
+        values = tuple(settings.get((section, name)) for settings in settings_of_runs)
+        if len(set(values)) > 1 and name not in _NOT_OF_THE_RUN:
+            differing.append(DifferingSetting(section, name, values))
     return tuple(differing)
 
 
@@ -42,9 +48,9 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run: its experiment, runtime and settings, as far as they differ.
 
-    Up to MAX_COLUMNS runs get different names. If names are still equal, the seed follows, then the
-    start time, then the run's own name. If there are more runs, those with the same settings share
-    a name, and so a column.
+    Up to MAX_COLUMNS runs get different names, so that each run has a column of its own. For this,
+    the seed follows in names that would be equal; if this is not enough, the start time; and then
+    the run's own name. If there are more runs, those with the same settings share a column.
     """
     several_experiments = len({run.manifest.experiment for run in runs}) > 1
     several_runtimes = len({run.manifest.runtime for run in runs}) > 1
@@ -60,7 +66,7 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
         return tuple(names)
 
     manifests = [run.manifest for run in runs]
-    # Each of these three parts is added only to names that are still equal after the part before.
+    # Each of these parts is added only to names that are still equal.
     for parts_of_runs in (
         [f"seed {manifest.seed}" for manifest in manifests],
         [manifest.started_at for manifest in manifests],
@@ -79,9 +85,9 @@ def _distinguished(name: str, names: Sequence[str], part: str) -> str:
 
 
 def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
-    """Return the settings in each run's name: those that differ between runs of its experiment.
+    """Return the settings in each run's name: `[["members 3"], ["members 10"]]` for two runs.
 
-    For two runs of an experiment, this can be [["members 3"], ["members 10"]].
+    They are the settings that differ between the runs of the same experiment.
     """
     texts_by_run: list[list[str]] = [[] for _ in runs]
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
@@ -95,17 +101,18 @@ def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
 
 
 def _shortest_names(
-    differing: Sequence[tuple[str, str, tuple[str | None, ...]]],
+    differing: Sequence[DifferingSetting],
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
-    """Yield settings with the shortest names that distinguish them, and their values in each run.
+    """Yield the shortest name of each setting that distinguishes it, and its value in each run.
 
-    If settings of several sections have the same name, and in each run the same value, they become
-    one: `members 3` instead of `groups.old.members 3, groups.new.members 3`.
+    If the settings of this name have the same values in all sections, they become one: `members`
+    instead of `groups.old.members` and `groups.new.members`.
     """
-    # By the setting's name, then by its values in the runs: the first section that has them.
-    by_name: dict[str, dict[tuple[str | None, ...], str]] = {}
-    for section, name, values in differing:
-        by_name.setdefault(name, {}).setdefault(values, section)
-    for name, sections in by_name.items():
-        for values, section in sections.items():
-            yield (f"{section}.{name}" if len(sections) > 1 else name), values
+    # The first section for each name and values: `{"members": {("3", "10"): "groups.old"}}`.
+    first_sections: dict[str, dict[tuple[str | None, ...], str]] = {}
+    for setting in differing:
+        first_sections.setdefault(setting.name, {}).setdefault(setting.values, setting.section)
+    for name, section_by_values in first_sections.items():
+        for values, section in section_by_values.items():
+            needs_section = len(section_by_values) > 1
+            yield (f"{section}.{name}" if needs_section else name), values

@@ -1,7 +1,7 @@
-"""The picture of the main figures on the page that compares runs.
+"""The chart of the main figures on the page that compares runs.
 
 The page compares columns: a column is one run, or several runs with the same settings. For each
-figure, such as `commit gap`, the picture has a horizontal line for each column:
+figure, such as `commit gap`, the chart has a horizontal line for each column:
 
     commit gap
     3 brokers   ----o-----------            o  the median over the members
@@ -10,9 +10,8 @@ figure, such as `commit gap`, the picture has a horizontal line for each column:
 Other figures have a value for each partition instead of each member. If a column has several runs,
 the dot is the median of their medians, and a ring marks the median of each run.
 
-The data comes from the rows of the comparison. One row has the medians of a figure (its statistic
-is `p50`), another one the longest values (`max`). A row has a cell for each column, with the
-`values` of the column's runs, their `median`, `low` and `high`, and the figure as `text`.
+The data comes from two rows of the comparison for each figure: the row of the statistic `p50` has
+the medians, and that of `max` the longest values. Both have a cell for each column.
 """
 
 from collections.abc import Sequence
@@ -28,13 +27,14 @@ from pipeline.summary.comparison_cells import Cell
 from pipeline.summary.figures import duration_text
 
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
-"""The figures of the picture, in this order. A figure that no run has is left out."""
+"""The figures of the chart, in this order. A figure that no run has is left out."""
 PICKED = "fault"
-"""Name of the picture's parameter, and of a column of its data: the fault that the reader
-picked."""
+"""Name of the chart's parameter whose value is the fault that the reader picked. The column of the
+chart's data with the fault of each row has the same name.
+"""
 _WIDE = 720
-"""A picture of at least this width in pixels has room for the ranges of figures over several runs.
-A narrower one has the text of `_short_text`.
+"""A chart of at least this width in pixels has room for the text of `_value_text`. A narrower one
+has that of `_short_text`.
 """
 # Sizes in pixels. A figure has a heading, then a part for each column, then a gap.
 _HEADER_HEIGHT, _GAP = 26, 12
@@ -48,46 +48,44 @@ _LINE_Y = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """The data of the picture.
-
-    If there are several `faults`, the reader picks one of them, and the picture shows the figures
-    after this fault. So `height`, in pixels, has room for the fault with the most figures.
-    """
+    """What the chart shows."""
 
     rows: list[dict[str, Any]]
+    """The data, in which a row is one mark."""
     faults: tuple[str, ...]
+    """The faults about which there are figures. If there are several, the reader picks one."""
     height: int
+    """The height in pixels, which has room for the fault with the most figures."""
     axis: LogAxis
 
 
 def figure_lines(comparison: Comparison) -> Lines:
-    """Return the data of the picture."""
+    """Return what the chart shows."""
     titles = [column.title for column in comparison.columns]
     rows: list[dict[str, Any]] = []
     faults, height = [], 0
     values: list[int] = []
     for fault in comparison.faults:
-        fault_rows, fault_height, fault_values = _fault_lines(fault, comparison.rows, titles)
+        fault_rows, fault_height = _lines_of_fault(fault, comparison.rows, titles, values)
         if fault_rows:
             faults.append(fault)
             rows += fault_rows
-            values += fault_values
             height = max(height, fault_height)
     return Lines(
         rows=rows, faults=tuple(faults), height=height, axis=LogAxis.of(values, bound_us=0)
     )
 
 
-def _fault_lines(
-    fault: str, rows: Sequence[ComparisonRow], titles: Sequence[str]
-) -> tuple[list[dict[str, Any]], int, list[int]]:
-    """Return the data of one fault, the height of its picture in pixels, and all drawn values.
+def _lines_of_fault(
+    fault: str, rows: Sequence[ComparisonRow], titles: Sequence[str], all_values: list[int]
+) -> tuple[list[dict[str, Any]], int]:
+    """Return the marks of one fault, and the height that they need in pixels.
 
-    If no run has a figure, the comparison has no rows about it, and the figure is left out.
+    A figure that no run has is left out. The drawn values are appended to `all_values`, because the
+    axis must be long enough for all of them.
     """
     top = 0
     data: list[dict[str, Any]] = []
-    values: list[int] = []
     for name in FIGURES:
         by_statistic = {
             row.statistic: row for row in rows if row.fault == fault and row.name == name
@@ -100,28 +98,29 @@ def _fault_lines(
         data.append({**heading, PICKED: fault})
         top = bottom
 
-        pairs = zip(by_statistic["p50"].cells, by_statistic["max"].cells, strict=True)
-        for title, (middle, longest) in zip(titles, pairs, strict=True):
-            line = _line(title, name, middle, longest, top, values)
+        cells_of_columns = zip(
+            titles, by_statistic["p50"].cells, by_statistic["max"].cells, strict=True
+        )
+        for title, p50, longest in cells_of_columns:
+            line = _line(title, name, p50, longest, top, all_values)
             data += [{**row, PICKED: fault} for row in line]
             top += _LINE_HEIGHT
         top += _GAP
-    return data, top, values
+    return data, top
 
 
 def _line(
     title: str,
     name: str,
-    middle: Cell | None,
+    p50: Cell | None,
     longest: Cell | None,
     top: int,
     all_values: list[int],
 ) -> list[dict[str, Any]]:
     """Return one column's marks for one figure: its name, the line, the rings and the dot.
 
-    `middle` and `longest` are the figure's cells for p50 and max. The line reaches from the least
-    p50 of a run to the greatest max of a run. The function appends the values that it draws to
-    `all_values`, because the caller makes the axis long enough for all of them.
+    `p50` and `longest` are the column's cells. If the column has several runs, the line reaches
+    from the smallest p50 of a run to the largest maximum of a run.
     """
     y = top + _LINE_Y
     name_row = {
@@ -132,49 +131,49 @@ def _line(
         "bottom": top + _TEXT_HEIGHT,
         "text": title,
     }
-    # If no run of the column has the figure, there are no cells. The first condition would be
-    # enough, but the type checker needs all of them.
-    if middle is None or longest is None or middle.median is None or longest.high is None:
+    # If no run of the column has the figure, there are no cells. (The first condition would be
+    # enough, but the type checker needs all of them.)
+    if p50 is None or longest is None or p50.median is None or longest.high is None:
         return [{**name_row, "value": "missing", "short": "missing"}]
-    low = middle.low if middle.low is not None else middle.median
-    all_values += [low, middle.median, longest.high]
-    # A single run has no ring, only the dot.
-    ring_values = middle.values if middle.runs > 1 else ()
-    says = f"{title}, {name}: p50 {middle.text}, longest {longest.text}"
+    low = p50.low if p50.low is not None else p50.median
+    all_values += [low, p50.median, longest.high]
+    # A single run has only the dot, because a ring would be at the same place.
+    ring_values = p50.values if p50.runs > 1 else ()
+    says = f"{title}, {name}: p50 {p50.text}, longest {longest.text}"
     return [
-        {**name_row, "value": _value_text(middle, longest), "short": _short_text(middle, longest)},
+        {**name_row, "value": _value_text(p50, longest), "short": _short_text(p50, longest)},
         {"mark": "line", "y": y, "from": low, "to": longest.high, "says": says},
         *({"mark": "run", "y": y, "from": value} for value in ring_values),
-        {"mark": "dot", "y": y, "from": middle.median, "says": says},
+        {"mark": "dot", "y": y, "from": p50.median, "says": says},
     ]
 
 
-def _value_text(middle: Cell, longest: Cell) -> str:
+def _value_text(p50: Cell, longest: Cell) -> str:
     """Return the figures of one column as text, such as `1.1 s, max 8.2 s`."""
-    return middle.text if middle.text == longest.text else f"{middle.text}, max {longest.text}"
+    return p50.text if p50.text == longest.text else f"{p50.text}, max {longest.text}"
 
 
-def _short_text(middle: Cell, longest: Cell) -> str:
-    """Return the text of `_value_text` without ranges, for a phone."""
-    shown = [
+def _short_text(p50: Cell, longest: Cell) -> str:
+    """Return the text of `_value_text` without the ranges over several runs, for a phone."""
+    texts = [
         duration_text(cell.median, bound_us=cell.bound_us)
-        for cell in (middle, longest)
+        for cell in (p50, longest)
         if cell.median is not None
     ]
-    # If both texts are equal, the dict has only one, and the result is without "max".
-    return ", max ".join(dict.fromkeys(shown))
+    # If both texts are equal, only one is left of them: `1.1 s` instead of `1.1 s, max 1.1 s`.
+    return ", max ".join(dict.fromkeys(texts))
 
 
 def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
-    """Return the picture of the data with the name `data`."""
+    """Return the specification of the chart, whose data has the name `data`."""
     y_scale = alt.Scale(domain=[0, lines.height], reverse=True, nice=False, zero=False)
     y = alt.Y("y:Q", scale=y_scale, axis=None)
     x = lines.axis.x("from")
     says = alt.Tooltip("says:N", title=" ")
     base = alt.Chart(alt.NamedData(data))
-    picked = len(lines.faults) > 1
+    has_pick = len(lines.faults) > 1
     # The column of the data (on the left) and the parameter (on the right) have the same name.
-    if picked:
+    if has_pick:
         base = base.transform_filter(f"datum[{PICKED!r}] == {PICKED}")
 
     def only(mark: str) -> alt.Chart:
@@ -228,4 +227,4 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
         )
         .encode(x=alt.value("width"), y=y),
     ).properties(width="container", height=lines.height)
-    return chart.add_params(alt.param(name=PICKED, value="")) if picked else chart
+    return chart.add_params(alt.param(name=PICKED, value="")) if has_pick else chart

@@ -1,13 +1,14 @@
-"""The strips of one fault. A strip shows one measure, with a dot for each subject.
+"""The strips of one fault, each of which shows one measure, with a dot for each of its subjects.
 
-A subject is a partition, a member or a group. The dots come from the tables `broker_phases`,
-`client_phases` and `availability`. The figures beside the dots come from the run's summary, as the
-figures on the terminal do, so both show the same numbers. Each measure belongs to a chain:
+The strips form three groups, which are called chains:
 
-- `broker`: phases of an offsets partition (a partition of `__consumer_offsets`), from the fault to
-  the partition's new active coordinator;
-- `client`: phases of a member, until the new coordinator accepted it;
-- `gap`: times without service of a member, data partition or group.
+- `broker`: the phases of each partition of `__consumer_offsets`, from the fault until it has a new
+  active coordinator;
+- `client`: the phases of each member, until the new coordinator accepted it;
+- `gap`: the times without service of each member, data partition and group.
+
+The dots come from the tables of the run. The figures beside the dots come from the run's summary,
+so they are the same as on the terminal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,41 +27,39 @@ _WITH_STRIP = frozenset(
         *("commit gap", "processing gap", "no coordinator"),
     }
 )
-"""The measures that have a strip, a line for each chain. Other measures are only in the tables of
-figures.
+"""The measures that have a strip: first those of the broker chain, then of the client chain, then
+the gaps. Other measures are only in the tables of figures.
 """
 _BEGIN_COLUMNS = {"rediscover": "unknown_us", "accept": "named_us"}
-"""For some phases of a member, the column with the time at which the phase began.
+"""For two phases of a member, the column with the time at which the phase began.
 
-The column tells why a member has no length for the phase. If the column is null, the phase never
-began: the member did not have to rediscover its coordinator, for example. Otherwise the phase began
-and did not end in this run.
+If a member has no length for the phase, this column tells why. If it is null, the phase never
+began: the member did not have to look for its coordinator, for example. Otherwise the phase began,
+but did not end before the run did.
 """
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
-"""For the broker and the client chain: the column with the name of a subject, and the word for a
-subject.
-"""
+"""For these two chains, the column with the name of a subject, and the word for a subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRows:
-    """What the tables have about one fault.
-
-    - `broker`: rows of `broker_phases`, one for each offsets partition that moved.
-    - `client`: rows of `client_phases`, one for each member that the fault concerned.
-    - `gap`: rows of `availability`, one for each member, data partition or group.
-    """
+    """What the tables have about one fault."""
 
     fault: FaultSummary
     broker: Sequence[Row]
+    """Rows of `broker_phases`: one for each offsets partition that moved."""
     client: Sequence[Row]
+    """Rows of `client_phases`: one for each member that the fault concerned."""
     gap: Sequence[Row]
+    """Rows of `availability`: one for each member, data partition and group."""
 
     def rows_with(self, measure: Measure) -> Sequence[Row]:
         """Return the rows with the values of a measure."""
-        if measure.chain == "gap":
-            return [row for row in self.gap if row["subject_kind"] == measure.subject_kind]
-        return self.broker if measure.chain == "broker" else self.client
+        if measure.chain == "broker":
+            return self.broker
+        if measure.chain == "client":
+            return self.client
+        return [row for row in self.gap if row["subject_kind"] == measure.subject_kind]
 
     def strips(self, chain: Chain) -> list[Strip]:
         """Return the strips of a chain, in the order of its phases."""
@@ -77,8 +76,8 @@ class FaultRows:
 def _shown_without_values(fault: FaultSummary, chain: Chain) -> frozenset[str]:
     """Return the phases that have a strip even if no subject has a value.
 
-    If a coordinator moved, these are join and sync. The reader expects that members had to join
-    again, so an empty strip tells that none had to.
+    If a coordinator moved, these are `join` and `sync`. The reader expects that members had to join
+    again, so an empty strip shows that none had to.
     """
     coordinator_moved = bool(fault.partitions_moved) and bool(fault.members)
     if chain == "client" and coordinator_moved:
@@ -119,8 +118,7 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
         column, subject = "subject", measure.subject_kind or "subject"
     else:
         column, subject = _SUBJECTS[measure.chain]
-    # The phases of `_shown_without_values` can have no distribution. The mark behind the name means
-    # that a machine was away by accident in the time of the values.
+    # Only a phase that is shown without values has no distribution.
     distribution = figures or _NO_VALUES
     return Strip(
         name=f"{measure.name}{distribution.mark}",
@@ -138,32 +136,35 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
 def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
     """Return a note on the subjects without a value; "" if all have one.
 
-    Each chain has notes of its own:
-
-    - `client`: `3 did not have to, 1 did not get there`. The first three members did not need the
-      phase; the phase of the last one began and did not end.
-    - `gap`: `2 never again`. The service of these subjects did not come back.
-    - `broker`: `1 not in this run`.
+    - A note about gaps is `2 never again`, if two subjects had no service until the run ended.
+    - A note about partitions is `1 not in this run`.
+    - A note about members is `3 did not have to, 1 did not get there`. Three members did not need
+      the phase; the phase of the fourth one began and did not end.
 
     If no subject at all has a value, the note names the subjects: `2 members never again`.
     """
     without = [row for row in rows if row[measure.column] is None]
     if not without:
         return ""
-
-    all_lack_it = len(without) == len(rows)
     if measure.chain == "client":
-        begins = _BEGIN_COLUMNS.get(measure.name)
-        unended = [row for row in without if begins is not None and row[begins] is not None]
-        needless = len(without) - len(unended)
-        notes = []
-        if needless == len(rows):
-            notes.append(f"no {subject} had to")
-        elif needless:
-            notes.append(f"{needless:,} did not have to")
-        if unended:
-            notes.append(f"{len(unended):,} did not get there")
-        return ", ".join(notes)
-
-    number = counted(len(without), subject) if all_lack_it else f"{len(without):,}"
+        return _note_on_members(measure, without, all_members=len(rows))
+    none_has_a_value = len(without) == len(rows)
+    number = counted(len(without), subject) if none_has_a_value else f"{len(without):,}"
     return f"{number} never again" if measure.chain == "gap" else f"{number} not in this run"
+
+
+def _note_on_members(measure: Measure, without: Sequence[Row], *, all_members: int) -> str:
+    """Return the note on the members without a value, whose rows are `without`."""
+    begin_column = _BEGIN_COLUMNS.get(measure.name)
+    unended = 0
+    if begin_column is not None:
+        unended = sum(row[begin_column] is not None for row in without)
+    not_needed = len(without) - unended
+    notes = []
+    if not_needed == all_members:
+        notes.append("no member had to")
+    elif not_needed:
+        notes.append(f"{not_needed:,} did not have to")
+    if unended:
+        notes.append(f"{unended:,} did not get there")
+    return ", ".join(notes)

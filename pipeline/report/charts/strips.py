@@ -1,15 +1,14 @@
-"""Strips: rows of a chart, each of which shows the distribution of one measure.
+"""Strips: rows of a chart, each of which shows the values of one measure.
 
-For example, the measure `accept` says how long it took each member, after it had found its new
-coordinator, until this coordinator accepted it. Its strip has a dot for each member, at this
-length. What has a dot, here a member, is a subject of the measure; of other measures it is a
-partition or a group. If there are many subjects, bars count them instead, so that the data of a
-strip is bounded. All strips of a section share one logarithmic axis, on which 20 us and 8 s are
-both visible.
+For example, the measure `accept` is the time from the moment at which a member knew its new
+coordinator until this coordinator served it. The strip of `accept` has a dot for each member, at
+the length of this time. Each dot is a subject, which is a member, partition or group, depending on
+the measure. If there are many subjects, bars count them instead of dots.
 
-Lengths are in microseconds. On several machines, a length can be wrong by the largest difference
-between the clocks of these machines: this is the clocks' error, `bound_us` in the code. A length
-below it can in truth be anything from 0 up to the error. On one machine, the error is 0.
+If the nodes of a run were on several machines, a length can be wrong by the difference between
+their clocks. The largest such difference is called the clocks' error (`bound_us` in the code). It
+is drawn as a grey band at the beginning of a strip, because of a length in it only one thing is
+certain: it is shorter than the error.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,14 +25,14 @@ from pipeline.summary.story import counted
 ROW_HEIGHT = 64
 """Height of a strip in pixels. Its name and figures are above, its picture is below."""
 MAX_DOTS = 60
-"""Maximum number of subjects that have a dot each. More subjects are counted in bars."""
+"""Up to this number of subjects, each has a dot. More subjects are counted by bars."""
 _DOT_BINS = 48
 """For dots, the axis is divided into this number of parts. The dots of one part are stacked."""
 _BAR_BINS = 100
 """For bars, the axis is divided into this number of parts. A bar counts the subjects of a part."""
 # Distances in pixels from the top of a strip.
 _HEADER_Y = 12
-"""To the middle of its text: name and figures."""
+"""To the middle of its text, which has the name and the figures."""
 _HEADER_HEIGHT = 22
 """To the end of the area of this text."""
 _CENTRE_Y = 42
@@ -43,25 +42,23 @@ _SPREAD = 13
 _DOT_STEP = 7
 """Distance in pixels between two stacked dots, if there is room."""
 _WIDE = 440
-"""A picture of at least this width in pixels has room for all figures of a strip. A narrower one,
-on a phone, has only the figures that `figures_text` returns for a phone.
-"""
+"""A chart of at least this width in pixels has room for the full text of `figures_text`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
-    """One measure over its subjects.
-
-    - `values`: pairs of subject and microseconds, in any order.
-    - `figures`: the distribution of these values, as the run's summary has it.
-    - `note`: a text on the subjects without a value.
-    """
+    """The values of one measure."""
 
     name: str
     values: tuple[tuple[str, int], ...]
+    """The subjects with their values in microseconds, such as `("consumer-1", 350_000)`, in any
+    order."""
     figures: Distribution
-    subject: str  # the word for a subject, such as "member"
+    """The distribution of these values."""
+    subject: str
+    """The word for a subject, such as "member"."""
     note: str = ""
+    """A text on the subjects without a value, such as "2 never again"."""
 
 
 def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) -> Distribution:
@@ -83,49 +80,56 @@ def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) 
 
 
 def _percentile(sorted_lengths: Sequence[int], percent: int) -> int:
-    # -(-a // b) is a / b rounded up.
+    # -(-a // b) is a / b, rounded up.
     rank_from_1 = -(-len(sorted_lengths) * percent // 100)
     return sorted_lengths[rank_from_1 - 1]
 
 
 def axis_over(strips: Iterable[Strip]) -> LogAxis:
-    """Return the axis that shows every value of some strips, and the clocks' error."""
-    shown = list(strips)
-    values = [value for strip in shown for _, value in strip.values]
-    return LogAxis.of(values, bound_us=max((strip.figures.bound_us for strip in shown), default=0))
+    """Return an axis on which all values of the strips are, and the clocks' error."""
+    all_strips = list(strips)
+    values = [value for strip in all_strips for _, value in strip.values]
+    bound_us = max((strip.figures.bound_us for strip in all_strips), default=0)
+    return LogAxis.of(values, bound_us=bound_us)
 
 
 def figures_text(strip: Strip) -> tuple[str, str]:
-    """Return a strip's figures as two texts: the first for a wide screen, the second for a phone.
+    """Return the figures of a strip as a full text, and as a short text for a phone.
 
     For example, `p50 2 ms, p90 4 ms, max 5 ms; 10 members` and `p50 2 ms, max 5 ms`.
     """
     figures = strip.figures
     if not figures.samples:
         return strip.note or "none", strip.note or "none"
-    labelled = [
-        (label, value)
-        for label, value in (
-            ("p50", figures.percentile(50)),
-            ("p90", figures.percentile(90)),
-            ("max", figures.maximum),
-        )
-        if value is not None
-    ]
-    texts = [
-        f"{label} {length_text(value, bound_us=figures.bound_us)}" for label, value in labelled
-    ]
+    texts = {
+        name: f"{name} {length_text(value, bound_us=figures.bound_us)}"
+        for name, value in _named_figures(figures).items()
+    }
     subjects = counted(figures.samples, strip.subject)
     if strip.note:
         subjects += f", {strip.note}"
-    texts_on_phone = [text for text in texts if not text.startswith("p90")]
-    return f"{', '.join(texts)}; {subjects}", ", ".join(texts_on_phone)
+    full = f"{', '.join(texts.values())}; {subjects}"
+    short = ", ".join(text for name, text in texts.items() if name != "p90")
+    return full, short
+
+
+def _named_figures(figures: Distribution) -> dict[str, int]:
+    """Return the figures that are drawn: `{"p50": 2_000, "p90": 4_000, "max": 5_000}`.
+
+    A percentile for which there are too few values is left out.
+    """
+    named = {
+        "p50": figures.percentile(50),
+        "p90": figures.percentile(90),
+        "max": figures.maximum,
+    }
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[dict[str, Any]]:
-    """Return the data for `strip_chart`: strips below one another.
+    """Return the data for `strip_chart`, in which the strips are one below another.
 
-    A row is one mark of the picture. Its `mark` is the kind:
+    A row is one mark of the chart. Its `mark` is the kind:
 
     - `name`: the text above the strip
     - `band`: the grey area of lengths below the clocks' error
@@ -144,7 +148,7 @@ def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[di
 
 
 def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one strip, which begins `top` pixels from the top."""
+    """Yield the marks of one strip, which begins `top` pixels from the top."""
     centre = top + _CENTRE_Y
     full, short = figures_text(strip)
     yield {
@@ -183,22 +187,17 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
         yield from _dots(values, axis, centre, figures.bound_us)
     else:
         yield from _bars(values, axis, centre, strip.subject, figures.bound_us)
-    for mark, value in (
-        ("p50", figures.percentile(50)),
-        ("p90", figures.percentile(90)),
-        ("max", figures.maximum),
-    ):
-        if value is not None:
-            text = duration_text(value, bound_us=figures.bound_us)
-            # The median is the most important figure, so its line is longer than the dots reach.
-            half_length = _SPREAD + 5 if mark == "p50" else _SPREAD - 4
-            yield {
-                "mark": mark,
-                "from": _drawn_at_us(value, figures.bound_us),
-                "y": centre - half_length,
-                "y2": centre + half_length,
-                "says": f"{mark} of {strip.name}: {text}",
-            }
+    for name, value in _named_figures(figures).items():
+        # The median is the most important figure, so its line is longer than the dots reach.
+        half_length = _SPREAD + 5 if name == "p50" else _SPREAD - 4
+        text = duration_text(value, bound_us=figures.bound_us)
+        yield {
+            "mark": name,
+            "from": _drawn_at_us(value, figures.bound_us),
+            "y": centre - half_length,
+            "y2": centre + half_length,
+            "says": f"{name} of {strip.name}: {text}",
+        }
 
 
 def _drawn_at_us(value_us: int, bound_us: int) -> int:
@@ -211,12 +210,12 @@ def _dots(
 ) -> Iterator[dict[str, Any]]:
     """Yield a dot for each value.
 
-    Dots in one part of the axis would cover each other. So they are stacked on the line,
-    alternately above and below it.
+    Dots in the same part of the axis would cover each other. So they are stacked, alternately above
+    and below the line.
     """
     for stacked in _divide_into_bins(values, axis, bound_us, _DOT_BINS).values():
-        # Half of the dots must fit into the _SPREAD pixels above the line. So the more dots there
-        # are, the closer together they are.
+        # Half of the dots must fit into the _SPREAD pixels above the line, so many dots are closer
+        # together than a few.
         step = min(_DOT_STEP, _SPREAD / max(1, len(stacked) // 2))
         for index, (subject, value) in enumerate(stacked):
             yield {
@@ -228,7 +227,7 @@ def _dots(
 
 
 def _off_centre(index: int) -> int:
-    """Return the steps from the line to a dot of a stack: 0, 1, -1, 2 for the dots 0, 1, 2, 3."""
+    """Return how many steps a dot of a stack is off the line: 0, 1, -1, 2, -2 for dots 0 to 4."""
     steps = (index + 1) // 2
     return steps if index % 2 == 1 else -steps
 
@@ -236,7 +235,7 @@ def _off_centre(index: int) -> int:
 def _bars(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, subject: str, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a bar for each part of the axis with values; its height shows their number."""
+    """Yield a bar for each part of the axis that has values. Its height shows their number."""
     bins = _divide_into_bins(values, axis, bound_us, _BAR_BINS)
     most_in_one_part = max(len(in_part) for in_part in bins.values())
     for index, in_part in bins.items():
@@ -246,14 +245,14 @@ def _bars(
         shortest, longest = (
             duration_text(value, bound_us=bound_us) for _, value in (in_part[0], in_part[-1])
         )
-        between = shortest if shortest == longest else f"{shortest} to {longest}"
+        span = shortest if shortest == longest else f"{shortest} to {longest}"
         yield {
             "mark": "bar",
             "from": axis.value(index / _BAR_BINS),
             "to": axis.value((index + 1) / _BAR_BINS),
             "y": round(centre - half_height, 1),
             "y2": round(centre + half_height, 1),
-            "says": f"{counted(len(in_part), subject)}: {between}",
+            "says": f"{counted(len(in_part), subject)}: {span}",
         }
 
 
@@ -265,8 +264,8 @@ def _divide_into_bins(
     The axis has `number` equal parts, counted from 0. Inside a part, values keep their order.
     """
     bins: dict[int, list[tuple[str, int]]] = {}
-    # The greatest value can lie at the axis's end; `min` puts it into the last part.
     for subject, value in values:
+        # A value at the end of the axis belongs to the last part.
         index = min(number - 1, int(axis.place(_drawn_at_us(value, bound_us)) * number))
         bins.setdefault(index, []).append((subject, value))
     return bins
@@ -275,10 +274,11 @@ def _divide_into_bins(
 def strip_chart(
     data: str, rows: int, axis: LogAxis, fill: str, *, picked: str | None = None
 ) -> alt.TopLevelMixin:
-    """Return the picture of up to `rows` strips in the data with the name `data`.
+    """Return the specification of a chart that has room for `rows` strips.
 
-    `picked` is the name of both a column and a parameter: a row is drawn only if its column has the
-    parameter's value. With None, all rows are drawn.
+    `data` is the name of its data. If the reader picks what the chart shows, `picked` is the name
+    of a parameter and of a column of the data: a row is drawn if its column has the value of the
+    parameter. If `picked` is None, all rows are drawn.
     """
     y_scale = alt.Scale(domain=[0, rows * ROW_HEIGHT], reverse=True, nice=False, zero=False)
     y = alt.Y("y:Q", scale=y_scale, axis=None)
