@@ -1,9 +1,11 @@
-"""The engine that computes tables with Spark: it opens a session, reads runs, and runs steps.
+"""The engine that computes tables with Spark, whatever the tables are.
 
-A run is one execution of an experiment. A step computes one DataFrame from others.
+Reading order:
 
-Reading order: `java`, `leavings` (temporary folders of killed sessions), `session`; `run_files`,
-`events`, `run_documents` and `runs` (from run directories to rows); `step`, `table_graph` (orders
-steps and runs several at once), `jobs` (cancels Spark jobs), `table_store` (stores results),
-`table_files` (writes a table's files).
+1. From nothing to a Spark session: `java` (finds Java), `leavings` (temporary folders of killed
+   sessions), `session`.
+2. From run directories to DataFrames: `run_files`, `events`, `run_documents`, `runs`.
+3. From DataFrames to tables: `step` (one DataFrame that is computed from others), `table_graph`
+   (computes steps in the order of their inputs, several at once), `jobs` (cancels them),
+   `table_store` (keeps their results), `table_files` (writes a table's files).
 """

@@ -1,8 +1,9 @@
-"""Reads the event files of runs as one DataFrame. No function here starts a computation of Spark.
+"""Reads the traces of runs as one DataFrame, in which an event is one row.
 
-A run is one execution of an experiment. Its trace is a table in Parquet files; an event is one row
-of the trace. The column `detail` holds further facts as JSON. A bad row cannot be used, because it
-lacks a required column or has an unknown kind (`_why_bad`).
+A trace comes from a run that may have broken off, or from another version of coordlab. So some of
+its rows may be bad: a required value is missing, or the kind is not known. `good_events` keeps the
+others. What only some kinds of events have is stored as JSON in the column `detail`; the function
+`detail` reads it.
 """
 
 import re
@@ -27,20 +28,18 @@ _SPARK_TYPES: dict[str, T.DataType] = {
 EVENT_SCHEMA = T.StructType(
     [T.StructField(name, _SPARK_TYPES[kind]) for name, kind in TRACE_COLUMNS]
 )
-"""Columns read from every file; a column that a file lacks is null."""
+"""The columns that are read from every file. If a file does not have a column, it is null."""
 
 _KNOWN_KINDS = [kind.value for kind in TraceKind]
-"""The kinds of events. A row of another kind is bad."""
 
 
 def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = False) -> DataFrame:
     """Read the events of `runs`, bad rows included; see `good_events` and `bad_rows`.
 
-    The files have no column `run`, so the path of each row's file gives it. If there is a single
-    run, a constant would do, and would save a quarter of the reading time. But Spark's optimizer
-    drops a constant `run` from the keys of joins. Only if the caller keeps the rows in memory
-    before any join or aggregation does the optimizer not see the constant: then `held` must be
-    True.
+    The files do not have the name of the run, so it is computed for each row from the path of its
+    file. If there is only one run, a constant is a quarter faster to read. But Spark's optimizer
+    drops a constant from the keys of joins. It does not see the constant if the caller keeps the
+    rows in memory before any join or aggregation. A caller that does so sets `held` to True.
     Output grain: one row per traced event. Columns: those of protocol.trace.TraceRow (`time_us`,
     `node_time_us` in microseconds), where `run` is `run_files.run_name`, and `bad`: the reason why
     the row cannot be used (null if it can).
@@ -48,45 +47,44 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
     paths = [spark_path(path) for run in runs for path in run.events]
     names = {run.run for run in runs if run.events}
     if not paths:
-        # Spark cannot read an empty list of files. `range(0)` has no rows, and `select` adds the
-        # columns.
+        # Spark cannot read an empty list of files. This makes a DataFrame without rows, but with
+        # the columns.
         nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in EVENT_SCHEMA]
         rows = spark.range(0).select(*nulls)
     else:
         # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
         reader = spark.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
-        is_single_run = held and len(names) == 1
-        # The path of an event file has 2 parts below the run directory: `events` and the file's
-        # name.
-        run = F.lit(next(iter(names))) if is_single_run else run_of_file(2)
+        # Below the run directory, the path of a file has two parts: `events` and the file's name.
+        run = run_of_file(depth=2)
+        if held and len(names) == 1:
+            run = F.lit(next(iter(names)))
         rows = reader.parquet(*paths).withColumn("run", run)
     return rows.select(*EVENT_SCHEMA.names, _why_bad().alias("bad"))
 
 
 def spark_path(path: Path) -> str:
-    """Return a path for Spark, with the characters escaped that are special in Spark's patterns."""
+    """Return a path for Spark. Spark reads paths as patterns, so `*` or `[` must be escaped."""
     return "file://" + re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path))
 
 
 def run_of_file(depth: int) -> Column:
-    """Return a column with the name of the run whose file a row comes from.
+    """Return the name of the run from whose file a row was read, as `<experiment>/<run>`.
 
-    The name is `<experiment>/<run>`, URL-decoded. `depth` is the number of parts of the file's path
-    below the run directory.
+    `depth` is the number of parts that the file's path has below the run directory.
     """
-    # The last parts of the path are: experiment, run, and `depth` parts below the run directory.
-    # Splitting at slashes is cheap; a regular expression would take half of the reading time.
+    # This splits the path at slashes. A regular expression would take half of the reading time.
     end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
     run = F.substring_index(end, "/", 2)
-    # A plus sign in a path stands for itself, but url_decode would turn it into a space.
+    # Spark gives the path URL-encoded, but with a plus sign as it is. `url_decode` would make a
+    # space of it.
     decoded = F.url_decode(F.replace(run, F.lit("+"), F.lit("%2B")))
     return F.when(F.contains(run, F.lit("%")), decoded).otherwise(run)
 
 
 def _why_bad() -> Column:
-    """Return the reason why a row cannot be used, or null."""
+    """Return the reason why a row cannot be used, such as `no node`; null if it can be used."""
     missing = [F.when(F.col(name).isNull(), F.lit(f"no {name}")) for name in REQUIRED]
-    # A `kind` that is null makes this null, too: the row then has the reason "no kind".
+    # If `kind` is null, this is null, too, and the reason is `no kind`.
     unknown = F.when(~F.col("kind").isin(_KNOWN_KINDS), F.lit("unknown kind"))
     return F.coalesce(*missing, unknown)
 
@@ -120,33 +118,33 @@ def bad_rows(rows: DataFrame) -> DataFrame:
 
 
 def of_kind(events: DataFrame, *kinds: TraceKind) -> DataFrame:
-    """Keep the events of `kinds`. Spark applies this filter while it reads the Parquet files."""
+    """Keep the events of some kinds. Spark can filter them while it reads the Parquet files."""
     return events.where(F.col("kind").isin([kind.value for kind in kinds]))
 
 
 def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
-    """Return `fields` of the `detail` column as a struct, with the types that `of` declares.
+    """Return some fields of the JSON in the column `detail`, as a struct.
 
-    The column holds JSON. `of` is the class that declares its fields. It is several classes if the
-    rows are of several kinds, whose details differ.
+    `of` is the class that declares these fields, or several classes if the rows are of several
+    kinds. Example: `detail("count", "last", of=RecordsConsumedDetail)`.
     Nulls: a field that is absent; the whole struct where `detail` is null; every field where
     `detail` is not a JSON object.
     """
-    details = of if isinstance(of, tuple) else (of,)
-    declared = {
+    classes = of if isinstance(of, tuple) else (of,)
+    annotations = {
         field.encode_name: field.type
-        for kind_of_detail in details
-        for field in msgspec.structs.fields(kind_of_detail)
+        for detail_class in classes
+        for field in msgspec.structs.fields(detail_class)
     }
-    schema = T.StructType([T.StructField(name, _detail_type(declared[name])) for name in fields])
+    schema = T.StructType([T.StructField(name, _spark_type(annotations[name])) for name in fields])
     # With PERMISSIVE, a damaged detail gives nulls, and does not make the whole analysis fail.
     return F.from_json("detail", schema, {"mode": "PERMISSIVE"})
 
 
-def _detail_type(annotation: object) -> T.DataType:
+def _spark_type(annotation: object) -> T.DataType:
     """Return Spark's type for a field annotated `X`, `X | None` or `tuple[X, ...]`."""
     if get_origin(annotation) is tuple:
-        return T.ArrayType(_detail_type(get_args(annotation)[0]))
+        return T.ArrayType(_spark_type(get_args(annotation)[0]))
     spark_types = {str: T.StringType(), int: T.LongType(), bool: T.BooleanType()}
     # Of `X | None`, get_args returns X and None; of a plain X, it returns nothing.
     python_types = (annotation, *get_args(annotation))

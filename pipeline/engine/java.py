@@ -1,7 +1,7 @@
-"""Search for the Java that Spark needs, without starting Spark.
+"""Finds the Java that Spark will start, without starting Spark.
 
-The search looks in the same places as Spark's own launcher, in the same order. So it finds the Java
-that Spark will start.
+`coordlab doctor` tells with it whether Spark can run here. The search looks in the same places as
+Spark's own launcher, in the same order.
 """
 
 import os
@@ -14,17 +14,15 @@ from pathlib import Path
 
 MINIMUM_JAVA = 17
 """The oldest version of Java that Spark 4 supports."""
-_PROBE_TIMEOUT_S = 30
-"""Longest wait for `java -version`."""
+_VERSION_TIMEOUT_S = 30
+"""How long to wait for `java -version`."""
 _ADVICE = (
     f"Install Java {MINIMUM_JAVA} or newer (Debian and Ubuntu: apt-get install "
     f"openjdk-{MINIMUM_JAVA}-jre-headless; macOS: brew install openjdk@{MINIMUM_JAVA}; others: "
     "https://adoptium.net), or point JAVA_HOME at one that is already there."
 )
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
-"""The major version in the output of `java -version`, and the number after it, if it has a second
-number.
-"""
+"""Finds the version in the output of `java -version`: `version "17.0.9"` gives 17 and 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +35,7 @@ class JavaInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaProblem:
-    """The reason why Spark cannot start: what the search found, and advice on what to install."""
+    """Why Spark cannot start: what was found instead of a usable Java, and what to install."""
 
     found: str
     advice: str = _ADVICE
@@ -46,8 +44,8 @@ class JavaProblem:
 def find_java(environ: Mapping[str, str] | None = None) -> JavaInfo | JavaProblem:
     """Find the Java that Spark would start: the one in JAVA_HOME if set, else the one on the PATH.
 
-    `environ` holds the environment variables; if it is None, this process's environment counts.
-    Effects: runs `java -version`.
+    It is asked for its version (`java -version`). `environ` holds the environment variables; the
+    default is the environment of this process.
     Source: Spark `bin/spark-class`.
     """
     variables = os.environ if environ is None else environ
@@ -61,22 +59,22 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaInfo | JavaProble
         if on_path is None:
             return JavaProblem(found="no java on the PATH, and JAVA_HOME is not set")
         path = Path(on_path)
-    return _probe(path)
+    return _ask_for_version(path)
 
 
-def _probe(path: Path) -> JavaInfo | JavaProblem:
-    """Run the executable for its version, and compare that with MINIMUM_JAVA."""
+def _ask_for_version(path: Path) -> JavaInfo | JavaProblem:
+    """Run `java -version`, and compare the version with MINIMUM_JAVA."""
     try:
         answer = subprocess.run(
             [str(path), "-version"],
             capture_output=True,
             text=True,
-            timeout=_PROBE_TIMEOUT_S,
+            timeout=_VERSION_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return JavaProblem(found=f"{path}, which does not run: {error}")
-    # `java -version` prints to stderr; stdout is searched, too, in case a wrapper prints there.
+    # Java prints its version to stderr. A script that wraps Java may print it to stdout.
     version = parse_version(answer.stderr + answer.stdout)
     if answer.returncode != 0 or version is None:
         return JavaProblem(found=f"{path}, which does not tell its version")
@@ -88,7 +86,7 @@ def _probe(path: Path) -> JavaInfo | JavaProblem:
 def parse_version(text: str) -> int | None:
     """Return the major version in the output of `java -version`; None if no version is in it.
 
-    Java 8 and older report `1.8` instead of `8`: their major version is the second number.
+    Java 8 and older print `1.8` instead of `8`, so their major version is the second number.
     """
     match = _VERSION.search(text)
     if match is None:

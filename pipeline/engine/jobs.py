@@ -1,6 +1,7 @@
-"""Cancels the Spark jobs for which threads of this process (Spark's driver) wait.
+"""Cancels the Spark jobs of an analysis, for example after a Ctrl-C.
 
-Each job of an analysis carries the tag of the analysis; Spark cancels jobs by tag.
+Threads of this process start the jobs and wait for them. All jobs of an analysis have the same tag,
+by which Spark finds and cancels them.
 """
 
 from collections.abc import Collection
@@ -12,18 +13,18 @@ from pyspark import SparkContext
 T = TypeVar("T")
 
 LOOK_AGAIN_S = 0.1
-"""Seconds between two checks whether threads have ended."""
+"""Seconds between two looks whether threads have ended."""
 
 
 def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:
-    """Cancel the jobs with `tag` again and again, until all tasks in `running` have ended.
+    """Cancel the jobs with `tag` until all tasks in `running` have ended, which wait for them.
 
-    Each task waits for jobs in a thread. One cancellation is not enough, because a thread that
-    still plans its next job can start the job afterwards.
+    One cancellation is not enough, because a task that is still planning its next job can start
+    this job afterwards.
     """
     for future in running:
-        future.cancel()  # has an effect only on a task that no thread has begun
-    left = set(running)
-    while left:
+        future.cancel()  # a task that no thread has begun will not begin any more
+    unfinished = set(running)
+    while unfinished:
         context.cancelJobsWithTag(tag)
-        _, left = wait(left, timeout=LOOK_AGAIN_S)
+        _, unfinished = wait(unfinished, timeout=LOOK_AGAIN_S)

@@ -1,7 +1,8 @@
 """Removes temporary folders that a killed process left behind.
 
-Each Spark session marks its folder with a file that names the session's process. A later session
-reads the file, and removes the folder if that process has ended.
+A Spark session has a temporary folder, which it removes when it ends. If its process is killed, it
+cannot do so. Therefore each session writes its process id into a file in its folder, and a later
+session removes the folders whose processes have ended.
 """
 
 import os
@@ -10,7 +11,7 @@ import socket
 from pathlib import Path
 
 OWNER_FILE = ".coordlab-owner"
-"""Name of the file in each temporary folder of the lab, with the host and process of its owner."""
+"""Name of the file in a temporary folder that tells its owner: `myhost 4711` (host, process id)."""
 
 
 def mark_as_owned(folder: Path) -> None:
@@ -21,32 +22,32 @@ def mark_as_owned(folder: Path) -> None:
 def remove_abandoned(parent: Path, pattern: str) -> None:
     """Remove the folders in `parent` whose owner was a process of this machine that has ended.
 
-    `pattern` selects the folders by name. A folder without OWNER_FILE stays, because another
-    program may have made it, or its owner may be about to write the file.
+    Only folders whose names match `pattern` are looked at. A folder without OWNER_FILE stays,
+    because it may be of another program, or its owner may be about to write the file.
     """
     for folder in sorted(parent.glob(pattern)):
         # Any user can put a link into a temporary directory. Its target must not be removed.
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
-            # Another session may remove the same folder at the same time, hence `ignore_errors`.
+            # Errors are ignored, because another session may remove the folder at the same time.
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_abandoned(owner_file: Path) -> bool:
     """Return whether the owner was a process of this machine, and has ended.
 
-    False in case of doubt, for example if the file is missing or is not whole.
+    Returns False in case of doubt, for example if the file is missing or is not whole.
     """
     try:
         host, process_id = owner_file.read_text(encoding="utf-8").split()
-        # On a shared disk the owner can be a process of another machine, which cannot be asked.
+        # On a shared disk, the owner can be a process of another machine. Nobody here knows whether
+        # that process has ended.
         if host != socket.gethostname():
             return False
-        os.kill(int(process_id), 0)  # signal 0 is not delivered: it only looks for the process
+        os.kill(int(process_id), 0)  # signal 0 does nothing to a process, but fails without one
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
-        # OSError: there is no file, or this user may not signal the process. ValueError: the file
-        # does not hold a host and a number. OverflowError: the number is too large for a process
-        # id.
+        # OSError: there is no file, or the process is another user's. ValueError: the file does not
+        # hold a host and a number. OverflowError: the number is too large for a process id.
         return False
     return False  # the process lives

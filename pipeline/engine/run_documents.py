@@ -1,6 +1,7 @@
-"""The JSON files of run directories as rows: manifest and results, as the run wrote them.
+"""Reads the JSON files of runs with Spark: the manifest and the results.
 
-A manifest says what was run. The results say which promises (checked properties) the run kept.
+The manifest tells what was run, and the results tell what the checks of the run found. The table
+`verdicts` is computed from them.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,15 @@ from pipeline.engine.events import run_of_file, spark_path
 from pipeline.engine.run_files import RunFiles
 
 NAMES = ("manifest.json", "results.json")
-"""Names of the JSON files (documents) from which tables are computed."""
+"""Names of the JSON files that are read."""
 
 
 def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
-    """Read the documents of `runs` that are listed in NAMES and exist.
+    """Read those JSON files of `runs` that are listed in NAMES and exist.
 
     Output grain: one row per run and file. Columns: `run`, `document` (the file's name), `text`
-    (the file's content, which is incomplete if the run broke off while writing it). Nulls: none.
+    (the file's content, which is not whole if the run broke off while it wrote the file). Nulls:
+    none.
     """
     paths = [run.directory / name for run in runs for name in NAMES]
     existing = [spark_path(path) for path in paths if path.is_file()]
@@ -29,8 +31,7 @@ def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
     # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
     reader = spark.read.option("recursiveFileLookup", "true")
     return reader.text(existing, wholetext=True).select(
-        # A document's path has one part below the run directory (the file's name), hence the 1.
-        run_of_file(1).alias("run"),
+        run_of_file(depth=1).alias("run"),  # these files are in the run directory itself
         F.element_at(F.split("_metadata.file_path", "/"), -1).alias("document"),
         F.col("value").alias("text"),
     )

@@ -1,10 +1,12 @@
-"""Finds the event files of run directories, and tells the readable ones from the others.
+"""Finds the files of the traces in run directories, and tells which of them can be read.
 
-A run is one execution of an experiment. The driver is the process that conducts the run and writes
-its files. The name of a run is the last two parts of its directory
-(`coordinator_crash/20260102-030405`). The rows in the files do not have the name, so that two
-simulated runs with the same seed write equal rows. Of each file, this module reads only the Parquet
-footer, which has the number of rows and the types of the columns. The module imports no Spark.
+A run writes its trace as Parquet files into the folder `events` of its directory. If it was killed,
+its last file is not whole. So each file is inspected before Spark gets it. This reads only the
+file's footer, which has the number of rows and the types of the columns. This module imports no
+Spark.
+
+A run is named after the last two parts of its directory, as `coordinator_crash/20260102-030405`.
+This name is not in the files, so that two simulated runs with the same seed write equal files.
 """
 
 import json
@@ -18,10 +20,10 @@ import pyarrow.parquet as pq
 from protocol.trace import TRACE_COLUMNS
 
 REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
-"""Columns that every file must have; no row may have a null in them."""
-_SINCE_CAUSES = "cause_text"
-"""A column that older traces lack. Their column `cause` holds a sentence, which the tables cannot
-use."""
+"""Columns that every file must have. A row with a null in one of them is bad."""
+_NEW_COLUMN = "cause_text"
+"""A column by whose absence a trace of an earlier version is known. There, the column `cause` held
+a sentence, which the tables cannot use."""
 
 
 class RunNameClash(Exception):
@@ -33,8 +35,8 @@ class RunFiles:
     """The event files of one run.
 
     - `run`: the name of the run.
-    - `events`: the readable files; `rows`: the number of rows in all of them.
-    - `unreadable`: for each unreadable file, a text with the file's name and the reason.
+    - `events`, `rows`: the readable files, and how many rows they have in all.
+    - `unreadable`: a text for each file that cannot be read, with its name and the reason.
     """
 
     run: str
@@ -45,19 +47,18 @@ class RunFiles:
 
 
 def run_name(directory: Path) -> str:
-    """Return the name that the run of `directory` has in every table."""
+    """Return the name of the run in `directory`, by which it is called in every table."""
     return "/".join(directory.resolve().parts[-2:])
 
 
 def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
-    """Find the event files of run directories; return one RunFiles per directory, in their order.
+    """Return the files of the run in each directory, in the order of the directories.
 
-    A directory that is given twice counts once. Files that a killed driver left incomplete go to
-    `unreadable`, and so do files that are not part of a trace.
-    Raises: RunNameClash.
+    A directory that is given twice counts once.
+    Raises: RunNameClash if two runs would have the same name.
     """
     files_by_run: dict[str, RunFiles] = {}
-    # `fromkeys` drops a directory that is given twice, under whatever paths, and keeps the order.
+    # `fromkeys` drops repeated directories and keeps the order.
     for directory in dict.fromkeys(path.resolve() for path in run_dirs):
         name = run_name(directory)
         if name in files_by_run:
@@ -87,8 +88,8 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
 
 
 def _inspect(path: Path) -> int | str:
-    """Return the number of an event file's rows; if Spark cannot read it, return the reason."""
-    # While a file is written, its name has another suffix.
+    """Return the number of a file's rows, or the reason why Spark cannot read the file."""
+    # While a file is being written, its name has another suffix.
     if path.suffix != ".parquet":
         return "not finished, or no Parquet file"
 
@@ -101,21 +102,20 @@ def _inspect(path: Path) -> int | str:
     missing = [name for name in REQUIRED if name not in schema.names]
     if missing:
         return f"lacks {', '.join(missing)}"
-    if _SINCE_CAUSES not in schema.names:
+    if _NEW_COLUMN not in schema.names:
         return "written by an earlier version, whose causes are sentences"
     for name, kind in TRACE_COLUMNS:
-        # A file can lack the columns that are not REQUIRED: Spark reads them as null.
+        # A file need not have the other columns. Spark then reads them as null.
         if name in schema.names and not _readable_as(schema.field(name).type, kind):
             return f"{name} is {schema.field(name).type}, not {kind}"
     return int(metadata.num_rows)
 
 
 def _readable_as(column_type: pa.DataType, kind: str) -> bool:
-    """Return whether a file's column can be read as `kind`.
+    """Return whether a file's column can be read as `kind`: string, int32 or int64.
 
-    This is so for a column of type `kind`, also if it is dictionary-encoded. An int32 column can be
-    read as int64, and a column that holds only nulls as string. `kind` is a type of TRACE_COLUMNS:
-    string, int32 or int64.
+    Its type need not be the same: it can be dictionary-encoded, an int32 column can be read as
+    int64, and a column that holds only nulls as string.
     """
     value = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
     if kind == "string":
@@ -126,9 +126,9 @@ def _readable_as(column_type: pa.DataType, kind: str) -> bool:
 
 
 def clock_error_us(directory: Path) -> int:
-    """Return the largest difference between the clocks of the run's machines, in microseconds.
+    """Return how far the clocks of the run's machines were apart, in microseconds.
 
-    Returns 0 if the manifest does not state it, or cannot be read.
+    The run wrote it into its manifest. Returns 0 if it is not there.
     """
     try:
         manifest = json.loads((directory / "manifest.json").read_text())

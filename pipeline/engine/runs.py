@@ -1,7 +1,7 @@
-"""The table `runs`: how many events of each run were read, and the bounds of its time.
+"""The table `runs`: how many events each run has, when it became steady, and when it ended.
 
-The steady state of a run is the state with all groups, members and partitions complete; faults
-begin only after the run has reached it.
+A run is in its steady state when all groups have all their members and partitions. Only then it
+begins to inject faults.
 """
 
 from pyspark.sql import DataFrame
@@ -19,9 +19,8 @@ def runs(events: DataFrame) -> DataFrame:
     Columns:
     - `run`;
     - `events`: number of usable events; `nodes`: number of nodes that wrote them;
-    - `steady_us`: time at which the run reached the steady state;
-    - `end_us`: time at which the run began to stop; in a run that broke off, time of its last
-      event;
+    - `steady_us`: when the run became steady;
+    - `end_us`: when the run began to stop; in a run that broke off, the time of its last event;
     - `completed`: False if the run broke off.
 
     Times are microseconds on the run's clock.
@@ -31,8 +30,8 @@ def runs(events: DataFrame) -> DataFrame:
         F.col("kind") == TraceKind.RUN_STAGE.value,
         detail("stage", of=RunStageDetail).getField("stage"),
     )
-    # First one row per node, then one per run, whose number of nodes is the number of these rows.
-    # Collecting the set of the nodes' names of each run would take far longer.
+    # The nodes of a run could be counted by the set of their names, but this takes far longer. So
+    # the events are first summed up by node, and the nodes of a run are the rows of this result.
     by_node = (
         events.withColumn("stage", stage)
         .groupBy("run", "node")

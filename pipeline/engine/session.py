@@ -1,8 +1,9 @@
-"""Opens Spark sessions. They log only errors, and leave no files in the working directory.
+"""Opens Spark sessions that suit the lab.
 
-Spark runs in a JVM, a Java process that PySpark controls through a "gateway". The driver is the
-Python process of the session; the workers are Spark's processes for Python code. A run, the subject
-of an analysis, is one execution of an experiment.
+A session of plain PySpark prints warnings, leaves files in the working directory, and keeps its JVM
+until the process ends. A session of this module logs only errors, keeps its files in a temporary
+folder, and ends its JVM (the Java process in which Spark runs). It also has settings with which
+little data is analysed in seconds.
 """
 
 import os
@@ -27,16 +28,15 @@ from pipeline.engine.java import JavaProblem, find_java
 from pipeline.engine.leavings import mark_as_owned, remove_abandoned
 
 LOCAL_MASTER = "local[2]"
-"""Spark's master (the place where tasks run) by default: this machine, with two threads for tasks.
-"""
+"""Where Spark runs its tasks by default: on this machine, in two threads."""
 TEMP_PREFIX = "coordlab-spark-"
-"""Prefix of the names of sessions' temporary folders."""
+"""The names of the temporary folders of sessions begin with this."""
 LOCAL_SHUFFLE_PARTITIONS = 2
-"""Shuffle partitions (the parts into which Spark redistributes rows) of a local session. The trace
-of one run has some 100,000 rows, so more partitions would only cost their scheduling.
+"""Into how many parts Spark divides the rows in a local session. The trace of one run has some
+100,000 rows, so more parts would only cost more scheduling.
 """
 _JVM_EXIT_S = 20
-"""Longest wait until the JVM exits by itself. Then it is killed."""
+"""How long to wait until the JVM exits by itself. Then it is killed."""
 
 _SHORT_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -49,13 +49,17 @@ _SHORT_WORK = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.driver.memory": "1g",
 }
-"""Settings for inputs of a few 100,000 rows.
+"""Settings for traces of a few 100,000 rows.
 
-The keys with `codegen` turn off code generation, and `adaptive` turns off new planning between
-stages. Together they would take half the time of an analysis of this size (measured on two cores).
-Without `constraintPropagation`, planning is faster. There is little data, so one partition is
-enough (`partitions`, `minPartitionNum`). Cached columns are kept in small batches (`batchSize`), so
-that a reader skips the batches that hold none of its rows, and they are not compressed.
+Spark is made for much data. With little data, most of its time goes into preparation, so that is
+turned off here:
+
+- `codegen`, `adaptive`: Spark generates no code and does not plan again between stages. Together
+  this would take half of the time of such an analysis (measured on two cores).
+- `constraintPropagation`: planning is faster without it.
+- `partitions`, `minPartitionNum`: one partition is enough for little data.
+- `batchSize`, `compressed`: cached columns are kept in small batches, so that a reader can skip
+  batches without any of its rows, and they are not compressed.
 """
 LONG_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -63,23 +67,23 @@ LONG_WORK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
-"""Settings for inputs that are partitioned by run (`table_store.FileStore`).
+"""Settings for larger traces, whose rows are divided by run (`table_store.FileStore`).
 
-With `requireAllClusterKeysForCoPartition` off, a join on the run and other columns needs no
-shuffle (redistribution of rows). With `adaptive` off, no stage waits for a new plan.
-The two other features would cost more than they save, as measured on an analysis of 40 runs:
-- whole-stage code generation takes a sixth of the processor time, and most of the 200 stages have
-  too few rows to gain from it;
-- compression of cached results takes a fifth of the processor time.
+- `adaptive`: no stage waits for a new plan.
+- `requireAllClusterKeysForCoPartition`: a join on the run and other columns needs no shuffle (no
+  redistribution of rows), because all rows of a run are in one partition.
+- `codegen.wholeStage`: generating code would take a sixth of the processor time of an analysis of
+  40 runs, and most of its 200 stages have too few rows to gain from it.
+- `compressed`: compressing cached results would take a fifth of the processor time.
 """
 _SHORT_LIVED_JVM = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
     "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=300m"
 )
-"""Options of the JVM for short work (an analysis of a few 100,000 rows).
+"""Options of a JVM that lives only for an analysis of a few 100,000 rows.
 
-The JVM compiles each method with its fast compiler only, and collects garbage rarely. The metaspace
-(the memory for classes) is so large that loading Spark's 20,000 classes causes no collection.
+It compiles each method with its fast compiler only, and collects garbage rarely. The metaspace (the
+memory for classes) is so large that loading Spark's 20,000 classes causes no collection.
 """
 _FIRST_JARS = (
     "spark-catalyst",
@@ -97,8 +101,8 @@ _FIRST_JARS = (
     "parquet-encoding",
     "spark-network-common",
 )
-"""Names of the few jars, of Spark's 280, that hold most classes. For each class Java searches the
-jars in order. With these jars first, a short analysis takes a fifteenth less time.
+"""Spark has 280 jars, and Java searches them in order for each class. These few hold most of the
+classes. If they come first, a short analysis takes a fifteenth less time.
 """
 
 _QUIET_LOGGING = """\
@@ -112,13 +116,13 @@ appender.console.layout.pattern = spark %p %c{1}: %m%n
 logger.shutdown.name = org.apache.spark.util.ShutdownHookManager
 logger.shutdown.level = off
 """
-"""Spark logs only errors, on stderr. Its ShutdownHookManager, which deletes Spark's own temporary
-folders when the JVM exits, does not log even errors.
+"""Settings with which Spark logs only errors, on stderr. Its ShutdownHookManager, which deletes
+temporary folders when the JVM exits, does not even log errors.
 """
 
 
 class JavaMissing(Exception):
-    """No usable Java was found; the message names what was found and what to install."""
+    """No usable Java was found. The message tells what was found, and what to install."""
 
     def __init__(self, problem: JavaProblem) -> None:
         super().__init__(f"Spark cannot start: {problem.found}. {problem.advice}")
@@ -126,7 +130,7 @@ class JavaMissing(Exception):
 
 
 class SparkStartError(Exception):
-    """Spark's JVM did not start; the message holds the JVM's output."""
+    """Spark's JVM did not start. The message has the JVM's output."""
 
 
 @contextmanager
@@ -135,13 +139,13 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Open a Spark session on `master`, and end the session and its JVM after the block.
 
-    If `master` is None, the session runs on this machine.
+    If `master` is None, the session runs on this machine (is local). `short_work` tunes a local
+    session for little data: it starts sooner, but computes slower. A local session listens on the
+    loopback address only.
 
-    `short_work` tunes a local session for little data: the session starts sooner, but computes
-    slower. A local session listens on the loopback address only. Spark writes its working files
-    (shuffles, native libraries, its log) to a temporary folder. The session removes the folder when
-    it ends; if the session's process was killed, the next session on this machine removes it.
-    Raises: JavaMissing; SparkStartError, with the JVM's output.
+    Spark writes its working files to a temporary folder, which is removed when the session ends. If
+    the process was killed before, the next session on this machine removes it.
+    Raises: JavaMissing if there is no usable Java; SparkStartError if Spark's JVM does not start.
     """
     java = find_java()
     if isinstance(java, JavaProblem):
@@ -155,8 +159,8 @@ def spark_session(
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
             with _preserve_sigint():
                 context = SparkContext(conf=conf, gateway=gateway)
-            # By default the workers run the first `python3` of the PATH, which may lack the
-            # packages of this process.
+            # By default, Spark's workers run the first `python3` of the PATH, which may not have
+            # the packages that this process has.
             context.pythonExec = _python_of_workers(context)
             session = SparkSession(context)
             try:
@@ -169,30 +173,29 @@ def spark_session(
 def _preserve_sigint() -> Iterator[None]:
     """Restore the process's handler of SIGINT, which the start of Spark replaces.
 
-    Spark's handler cancels all jobs. It is not needed, because on a KeyboardInterrupt
-    `table_graph.compute`, which waits for the jobs, cancels them, and `spark_session` then ends the
-    session.
+    Spark's handler cancels all jobs. It is not needed, because after a KeyboardInterrupt
+    `table_graph.compute` cancels its jobs, and `spark_session` ends the session.
     """
-    before = signal.getsignal(signal.SIGINT)
+    handler = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        # Only the main thread can set a handler. `before` is None if code outside Python set it.
-        if before is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+        # Only the main thread can set a handler. It is None if code outside of Python had set it.
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 def _python_of_workers(context: SparkContext) -> str:
-    """Return the Python of Spark's workers: the driver's own if the workers run on this machine."""
+    """Return the Python for Spark's workers: that of this process if they run on this machine."""
     if context.master.startswith("local"):
         return sys.executable
     return os.environ.get("PYSPARK_PYTHON", sys.executable)
 
 
 def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[str, str]:
-    """Return Spark's settings for a session whose files all lie in `temp`."""
+    """Return Spark's settings for a session whose files are all in the folder `temp`."""
     local = master.startswith("local")
-    tuning = _SHORT_LIVED_JVM if local and short_work else ""
+    jvm_tuning = _SHORT_LIVED_JVM if local and short_work else ""
     logging = temp / "log4j2.properties"
     logging.write_text(_QUIET_LOGGING)
 
@@ -206,7 +209,7 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
         "spark.sql.session.timeZone": "UTC",
         "spark.executorEnv.PYTHONPATH": str(Path(pipeline.__file__).parents[1]),
         "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={temp} {tuning}"
+            f"-Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={temp} {jvm_tuning}"
         ),
     }
     if local:
@@ -222,8 +225,8 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
         if local:
             settings["spark.driver.memory"] = "2g"
     elif local:
-        # Short work on a cluster keeps the cluster's settings. Here one shuffle partition replaces
-        # LOCAL_SHUFFLE_PARTITIONS.
+        # Among others, this replaces LOCAL_SHUFFLE_PARTITIONS by 1. Short work on a cluster keeps
+        # the cluster's settings.
         settings |= _SHORT_WORK
         settings["spark.driver.extraClassPath"] = os.pathsep.join(_first_jars())
     return settings
@@ -232,18 +235,18 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
 def _first_jars() -> list[str]:
     """Return the paths of the jars in _FIRST_JARS, as far as this Spark has them."""
     jars = Path(_find_spark_home()) / "jars"
-    # The pattern demands a version after the name (`spark-sql_2.13-4.0.0.jar`), so that `spark-sql`
-    # does not match the jar `spark-sql-api`.
-    by_name = [sorted(jars.glob(f"{name}[-_][0-9]*.jar")) for name in _FIRST_JARS]
-    return [str(path) for paths in by_name for path in paths]
+    # A version must follow the name (`spark-sql_2.13-4.0.0.jar`), so that the name `spark-sql` does
+    # not also find `spark-sql-api`.
+    paths_by_name = [sorted(jars.glob(f"{name}[-_][0-9]*.jar")) for name in _FIRST_JARS]
+    return [str(path) for paths in paths_by_name for path in paths]
 
 
 @contextmanager
 def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
     """Start a JVM that writes its output to `log`, and end it when the block ends.
 
-    PySpark itself would start one JVM for the whole process. That JVM would print on the terminal,
-    and would not end with the session.
+    PySpark controls the JVM through an object that it calls gateway. PySpark itself would start one
+    JVM for the whole process, which prints on the terminal and does not end with the session.
     """
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with log.open("wb") as output:
@@ -256,17 +259,17 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
             yield gateway
         finally:
             gateway.shutdown()
-            # SparkContext keeps the gateway in class attributes. The next session would reuse this
-            # gateway, although it is shut down.
+            # SparkContext keeps the gateway in class attributes. Without this, the next session
+            # would use this gateway again, although it is shut down.
             SparkContext._gateway = None
             SparkContext._jvm = None
             _end_jvm(gateway.proc)
 
 
 def _end_jvm(process: subprocess.Popen[bytes] | None) -> None:
-    """End the JVM: close its standard input, and kill the JVM if it does not exit in time.
+    """End the JVM; kill it if it does not exit in time.
 
-    PySpark starts the JVM in a mode in which it exits when its standard input ends.
+    PySpark starts a JVM in such a way that it exits when its standard input is closed.
     """
     if process is None or process.stdin is None:
         return

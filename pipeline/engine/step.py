@@ -1,6 +1,8 @@
-"""The step, a unit of an analysis: it computes one DataFrame from others, its inputs.
+"""A step of an analysis: a function that computes one DataFrame from others.
 
-A step also declares how its result is stored. `table_graph` runs the steps.
+`all_tables` lists the steps. For example, the step `coordinator_tenures` computes this table from
+the events and two other DataFrames. A step also tells how its result is kept. `table_graph` runs
+the steps in the order of their inputs.
 """
 
 from collections.abc import Callable
@@ -10,11 +12,11 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 StepResult = Literal["table", "shared", "view", "rows"]
-"""How the result of a step is stored:
-- `table`: written into the directory of every run;
-- `shared`: kept while the analysis lasts, because several steps read it;
-- `view`: not kept, because it costs less if each reader filters the input again;
-- `rows`: a few aggregates, collected by the driver (the Python process of the analysis).
+"""How the result of a step is kept:
+- `table`: it is written into the directory of every run;
+- `shared`: it is kept while the analysis lasts, because several steps read it;
+- `view`: it is not kept, because each reader can compute it again at less cost;
+- `rows`: its few rows are collected by the driver (the Python process of the analysis).
 """
 
 
@@ -22,9 +24,11 @@ StepResult = Literal["table", "shared", "view", "rows"]
 class Step:
     """One step of an analysis.
 
-    `inputs` names the steps or sources whose DataFrames `transform` takes, in the order of its
-    parameters. `filtered_by` is the column by which most readers of a shared result filter its
-    rows; None if most readers need all rows.
+    - `transform`: the function that computes the result.
+    - `inputs`: the names of the steps or sources whose DataFrames `transform` gets, in the order of
+      its parameters.
+    - `filtered_by`: the column by which most readers of a shared result filter its rows; None if
+      most readers need all rows.
     """
 
     name: str
@@ -35,7 +39,7 @@ class Step:
 
 
 def table(transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the step that computes a table; the table is named like the transform function."""
+    """Return a step that computes a table. The table is named like the function `transform`."""
     return Step(name=transform.__name__, transform=transform, inputs=inputs, result="table")
 
 
@@ -45,20 +49,20 @@ def shared(
     *inputs: str,
     filtered_by: str | None = None,
 ) -> Step:
-    """Return the step that computes a DataFrame which several tables read."""
+    """Return a step whose result several tables read."""
     return Step(
         name=name, transform=transform, inputs=inputs, result="shared", filtered_by=filtered_by
     )
 
 
 def view(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the step that filters or projects its input."""
+    """Return a step that only picks rows or columns of its input."""
     return Step(name=name, transform=transform, inputs=inputs, result="view")
 
 
 def rows(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the step that computes aggregates for the driver (the Python process of the analysis).
+    """Return a step whose rows the driver (the Python process of the analysis) collects.
 
-    The result must have few rows, even for large runs, because the driver collects them.
+    There must be few of them, even for large runs, because they must fit into its memory.
     """
     return Step(name=name, transform=transform, inputs=inputs, result="rows")

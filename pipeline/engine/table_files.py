@@ -1,4 +1,4 @@
-"""The files of a run's tables: their directories, and the writing of a whole table."""
+"""Writes tables as Parquet files into the folder `tables` of a run's directory."""
 
 import shutil
 from collections.abc import Sequence
@@ -12,7 +12,10 @@ from pipeline.table_columns import arrow_schema
 
 
 def empty_table_directory(directory: Path, table: str) -> Path:
-    """Remove a table of the run in `directory`, and return its new empty directory."""
+    """Return an empty directory for a table of the run in `directory`.
+
+    An earlier table with this name is removed.
+    """
     target = directory / "tables" / table
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -20,6 +23,9 @@ def empty_table_directory(directory: Path, table: str) -> Path:
 
 
 def write_table(directory: Path, table: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Write a table of a run as one file, which replaces an earlier table. Raises: OSError."""
+    """Write a table of a run as one file, in the place of an earlier table.
+
+    Raises: OSError if it cannot be written.
+    """
     content = pa.Table.from_pylist(list(rows), arrow_schema(table))
     pq.write_table(content, empty_table_directory(directory, table) / "part-00000.parquet")

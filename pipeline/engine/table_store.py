@@ -1,17 +1,12 @@
-"""Stores, which compute the results of steps and keep them for later steps and for files.
+"""Stores: they keep the results of steps, for later steps and for the files of tables.
 
-A step computes a DataFrame. Its `result` says how to store the DataFrame:
+A DataFrame is at first only a plan: Spark's description of how to compute its rows. If ten steps
+read it, Spark would plan and compute it ten times. So a store makes Spark compute the rows once and
+keep them, and later steps read these rows. `Step.result` says what else happens to them: those of a
+`table` are written into the directory of every run, those of `rows` are collected by the driver
+(the Python process of the analysis), and those of a `view` are not kept at all.
 
-- `table`: it is written into the directory of every run;
-- `shared`: it is kept for later steps;
-- `view`: it is not kept;
-- `rows`: the driver (the Python process of the analysis) collects its rows.
-
-The step's `filtered_by` is the column by which most readers of the result filter it.
-
-A DataFrame is at first only a plan: Spark's description of how to compute its rows. The stores keep
-the rows themselves, and later steps read these. So Spark plans only the newest step and computes
-nothing twice. MemoryStore suits little data, FileStore any amount.
+There are two stores: MemoryStore for little data, and FileStore for any amount.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +28,7 @@ from pipeline.table_columns import ARROW_TYPES
 
 
 class TableStore(Protocol):
-    """Computes the results of steps and keeps them. Several threads can use it at the same time."""
+    """Keeps the results of steps. Several threads can use it at the same time."""
 
     @property
     def rows(self) -> dict[str, Sequence[Row]]:
@@ -41,10 +36,7 @@ class TableStore(Protocol):
         ...
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
-        """Store the result of a step; return the DataFrame that later steps read.
-
-        A view is not stored, because each of its readers computes it.
-        """
+        """Keep the result of a step; return the DataFrame that later steps read."""
         ...
 
     def write_tables(self, runs: Sequence[RunFiles]) -> None:
@@ -54,7 +46,7 @@ class TableStore(Protocol):
     def release(self) -> None:
         """Free the memory of the cached DataFrames.
 
-        Ending the Spark session would free it, too, but the session can be the caller's and go on.
+        It would also be free when the Spark session ends, but this may be the caller's and go on.
         """
         ...
 
@@ -63,10 +55,10 @@ class TableStore(Protocol):
 class MemoryStore:
     """Keeps all results in memory. It is made for runs of a few 100,000 events on this machine.
 
-    All rows are in one partition of Spark's data, so that no join, window or aggregation needs a
-    shuffle (a redistribution of rows). The processors are busy because several steps run at the
-    same time. The driver itself writes the files, because Hadoop's file system would start a
-    process for each folder and each file.
+    All rows are in one partition, so that no join, window or aggregation needs a shuffle (a
+    redistribution of rows). All processors are still busy, because several steps run at the same
+    time. The driver writes the files itself, because Spark would start a process for each folder
+    and each file (through Hadoop's file system).
     """
 
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
@@ -75,24 +67,24 @@ class MemoryStore:
     """The DataFrames that `release` must free."""
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
-        """Store the result of a step; return the DataFrame that later steps read."""
+        """Keep the result of a step; return the DataFrame that later steps read."""
         if step.result == "rows":
             self.rows[step.name] = frame.collect()
         if step.result in ("rows", "view"):
             return frame
         in_one_partition = frame.coalesce(1)
         if step.filtered_by is not None:
-            # Spark caches rows in batches, and notes the least and greatest value of each column in
-            # a batch. So a reader that wants certain values skips the batches that cannot hold
-            # them. Sorting brings equal values into few batches. The sort is by hash, because
-            # sorting strings takes longer.
+            # Spark caches rows in batches, and remembers the least and the greatest value of each
+            # column in a batch. If the rows are sorted, equal values are in few batches, and a
+            # reader that filters by them can skip the others. Sorting by a hash is faster than
+            # sorting texts.
             by_hash = in_one_partition.sortWithinPartitions(F.hash(step.filtered_by))
             stored = by_hash.persist()
             self._cached.append(stored)
             return stored
-        # `localCheckpoint` keeps the rows, as `persist` does above, and also drops the plan by
-        # which they were computed, so that the plans of later steps stay small. It is not eager,
-        # because the first reader computes the rows anyway.
+        # `localCheckpoint` keeps the rows like `persist`, and also drops the plan by which they
+        # were computed. So the plans of later steps stay small. `eager=False`: the rows are
+        # computed when somebody first reads them.
         stored = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
             table_rows = [row.asDict() for row in stored.collect()]
@@ -117,32 +109,31 @@ class MemoryStore:
 class FileStore:
     """Keeps results in the memory of Spark's workers, for any amount of data.
 
-    Each run is in one partition of Spark's data. The keys of all joins, windows and aggregations
-    begin with the run, so that none needs a shuffle. Results that do not fit in memory go to disk.
-    A table is written to `folder` in few files, and the driver then splits the files by run. If
-    Spark wrote a file for each run, Hadoop would start three processes for each file.
+    All rows of a run are in one partition. All joins, windows and aggregations are by run and other
+    columns, so that none needs a shuffle (a redistribution of rows). Results that do not fit into
+    memory go to disk. Spark writes a table in few files to `folder`, and the driver then splits
+    them by run. If Spark wrote a file for each run, it would start three processes for each file
+    (through Hadoop's file system).
     """
 
     folder: Path
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
     files_per_table: int | None = None
-    """Number of files of a table. With None, each partition is a file, and they are written in
-    parallel.
-    """
+    """Into how many files Spark writes a table. None: a file for each partition, in parallel."""
     _schemas: dict[str, StructType] = field(default_factory=dict)
-    """Columns of each table, by its name."""
+    """The columns of each table, by its name."""
     _cached: list[DataFrame] = field(default_factory=list)
     """The DataFrames that `release` must free."""
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
-        """Store the result of a step; return the DataFrame that later steps read."""
+        """Keep the result of a step; return the DataFrame that later steps read."""
         if step.result == "rows":
             self.rows[step.name] = frame.collect()
         if step.result in ("rows", "view"):
             return frame
         if step.filtered_by is not None:
-            # `repartition` brings each run into one partition, once for all readers. The rows are
-            # sorted for the same reason as in MemoryStore.
+            # `repartition` brings all rows of a run into one partition, once for all readers. The
+            # rows are sorted for the same reason as in MemoryStore.
             by_run = frame.repartition("run").sortWithinPartitions(F.hash(step.filtered_by))
             stored = by_run.persist()
             self._cached.append(stored)
@@ -165,7 +156,7 @@ class FileStore:
                 for run, part in _split_by_run(pq.read_table(path)):
                     pq.write_table(part, targets[run] / f"part-{number:05d}.parquet")
                     runs_with_rows.add(run)
-            # A table without rows has a file, too, from which readers learn its columns.
+            # A table without rows also gets a file, from which readers learn its columns.
             empty = _arrow_schema(schema).empty_table()
             for run in targets.keys() - runs_with_rows:
                 pq.write_table(empty, targets[run] / "part-empty.parquet")
@@ -180,16 +171,18 @@ _PLAIN_COMMIT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Settings that make each task move its own file to the final place, as soon as the file is
-written. This is safe, because the driver reads the files only after the whole job has ended.
+"""Settings with which each task of Spark moves its file to the final place as soon as it is
+written. This is faster, and safe here, because the driver reads the files only after all tasks have
+ended.
 """
 
 
 def _split_by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the name and the rows of each run, in the order of the names."""
-    # Spark's metadata in the schema describes the whole table; the parts do not need it.
+    # The metadata in the schema is Spark's description of the whole table.
     by_run = table.replace_schema_metadata(None).sort_by("run")
-    # Run-end encoding: each name once (`values`), with the index behind its last row (`run_ends`).
+    # The encoding has each name once (`values`), and where its rows end (`run_ends`): `a a a b b`
+    # becomes `a b` and `3 5`.
     names = pc.run_end_encode(by_run["run"].combine_chunks())
     start = 0
     for name, end in zip(names.values.to_pylist(), names.run_ends.to_pylist(), strict=True):

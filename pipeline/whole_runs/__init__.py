@@ -1,8 +1,10 @@
-"""Analysis of runs that fit into the memory of one process: one Spark task per run, plain Python.
+"""Analysis of runs that fit into the memory of one process: one Spark task for each run.
 
-A run is one execution of an experiment; its trace is its recorded rows of events. Reading order:
-`tables` maps each table to its function, `verdicts` computes the one table that needs no trace,
-`write` turns a run's files into its tables and its summary, `tasks` spreads runs over Spark's
-workers. The transforms of `pipeline.all_tables` give the same tables for larger runs, and for runs
-whose rows this package cannot read.
+Most runs are small. For them, the functions of `pipeline.in_memory`, in plain Python, are faster
+than Spark's transforms, and Spark only spreads the runs over its workers. The transforms of
+`pipeline.all_tables` compute the same tables of larger runs, and of runs with rows that this
+package cannot read.
+
+Reading order: `tables` (the function of each table), `verdicts` (the table that is not computed
+from the trace), `write` (the files of one run), `tasks` (many runs on Spark's workers).
 """

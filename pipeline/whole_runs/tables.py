@@ -1,4 +1,4 @@
-"""The function that computes each table from one run's trace (its recorded rows of events)."""
+"""Lists the functions that compute the tables of one run from its trace."""
 
 from collections.abc import Callable, Mapping
 
@@ -56,8 +56,9 @@ OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
     "felt_partitions": felt_partitions_of,
     "felt_groups": felt_groups_of,
 }
-"""Maps the name of a table to the function that computes the table's rows from a trace. The rows
-lack the column `run`.
+"""The function that computes each table, by the table's name. Its rows do not have the column
+`run`.
 
-The tables `bad_rows` and `verdicts` are missing: they are not computed from usable rows of a trace.
+Two tables are not here, because they are not computed from the good rows of a trace: `bad_rows` and
+`verdicts`.
 """

@@ -1,9 +1,8 @@
 """Spreads runs over Spark's workers; each worker analyses one run at a time.
 
-A job is one computation of Spark; its tasks run in Spark's workers. The driver (the Python process
-of the analysis) sends the names of a run's files to a worker. The worker reads the files, writes
-tables and summary into the run's directory, and sends the summary back. So no rows cross the
-network.
+The driver (the Python process of the analysis) sends the names of a run's files to a worker. The
+worker reads the files, writes the tables and the summary into the run's directory, and sends the
+summary back. So the rows themselves are not sent over the network.
 """
 
 import uuid
@@ -21,15 +20,15 @@ from pipeline.summary.summary_file import TABLES_VERSION
 from pipeline.whole_runs.write import analyze_whole
 
 LARGE_ROWS = 500_000
-"""A run with more rows is large. Its task takes up to 2 GB of memory."""
+"""Runs with more rows are large: one of them takes up to 2 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refused:
-    """An OSError of a task, as a value.
+    """An OSError of a task, such as "disk full", as a value.
 
-    Spark would pass an exception to the driver as text only. `number` is the error's errno; None if
-    the error has no errno.
+    Spark sends an exception to the driver only as text, so the task returns this instead, and the
+    driver raises the OSError again. `number` is its errno.
     """
 
     number: int | None
@@ -40,39 +39,41 @@ class _Refused:
 def analyze_by_run(
     context: SparkContext, runs: Sequence[RunFiles], report_done: Callable[[int], None]
 ) -> tuple[RunSummary | None, ...]:
-    """Write tables and summary of each run (`write.analyze_whole`), several runs at a time.
+    """Write the tables and the summary of each run (`write.analyze_whole`), several at a time.
 
-    Returns one summary per run, in the order of `runs`; None for a run that a task cannot read.
-    `report_done` is called repeatedly with the number of runs that are done.
-    Raises: OSError of a task; Py4JError if a task fails otherwise. Before it raises one of these
-    errors or a KeyboardInterrupt, the function cancels all jobs.
+    Returns the summaries in the order of `runs`, and None for a run that plain Python cannot read.
+    `report_done` is called again and again with the number of runs that are done.
+
+    If a run fails or a KeyboardInterrupt comes, all jobs are cancelled before the exception is
+    raised.
+    Raises: OSError if a file cannot be read or written; Py4JError if a task fails otherwise.
     """
     tag = f"coordlab-{uuid.uuid4()}"
 
-    # At most half of the processors work on large runs at the same time, because each of these runs
-    # takes much memory.
+    # Large runs take much memory, so at most half of the processors work on them at the same time.
     small = [run for run in runs if run.rows <= LARGE_ROWS]
     large = [run for run in runs if run.rows > LARGE_ROWS]
 
     def run_jobs() -> dict[str, RunSummary | _Refused | None]:
-        """Run one job for the small runs and one for the large ones, and collect their results."""
-        # `_count_done_tasks` finds the jobs by their group, `stop_jobs` by their tag.
+        """Analyse the small runs, then the large ones; return the result of each run."""
+        # `_count_done_tasks` finds the jobs by their group, and `stop_jobs` by their tag.
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
-        # Half of the processors, but 1 if there is only one processor.
-        most_large = max(1, context.defaultParallelism // 2)
+        half_of_processors = max(1, context.defaultParallelism // 2)
         results: dict[str, RunSummary | _Refused | None] = {}
-        # A slice of the runs is one task. Each small run has a task of its own; the large runs
-        # share `most_large` tasks, so that no more of them run at the same time.
-        for runs_of_job, slices in ((small, len(small)), (large, min(most_large, len(large)))):
-            if runs_of_job:
-                results |= dict(context.parallelize(runs_of_job, slices).map(_task).collect())
+        # Each small run is a task of its own. The large runs are divided into so few tasks that
+        # only half of the processors get one.
+        if small:
+            results |= dict(context.parallelize(small, len(small)).map(_task).collect())
+        if large:
+            tasks = min(half_of_processors, len(large))
+            results |= dict(context.parallelize(large, tasks).map(_task).collect())
         return results
 
-    # Calls into the JVM (Spark's Java process) run in two other threads: one waits for the jobs,
-    # the other asks how many tasks are done. In the main thread, a Ctrl-C could interrupt a call;
-    # this would close py4j's connection and print a traceback.
+    # All calls into Spark's JVM are made in two other threads: one waits for the jobs, and the
+    # other asks how many tasks are done. A Ctrl-C, which comes in the main thread, then does not
+    # interrupt such a call. It would close the connection to the JVM and print a traceback.
     with ThreadPoolExecutor(2, thread_name_prefix="coordlab-runs") as pool:
         future = pool.submit(run_jobs)
         try:
@@ -94,19 +95,19 @@ def analyze_by_run(
 
 
 def workers_have_package(context: SparkContext) -> bool:
-    """Return whether Spark's workers can import this package, in the version of the driver.
+    """Return whether Spark's workers have this package, in the same version as the driver.
 
-    Workers on this machine run the driver's own Python. Those of a cluster can lack the package.
+    Workers on this machine run the driver's Python, so they have it. Those of a cluster may not.
     """
     if context.master.startswith("local"):
         return True
-    count = context.defaultParallelism
+    processors = context.defaultParallelism
     try:
-        # As many tasks as processors, so that most likely each worker gets one.
-        versions = context.parallelize(range(count), count).map(_version).collect()
+        # There are as many tasks as processors, so that each worker most likely gets one.
+        versions = context.parallelize(range(processors), processors).map(_version).collect()
     except Py4JError:  # a worker could not import this module
         return False
-    # A worker with another version would write tables that the driver takes for outdated.
+    # A worker with another version would write other tables, which count as outdated here.
     return set(versions) == {TABLES_VERSION}
 
 
@@ -116,7 +117,7 @@ def _version(_: int) -> int:
 
 
 def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
-    """Analyse one run in a worker; return the run's name, and its summary or the OSError."""
+    """Analyse one run in a worker; return its name, and its summary or the OSError."""
     try:
         return files.run, analyze_whole(files)
     except OSError as error:
@@ -126,8 +127,8 @@ def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
 
 
 def _count_done_tasks(context: SparkContext, group: str) -> int:
-    """Return how many tasks of the job group have ended so far."""
-    # Spark's tracker forgets old jobs and stages, and returns None for them.
+    """Return how many tasks of a group of jobs have ended so far."""
+    # The tracker forgets old jobs and stages after a while, and returns None for them.
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]

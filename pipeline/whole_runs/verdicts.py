@@ -1,7 +1,7 @@
-"""The table `verdicts` in plain Python: the outcome of each check, from the run's JSON files.
+"""The table `verdicts` in plain Python: what each check of a run found, from the run's JSON files.
 
-A check looks for one sort of broken promises (properties that Kafka must keep) in a run.
-`pipeline.tables.verdicts` computes the same with Spark.
+A check looks whether the cluster kept one of Kafka's promises, such as that no acknowledged commit
+is lost. `pipeline.tables.verdicts` computes the same with Spark.
 """
 
 import json
@@ -12,18 +12,22 @@ from pipeline.in_memory.trace import TableRow
 
 
 def verdicts_of(directory: Path) -> list[TableRow]:
-    """Return one row per check of the run in `directory`, from its JSON files."""
+    """Return a row for each check of the run in `directory`.
+
+    A run without checks has one row, in which the columns about a check are None. A run without
+    both files has no row.
+    """
     manifest = _document(directory / "manifest.json")
     results = _document(directory / "results.json")
     if manifest is None and results is None:
         return []
-    of_run = {name: (manifest or {}).get(name) for name in ("runtime", "seed", "experiment")}
-    of_run["verdict"] = (results or {}).get("verdict")
-    # A run without any check has one row, in which the columns about a check are null. The empty
-    # dict makes this row.
-    checks = (results or {}).get("checks") or [{}]
+    manifest, results = manifest or {}, results or {}
+    about_run = {name: manifest.get(name) for name in ("runtime", "seed", "experiment")}
+    about_run["verdict"] = results.get("verdict")
+    no_check: dict[str, Any] = {}
+    checks = results.get("checks") or [no_check]
     return [
-        of_run
+        about_run
         | {
             "check": check.get("check"),
             "outcome": check.get("outcome"),
@@ -35,7 +39,7 @@ def verdicts_of(directory: Path) -> list[TableRow]:
 
 
 def _document(path: Path) -> dict[str, Any] | None:  # Any: what JSON holds
-    """Return a document; {} if the file is incomplete, None if there is no file."""
+    """Return the content of a JSON file; {} if it is not whole, None if there is no file."""
     if not path.is_file():
         return None
     try:

@@ -1,7 +1,4 @@
-"""Writes the tables and the summary of one run from its event files, within one process.
-
-A run is one execution of an experiment.
-"""
+"""Writes the tables and the summary of one run, in plain Python."""
 
 from pipeline.engine.run_files import RunFiles
 from pipeline.engine.table_files import write_table
@@ -14,30 +11,28 @@ from pipeline.whole_runs.verdicts import verdicts_of
 
 
 def analyze_whole(files: RunFiles) -> RunSummary | None:
-    """Write every table of a run and its summary beside them; return the summary.
+    """Write all tables of a run, and its summary beside them; return the summary.
 
     Returns None, and writes nothing, if plain Python cannot read the run
     (`in_memory.summary.rows_of`).
-    Raises: OSError.
+    Raises: OSError if a file cannot be read or written.
     """
     with collecting_no_cycles():
         return _analyze(files)
 
 
 def _analyze(files: RunFiles) -> RunSummary | None:
-    """Do the work of `analyze_whole`."""
     run_rows = rows_of(files)
     if run_rows is None:
         return None
     trace = Trace(run_rows.good) if run_rows.good else None
-    tables = {
-        name: [] if trace is None else rows_from(trace) for name, rows_from in OF_TRACE.items()
-    }
-    tables |= {"bad_rows": list(run_rows.bad), "verdicts": verdicts_of(files.directory)}
+    tables = {name: [] if trace is None else table_of(trace) for name, table_of in OF_TRACE.items()}
+    tables["bad_rows"] = list(run_rows.bad)
+    tables["verdicts"] = verdicts_of(files.directory)
     summary = summary_of(files, run_rows, trace)
 
-    # Order: remove the old summary, write the tables, write the new summary. If the writing breaks
-    # off, no summary claims that the tables are current.
+    # The summary is the sign that the tables are complete. So the old one is removed before the
+    # tables are written, and the new one is written after them.
     drop_summary(files.directory)
     for name, rows in tables.items():
         write_table(files.directory, name, [row | {"run": files.run} for row in rows])
