@@ -1,9 +1,10 @@
-"""A cluster of controller and brokers in virtual time, and a client for single requests.
+"""A cluster of a controller and brokers in virtual time, with a client that sends single requests.
 
-Virtual time is the run's own simulated clock. BrokerLab has the cluster and its trace, that is, the
-recorded events. A test gives the lab a story: a coroutine function that gets the lab, sends
-requests, waits, and changes the cluster. The cluster has brokers 0, 1 and 2, and the topic `orders`
-of three partitions. At first broker n leads partition n.
+A test writes a story: a coroutine function that gets a BrokerLab, sends requests with its client,
+lets time pass, and crashes brokers. Afterwards the test looks at the rows of the trace.
+
+Usually the cluster is that of `broker_cluster`: brokers 0, 1 and 2, and the topic `orders` with
+three partitions. At first broker n leads partition n.
 """
 
 from collections.abc import Callable, Coroutine
@@ -51,8 +52,11 @@ from tests.support.harness.controllers import CONTROLLER, NO_BALANCING, cluster_
 T = TypeVar("T")
 
 CLIENT = NodeName("client-0")
-"""Node of the test's client. The specification of a cluster must list it, and lists it as a
-producer."""
+"""The node of the test's client.
+
+A ClusterSpec has no place for such a client. So it lists a producer with this name, and BrokerLab
+builds a TestClient instead.
+"""
 ORDERS = "orders"
 SECOND_US = 1_000_000
 TIMEOUT_US = 30 * SECOND_US
@@ -66,10 +70,10 @@ def broker_cluster(
     preload: tuple[PreloadSpec, ...] = (),
     guards: Guards | None = None,
 ) -> ClusterSpec:
-    """Return three brokers and the topics `orders` and `__consumer_offsets` with three replicas.
+    """Return a cluster of three brokers, with three replicas of `orders` and `__consumer_offsets`.
 
-    preload: records of committed offsets that are in `__consumer_offsets` before the run.
-    guards: Kafka's checks, which a test can switch off.
+    preload: committed offsets that are already in `__consumer_offsets` when the run begins.
+    guards: safety rules of Kafka, which a test can switch off.
     """
     settings = TopicConfig(min_insync_replicas=min_insync_replicas)
     base = cluster_of(
@@ -89,29 +93,30 @@ def broker_cluster(
         broker_config=config,
         guards=guards or Guards(),
         preload=preload,
-        # In the place of this producer BrokerLab builds a TestClient.
+        # BrokerLab builds a TestClient instead of this producer.
         producers=(ProducerSpec(name=CLIENT, topic=ORDERS, records_per_second=1),),
     )
 
 
 class TestClient:
-    """A node that keeps one connection to each broker and sends a test's requests."""
+    """A node that sends the requests of a test, on one connection to each broker."""
 
-    __test__ = False  # pytest collects classes whose names begin with Test
+    # Otherwise pytest would take this class for tests, because its name begins with Test.
+    __test__ = False
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self._connections: dict[int, Connection] = {}
 
     def start(self) -> None:
-        """Do nothing: the node acts only when a test calls one of its methods."""
+        """Do nothing, because the test says what to do."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Stop immediately."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report nothing: a client has no status."""
+        """Report nothing."""
 
     async def call(
         self,
@@ -121,10 +126,9 @@ class TestClient:
         timeout_us: int = TIMEOUT_US,
         api_version: int | None = None,
     ) -> AnyResponse:
-        """Send `request` to a broker, and return the answer.
+        """Send a request to a broker, and return the answer.
 
-        The client first connects to the broker if it has no open connection. By default the request
-        has the newest version of its API.
+        By default the request is sent in the newest version of its API.
         """
         connection = self._connections.get(broker_id)
         if connection is None or connection.is_closed:
@@ -142,9 +146,9 @@ class TestClient:
         timeout_ms: int = 10_000,
         topic: str = ORDERS,
     ) -> PartitionProduceResponse:
-        """Send one batch to a broker and return the broker's answer for the partition.
+        """Produce a batch with these values, and return the broker's answer for the partition.
 
-        With `acks` -1 the broker answers when all in-sync replicas have the batch.
+        With the default, acks=all (-1), the broker answers when all in-sync replicas have it.
         """
         return await self.produce_batch(
             broker_id,
@@ -165,7 +169,7 @@ class TestClient:
         timeout_ms: int = 10_000,
         topic: str = ORDERS,
     ) -> PartitionProduceResponse:
-        """Produce a prepared batch and return the answer for its partition."""
+        """Produce a batch, and return the broker's answer for the partition."""
         response = await self.call(
             broker_id,
             ProduceRequest(
@@ -192,7 +196,7 @@ class TestClient:
         min_bytes: int = 1,
         topic: str = ORDERS,
     ) -> PartitionData:
-        """Fetch from one partition as a consumer does, and return the answer for the partition."""
+        """Fetch from a partition as a consumer does, and return the answer for the partition."""
         position = FetchPartition(partition=partition, fetch_offset=offset)
         response = await self.call(
             broker_id,
@@ -206,7 +210,7 @@ class TestClient:
         return response.responses[0].partitions[0]
 
     async def find_coordinator(self, broker_id: int, group_id: str) -> Coordinator:
-        """Ask a broker for the coordinator of a group."""
+        """Ask a broker which one coordinates a group."""
         response = await self.call(broker_id, FindCoordinatorRequest(coordinator_keys=(group_id,)))
         assert isinstance(response, FindCoordinatorResponse)
         return response.coordinators[0]
@@ -214,9 +218,9 @@ class TestClient:
     async def commit(
         self, broker_id: int, group_id: str, offset: int, *, partitions: tuple[int, ...] = (0,)
     ) -> OffsetCommitResponse:
-        """Commit the same offset for each of `partitions`.
+        """Commit an offset for each of the partitions.
 
-        The request names no member and no generation, like that of a consumer outside the group.
+        The request has no member and no generation, as that of a consumer outside the group.
         """
         response = await self.call(
             broker_id,
@@ -240,12 +244,12 @@ class TestClient:
 
 
 def values_of(data: PartitionData) -> list[bytes | None]:
-    """Return the values of the fetched records."""
+    """Return the values of the records in an answer to `fetch`."""
     return [record.value for batch in data.records for _, record in records_of(batch, CODECS)]
 
 
 class BrokerLab:
-    """A virtual cluster that has started, its trace, and a client."""
+    """A cluster in virtual time, with a client. `rows` has the rows of its trace."""
 
     def __init__(
         self,
@@ -257,8 +261,8 @@ class BrokerLab:
     ) -> None:
         self.cluster = cluster
         self.rows: list[TraceRow] = []
+        # The disk of each node, as it got it at its last start.
         self.storages: dict[NodeName, Storage] = {}
-        """The disk of each node since its last start."""
         self.client: TestClient
         self.runtime = VirtualRuntime(
             cluster,
@@ -271,7 +275,7 @@ class BrokerLab:
         )
 
     def run(self, story: Callable[["BrokerLab"], Coroutine[Any, Any, T]]) -> T:
-        """Start the cluster, wait until partitions have leaders, play `story`, and stop."""
+        """Start the cluster, carry out `story`, stop the cluster, and return the story's result."""
 
         async def main() -> T:
             await self.start()
@@ -281,24 +285,27 @@ class BrokerLab:
                 await self.runtime.stop()
 
         result = self.runtime.run(main())
-        # The story may crash nodes, but no node may have failed by a bug.
+        # The story may crash nodes, but no node may have failed because of a bug.
         assert self.runtime.failures() == ()
         return result
 
     async def start(self) -> None:
-        """Start the cluster and wait until partitions have leaders."""
+        """Start the cluster, and wait until all brokers know the leaders of the partitions."""
         await self.runtime.start()
-        await self.until(self._has_started)
-        await self.seconds(1)  # long enough for every broker to apply the metadata
+        await self.until(self._has_partitions)
+        # In a second every broker reads what the controller has decided.
+        await self.seconds(1)
 
     async def seconds(self, duration_s: float) -> None:
-        """Advance the time."""
+        """Let so many seconds of virtual time pass."""
         await self.runtime.sleep(round(duration_s * SECOND_US))
 
     async def until(
         self, condition: Callable[[ClusterStatus], bool], *, at_most_s: float = 30
     ) -> ClusterStatus:
-        """Check `condition` every 20 ms, and return the first status for which it holds.
+        """Wait until the status of the cluster fulfils `condition`, and return this status.
+
+        The condition is checked every 20 ms.
 
         Raises: TimeoutError after `at_most_s` of virtual time.
         """
@@ -316,28 +323,28 @@ class BrokerLab:
         await self.runtime.crash(broker_name(broker_id))
 
     async def restart(self, broker_id: int) -> None:
-        """Start a broker again on its disk."""
+        """Start a crashed broker again, on its old disk."""
         await self.runtime.restart(broker_name(broker_id))
 
     @property
     def controller(self) -> NodeName:
-        """Name of the controller."""
+        """The node of the controller."""
         return controller_name(CONTROLLER)
 
     def events(self, kind: TraceKind, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of one kind, of all nodes or of `node` alone."""
+        """Return the rows of this kind, of one node or of all."""
         return [
             row
             for row in self.rows
             if row.kind == kind.value and (node is None or row.node == node)
         ]
 
-    def _has_started(self, status: ClusterStatus) -> bool:
-        """Return True once the controller has published partitions."""
+    def _has_partitions(self, status: ClusterStatus) -> bool:
+        """Return True if the controller has created the partitions and elected their leaders."""
         return len(status.partitions) > 0
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        """Build a node as in any run, but a TestClient for a producer. Keep the node's disk."""
+        """Build a node as usual, but a TestClient instead of the producer. Keep the node's disk."""
         self.storages[host.name] = host.storage
         if isinstance(spec, ProducerSpec):
             self.client = TestClient(host)

@@ -1,19 +1,12 @@
-"""ControllerLab runs the core of a controller, with a clock and without a network.
+"""A controller for tests, with a clock and without a network and brokers.
 
-The controller registers the brokers and elects the leader of each partition. ControllerCore is its
-state machine: requests and fired timers go in; replies, timers and trace events come out. A test
-sends the requests that brokers would send. ControllerLab keeps what comes out.
+The logic of a controller is a state machine (ControllerCore): requests and fired timers go in;
+replies, timers and trace events come out. ControllerLab gives it a log and a clock, and keeps what
+comes out. The test sends the requests that brokers would send.
 
-Terms:
-
-- A broker epoch is the number of a broker's registration; the broker names it in its requests.
-- A fenced broker is registered, but may not lead partitions. A broker is fenced from its
-  registration until a heartbeat shows that it has read its registration in the metadata log. It is
-  fenced again when its heartbeats stop.
-- The metadata log has every decision of the controller as a record. The metadata image is the state
-  after all these records.
-- The ISR are the in-sync replicas of a partition. Its leader epoch counts its leaders, its
-  partition epoch counts the changes of its leader or ISR.
+A broker registers first, and its requests name the broker epoch that it gets. At first it is
+fenced, and may not lead partitions. A heartbeat which shows that it has read its registration in
+the metadata log ends that. When its heartbeats stop, it is fenced again.
 """
 
 from cluster.controller.core import ControllerCore
@@ -57,15 +50,19 @@ from protocol.records.batch import decode_records
 from protocol.records.metadata import MetadataRecord, decode_metadata_record
 from protocol.trace import TraceEvent, TraceKind
 
-CONTROLLER = BrokerId(100)  # node id of the controller; brokers count from 0
+CONTROLLER = BrokerId(100)
+"""The node id of the controller. Those of the brokers are 0, 1, 2 and so on."""
 NO_BALANCING = BrokerConfig(auto_leader_rebalance_enable=False)
-"""Settings with which the controller does not move leaderships back to preferred replicas."""
+"""With these settings the controller never moves a leadership back to the preferred replica.
+
+Most tests use them, so that leaders change only if the test changes something.
+"""
 
 
 def cluster_of(
     *topics: TopicSpec, brokers: int = 3, config: BrokerConfig = NO_BALANCING
 ) -> ClusterSpec:
-    """Return a cluster of one controller and `brokers` brokers, from 0."""
+    """Return a cluster of one controller, some brokers and these topics."""
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=CONTROLLER),),
         brokers=tuple(BrokerSpec(broker_id=broker_id) for broker_id in range(brokers)),
@@ -77,7 +74,7 @@ def cluster_of(
 def topic(
     name: str = "orders", partitions: int = 3, replication_factor: int = 3, **more: object
 ) -> TopicSpec:
-    """Return the specification of a topic; `more` are other fields of TopicSpec."""
+    """Return the specification of a topic. `more` are other fields of TopicSpec."""
     return TopicSpec(
         name=name,
         partitions=partitions,
@@ -87,7 +84,7 @@ def topic(
 
 
 class ControllerLab:
-    """A controller with its log and the time, and all trace events and replies so far."""
+    """A controller, with its log and a clock. It keeps all replies and trace events."""
 
     def __init__(self, cluster: ClusterSpec, storage: MemoryLogStorage | None = None) -> None:
         self.now_us = 0
@@ -96,23 +93,24 @@ class ControllerLab:
         self.core = ControllerCore(controller_id=CONTROLLER, cluster=cluster, log=self.log)
         self.trace: list[TraceEvent] = []
         self.replies: dict[RequestId, AnyResponse] = {}
+        # Key of each pending timer -> the time at which it fires.
         self.timers: dict[str, int] = {}
-        """Time at which each pending timer fires."""
+        # Broker id -> the broker epoch of its latest registration.
         self.broker_epochs: dict[int, int] = {}
         self._next_request_id = 0
         self._take(self.core.start(self.now_us))
 
     @property
     def image(self) -> MetadataImage:
-        """The controller's metadata image."""
+        """The state of the cluster, as the records of the metadata log give it."""
         return self.core.image
 
     # -- requests --
 
     def send(self, request: AnyRequest, *, host: str = "broker-0") -> RequestId:
-        """Pass a request of the node `host` to the controller, and return the request's id.
+        """Send a request of the node `host`, and return the request's id.
 
-        The reply is put in `replies` under this id, before `send` returns or later.
+        The reply stands in `replies` under this id, at once or later.
         """
         request_id = RequestId(self._next_request_id)
         self._next_request_id += 1
@@ -128,9 +126,9 @@ class ControllerLab:
         return request_id
 
     def register(self, broker_id: int, incarnation_id: int = 0) -> BrokerRegistrationResponse:
-        """Register a broker and keep its broker epoch.
+        """Register a broker, and keep its broker epoch.
 
-        `incarnation_id` identifies the broker's process: another one means a restart.
+        After a restart a broker registers with another `incarnation_id`.
         """
         response = self.replies[
             self.send(
@@ -159,21 +157,21 @@ class ControllerLab:
     ) -> BrokerHeartbeatResponse:
         """Send a heartbeat of a broker.
 
-        offset: how far the broker has read the metadata log; None: it has read the last record.
-        epoch: the broker epoch that the request names; None: the one from the registration.
+        offset: how far the broker has read the metadata log, by default to its last record.
+        epoch: the broker epoch in the request, by default that of the registration.
         want_fence, want_shut_down: the broker asks to be fenced, or to be allowed to stop.
         """
+        if epoch is None:
+            # A broker that was never registered has the epoch -1.
+            epoch = self.broker_epochs.get(broker_id, -1)
+        if offset is None:
+            offset = self.log.log_end_offset - 1
         response = self.replies[
             self.send(
                 BrokerHeartbeatRequest(
                     broker_id=broker_id,
-                    broker_epoch=(
-                        # A broker that was never registered has the epoch -1.
-                        self.broker_epochs.get(broker_id, -1) if epoch is None else epoch
-                    ),
-                    current_metadata_offset=(
-                        self.log.log_end_offset - 1 if offset is None else offset
-                    ),
+                    broker_epoch=epoch,
+                    current_metadata_offset=offset,
                     want_fence=want_fence,
                     want_shut_down=want_shut_down,
                 )
@@ -184,16 +182,16 @@ class ControllerLab:
         return response
 
     def start_brokers(self, *broker_ids: int) -> None:
-        """Register brokers, and send a heartbeat of each, after which it is no longer fenced."""
+        """Register brokers, and send a heartbeat of each, so that none of them is fenced."""
         for broker_id in broker_ids:
             self.register(broker_id)
         for broker_id in broker_ids:
             self.heartbeat(broker_id)
 
     def fetch(self, offset: int, *, max_wait_ms: int = 500) -> RequestId:
-        """Fetch the metadata log from `offset`, as broker 0.
+        """Let broker 0 fetch the metadata log from `offset` on, and return the request's id.
 
-        If there is no new record, the controller answers when one comes, or after `max_wait_ms`.
+        If there is no record yet, the controller answers when one comes, or after `max_wait_ms`.
         """
         position = FetchPartition(partition=0, fetch_offset=offset)
         return self.send(
@@ -214,11 +212,11 @@ class ControllerLab:
         partition_epoch: int | None = None,
         broker_epochs: dict[int, int] | None = None,
     ) -> AlterPartitionPartitionResponse:
-        """Let broker `by`, the partition's leader, propose an ISR.
+        """Let the broker `by`, as the partition's leader, propose a new ISR.
 
-        By default the request names the partition's present leader epoch and partition epoch.
-        `broker_epochs` has the broker epochs that the request names for the members of the ISR. For
-        a member without an entry it names -1, as a leader does that does not know the epoch.
+        By default the request has the partition's present leader epoch and partition epoch. It also
+        has the broker epochs of the replicas in the ISR, as far as `broker_epochs` gives them. For
+        the others it has -1, as a leader sends it that does not know the epoch.
         """
         present = self.image.partition(name)
         if leader_epoch is None:
@@ -249,17 +247,17 @@ class ControllerLab:
     def elect_leaders(
         self, *partitions: TopicPartition, election_type: int = 0
     ) -> ElectLeadersResponse:
-        """Request elections as an administrator; without `partitions`, for every partition.
+        """Let an administrator ask for elections of some partitions, or without any of all.
 
-        election_type: 0 elects the preferred leader (the first replica). 1 is unclean: it may elect
-        a replica that is not in the ISR.
+        With the `election_type` 0 the preferred leader is elected, which is the first replica. With
+        1 the election is unclean: it may elect a replica that is not in the ISR.
         """
         topics = tuple(ElectLeadersTopic(topic, (index,)) for topic, index in partitions)
         response = self.replies[
             self.send(
                 ElectLeadersRequest(
                     election_type=election_type,
-                    # None stands for every partition.
+                    # In the request, None means all partitions.
                     topic_partitions=topics or None,
                 ),
                 host="admin-0",
@@ -272,7 +270,7 @@ class ControllerLab:
     def reassign(
         self, name: TopicPartition, replicas: tuple[int, ...] | None
     ) -> ReassignablePartitionResponse:
-        """Request other replicas of one partition; None cancels the reassignment."""
+        """Ask for other replicas of a partition; None cancels a reassignment that is going on."""
         target = ReassignablePartition(partition_index=name.partition, replicas=replicas)
         response = self.replies[
             self.send(
@@ -289,39 +287,38 @@ class ControllerLab:
     # -- time --
 
     def advance_ms(self, duration_ms: int) -> None:
-        """Advance the time, and fire each timer that becomes due, in the order of their times.
+        """Let time pass, and fire the timers that become due, each at its own time.
 
-        A timer that fires may set others. They also fire if they become due within this time.
+        That includes timers that are set by timers on the way.
         """
         end_us = self.now_us + duration_ms * 1_000
-        while True:
-            next_timer = min(self.timers.items(), key=lambda item: item[1], default=None)
-            if next_timer is None or next_timer[1] > end_us:
+        while self.timers:
+            next_key = min(self.timers, key=lambda key: self.timers[key])
+            if self.timers[next_key] > end_us:
                 break
-            key, self.now_us = next_timer
-            del self.timers[key]
-            self._take(self.core.timer_fired(key, self.now_us))
+            self.now_us = self.timers.pop(next_key)
+            self._take(self.core.timer_fired(next_key, self.now_us))
         self.now_us = end_us
 
     # -- results --
 
     def partition(self, name: TopicPartition) -> PartitionRegistration:
-        """Return the registration of an existing partition."""
+        """Return what the controller knows about an existing partition."""
         registration = self.image.partition(name)
         if registration is None:
             raise KeyError(name)
         return registration
 
     def broker(self, broker_id: int) -> BrokerRegistration:
-        """Return the registration of a broker."""
+        """Return what the controller knows about a registered broker."""
         return self.image.brokers[BrokerId(broker_id)]
 
     def events(self, kind: TraceKind) -> list[TraceEvent]:
-        """Return the events of one kind, in order."""
+        """Return the trace events of this kind, in their order."""
         return [event for event in self.trace if event.kind is kind]
 
     def records(self) -> list[MetadataRecord]:
-        """Return every record of the metadata log."""
+        """Return all records of the metadata log."""
         return [
             decode_metadata_record(record)
             for index in range(len(self.storage))
@@ -329,7 +326,7 @@ class ControllerLab:
         ]
 
     def _take(self, result: Result) -> None:
-        """Keep the results of an input: trace events, timers and replies."""
+        """Keep what came out after an input: trace events, timers and replies."""
         self.core.check_invariants()
         self.trace.extend(result.trace)
         for timer in result.timers:

@@ -1,21 +1,16 @@
-"""A GroupCoordinator with the parts of a broker that it needs: a log, virtual timers, the answers.
+"""A GroupCoordinator for tests, with simple parts in place of its broker.
 
-Each call of the coordinator returns a Result: appends, timers, replies, trace events, and requests
-to verify that a transaction is open. The harness carries the Result out. After every input it
-checks the coordinator's invariants.
+The coordinator does no I/O. Each of its calls returns a Result, which says what shall be done:
+appends to the log, timers, replies, trace events, and questions whether a transaction is open (its
+verification). The harness carries the Result out, and then checks the coordinator's invariants.
 
-The log is a list of batches for each partition of `__consumer_offsets`; the broker that leads such
-a partition coordinates its groups. By default the harness acknowledges each append immediately.
-With `holds_appends` it holds each append until a test decides its outcome.
+The log is a list of batches for each partition of `__consumer_offsets`. By default an append
+succeeds at once. If a test sets `holds_appends`, each append waits until the test calls `complete`,
+and so decides how it ends.
 
-The high watermark is the offset below which every in-sync replica has the records, so that they are
-committed. A coordinator with Java's switches (`JavaSwitches`) follows its logs: the broker reports
-each new log end and high watermark to it. With such a coordinator a held append is already in the
-log, above the high watermark.
-
-Terms: a load reads the groups of a partition into memory, an unload drops them. The generation is
-the number of a group's rebalance. A dynamic member has no configured id, and gets its member id
-from the coordinator. A marker is the record that ends a transaction in a partition.
+A coordinator that imitates Java's (with JavaSwitches) follows its logs: the broker tells it each
+new log end and high watermark. There, an append that is held is already in the log, but above the
+high watermark.
 """
 
 import heapq
@@ -63,19 +58,19 @@ from tests.support.builders.requests import (
 )
 
 EPOCH_US = 1_700_000_000_000_000
-"""Wall clock at the start of every test, microseconds since the epoch."""
+"""The time at which every test begins, in microseconds since 1970."""
 
 
 def new_uuids() -> Callable[[], str]:
-    """Return a function that returns 1, 2, 3, ...: uuids that a reader of a test can compare."""
+    """Return a function that makes "uuids" which are easy to read in a test: "1", "2", "3"."""
     numbers = count(1)
     return lambda: str(next(numbers))
 
 
 class CoordinatorHarness:
-    """A coordinator with simulated parts of its broker.
+    """A group coordinator, and the parts of a broker that it needs.
 
-    num_partitions: the number of partitions of `__consumer_offsets`.
+    num_partitions: how many partitions `__consumer_offsets` has.
     owned: the partitions that the coordinator loads from `log` before the test begins.
     """
 
@@ -89,7 +84,7 @@ class CoordinatorHarness:
         owned: tuple[int, ...] = (0,),
         log: dict[int, list[RecordBatch]] | None = None,
     ) -> None:
-        # By default the first join phase of a group does not wait for further members.
+        # By default a new group does not wait for more members.
         self.config = config or BrokerConfig(group_initial_rebalance_delay_ms=0)
         self.guards = guards or Guards()
         self.java = java or JavaSwitches()
@@ -103,26 +98,35 @@ class CoordinatorHarness:
         )
         self.now_us = EPOCH_US
         self.log: dict[int, list[RecordBatch]] = log or {}
-        self.checks_invariants = True  # False where a test forces an illegal state
-        self.holds_appends = False  # True: a test calls `complete` for each append
+        # A test that forces an illegal state sets this to False.
+        self.checks_invariants = True
+        # If True, each append waits in `held` until a test calls `complete`.
+        self.holds_appends = False
         self.held: list[Append] = []
-        self.holds_verifications = False  # True: a test calls `verify` for each verification
+        # If True, each verification waits in `verifying` until a test calls `verify`.
+        self.holds_verifications = False
         self.verifying: list[VerifyTransaction] = []
         self.trace: list[TraceEvent] = []
         self.responses: dict[RequestId, AnyResponse] = {}
+        # The requests in the order in which they were answered.
         self.answer_order: list[RequestId] = []
-        self._requests = count(1)
-        # For each running timer, by its key: the time at which it fires, and a number. Each call
-        # that sets a timer gives it a new number.
+        self._request_ids = count(1)
+        # Key of each running timer -> the time at which it fires, and a number. Of two timers with
+        # equal times the one that was set first (with the smaller number) fires first.
         self._deadlines: dict[str, tuple[int, int]] = {}
-        # Times, numbers and keys of timers. Timers that were cancelled or set anew stay in the
-        # heap; `_deadlines` shows that they no longer count.
+        # Time, number and key of each timer that was ever set. If the timer was cancelled or set
+        # again since, `_deadlines` does not have this time and number.
         self._timer_heap: list[tuple[int, int, str]] = []
-        self._timer_sequence = count()
-        self._to_acknowledge: list[tuple[Append, int]] = []  # each with its base offset
-        self._base_offsets: dict[AppendId, int] = {}  # of held appends that are in the log
-        self._high_watermarks: dict[int, int] = {}  # by partition
-        self._reported: dict[int, LogPosition] = {}  # the last report, by partition
+        self._timer_numbers = count()
+        # Appends that are not held, each with its base offset. They succeed, in this order, when
+        # the rest of the Result has been carried out.
+        self._to_acknowledge: list[tuple[Append, int]] = []
+        # The base offsets of held appends that are in the log already.
+        self._base_offsets: dict[AppendId, int] = {}
+        # Partition -> its high watermark.
+        self._high_watermarks: dict[int, int] = {}
+        # Partition -> what the coordinator was told last about its log.
+        self._reported: dict[int, LogPosition] = {}
         for partition in owned:
             self.load(partition)
 
@@ -131,49 +135,50 @@ class CoordinatorHarness:
     def submit(
         self, body: GroupRequest, *, version: int | None = None, client_id: str = "client"
     ) -> RequestId:
-        """Feed a request and return its id, under which `responses` later has the answer."""
-        request_id = RequestId(next(self._requests))
+        """Send a request and return its id. The answer stands in `responses`, at once or later."""
+        request_id = RequestId(next(self._request_ids))
         request = envelope(body, version=version, client_id=client_id)
         self.execute(self.coordinator.handle(request_id, request, self.now_us))
         return request_id
 
     def advance(self, delay_ms: float) -> None:
-        """Advance virtual time, and fire every timer at its own time.
+        """Let time pass, and fire the timers that become due, each at its own time.
 
-        A timer that is due exactly at the end of the advance fires, too.
+        A timer that is due exactly at the end fires, too.
         """
         end_us = self.now_us + round(delay_ms * 1_000)
         while self._timer_heap and self._timer_heap[0][0] <= end_us:
-            deadline_us, sequence, key = heapq.heappop(self._timer_heap)
-            if self._deadlines.get(key) != (deadline_us, sequence):
-                continue  # the timer was cancelled or set anew
+            deadline_us, number, key = heapq.heappop(self._timer_heap)
+            if self._deadlines.get(key) != (deadline_us, number):
+                # The timer was cancelled, or set again.
+                continue
             del self._deadlines[key]
             self.now_us = max(self.now_us, deadline_us)
             self.execute(self.coordinator.timer_fired(key, self.now_us))
         self.now_us = end_us
 
     def tick(self, delay_ms: int) -> None:
-        """First set the clock to the new time, then fire the timers that were due before it.
+        """Let time pass as in Kafka's own tests: first set the clock, and then fire timers.
 
-        The times in Kafka's own tests depend on this order. A timer that is due exactly at the new
-        time does not fire yet. If a fired timer sets another one, the delay of that one counts from
-        the new time.
+        This differs from `advance` in two ways. A timer that is due exactly at the new time does
+        not fire yet. And if a fired timer sets another one, the delay of that one counts from the
+        new time.
         """
         self.now_us += delay_ms * 1_000
         while self._timer_heap and self._timer_heap[0][0] < self.now_us:
-            deadline_us, sequence, key = heapq.heappop(self._timer_heap)
-            if self._deadlines.get(key) == (deadline_us, sequence):
+            deadline_us, number, key = heapq.heappop(self._timer_heap)
+            if self._deadlines.get(key) == (deadline_us, number):
                 del self._deadlines[key]
                 self.execute(self.coordinator.timer_fired(key, self.now_us))
 
     def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
-        """Complete one held append, or let it fail with `error`.
+        """Let a held append succeed, or fail with `error`. By default it is the oldest one.
 
         If the coordinator follows its logs, the append is already in the log, and it stays there
         even if it fails with a timeout.
         """
         append = self.held.pop(index)
-        # It is None if the coordinator does not follow its logs: the append is not in the log yet.
+        # This is None if the append is not in the log yet, as the coordinator does not follow it.
         base_offset = self._base_offsets.pop(append.append_id, None)
         if error is ErrorCode.NONE:
             if base_offset is None:
@@ -182,14 +187,14 @@ class CoordinatorHarness:
             high_watermark = self._high_watermarks.get(append.partition, 0)
             self._high_watermarks[append.partition] = max(end_offset, high_watermark)
         elif error is not ErrorCode.REQUEST_TIMED_OUT:
-            # Of the failed appends, only one that timed out is reported with its place in the log.
+            # If an append fails, the coordinator learns its base offset only after a timeout.
             base_offset = None
         self._complete(append, error, base_offset)
 
     def commit_everything(self, partition: int = 0) -> None:
-        """Complete all held appends, then move the high watermark to the end of the log.
+        """Let all held appends succeed, and move the high watermark to the end of the log.
 
-        This also commits appends that failed with a timeout before: they are still in the log.
+        This also commits appends that have failed with a timeout, because they are in the log.
         """
         while self.held:
             self.complete()
@@ -197,27 +202,32 @@ class CoordinatorHarness:
         self._report_logs()
 
     def report_high_watermark(self, offset: int, partition: int = 0) -> None:
-        """Report the log end and the high watermark `offset` of a partition to the coordinator."""
+        """Tell the coordinator that the high watermark of a partition is at `offset`."""
         position = LogPosition(self._end_of(partition), offset)
         self.execute(self.coordinator.log_moved(partition, position, self.now_us))
 
     def lose_leadership(self, partition: int = 0) -> None:
-        """Report to the coordinator that another broker leads the partition; unload nothing."""
+        """Tell the coordinator that another broker leads the partition, but unload nothing yet."""
         self.execute(self.coordinator.log_moved(partition, None, self.now_us))
 
     def verify(self, error: ErrorCode = ErrorCode.NONE, *, guard: int | None = 1) -> None:
-        """Complete the oldest held verification, or let it fail with `error`.
+        """Let the oldest held verification succeed, or fail with `error`.
 
-        `guard` is a token for a transaction that is not in the log yet. The later append must show
-        it. It is None if the transaction is already in the log.
+        If the log has no records of the transaction yet, a success comes with a `guard`, a token
+        that the later append must show. Otherwise the guard is None.
         """
         verification = self.verifying.pop(0)
-        self._verify(verification, error, guard if error is ErrorCode.NONE else None)
+        verified = TransactionVerified(
+            verification_id=verification.verification_id,
+            error=error,
+            guard=guard if error is ErrorCode.NONE else None,
+        )
+        self.execute(self.coordinator.transaction_verified(verified, self.now_us))
 
     def end_transaction(
         self, producer_id: int, *, is_commit: bool, partitions: tuple[int, ...] = (0,)
     ) -> None:
-        """Write markers into partitions, and report their acknowledgement to the coordinator."""
+        """Write the markers that end a transaction, and tell the coordinator about them."""
         for partition in partitions:
             self.write_marker(producer_id, is_commit=is_commit, partition=partition)
         self.execute(
@@ -229,9 +239,9 @@ class CoordinatorHarness:
     def load(
         self, partition: int = 0, epoch: int = 0, *, batches_per_chunk: int = 1_000
     ) -> LoadIgnored | None:
-        """Load a partition from the log as its leader in `epoch`.
+        """Load a partition from the log, as its leader in this leader epoch.
 
-        Returns the reason if the coordinator ignores the load, else None.
+        Return None, or if the coordinator ignores the load, the reason.
         """
         begun = self.coordinator.begin_load(partition, epoch, self.now_us)
         if isinstance(begun, LoadIgnored):
@@ -241,14 +251,16 @@ class CoordinatorHarness:
         for start in range(0, len(batches), batches_per_chunk):
             chunk = tuple(batches[start : start + batches_per_chunk])
             self.execute(self.coordinator.load_batches(partition, chunk))
-        self._reported.pop(partition, None)  # a loaded coordinator knows no position yet
+        # After a load the coordinator must be told anew where the log ends.
+        self._reported.pop(partition, None)
         self.execute(self.coordinator.finish_load(partition, self.now_us))
         return None
 
     def unload(self, partition: int = 0, epoch: int | None = 0) -> LoadIgnored | None:
-        """Unload a partition, which another broker leads in `epoch`, or in an unknown epoch (None).
+        """Unload a partition, because another broker leads it in this leader epoch.
 
-        Returns the reason if the coordinator ignores the unload, else None.
+        The epoch may be unknown (None). Return None, or if the coordinator ignores the unload, the
+        reason.
         """
         result = self.coordinator.unload(partition, epoch, self.now_us)
         if isinstance(result, LoadIgnored):
@@ -257,7 +269,7 @@ class CoordinatorHarness:
         return None
 
     def failover(self) -> "CoordinatorHarness":
-        """Return the harness of another broker that has loaded this one's log."""
+        """Return another coordinator, which has loaded copies of this one's logs."""
         return CoordinatorHarness(
             config=self.config,
             guards=self.guards,
@@ -270,19 +282,19 @@ class CoordinatorHarness:
     # -- requests of one API that must be answered before `submit` returns --
 
     def join(self, body: GroupRequest, *, version: int = 9) -> JoinGroupResponse:
-        """Send a JoinGroup and return its answer, which must come without waiting."""
+        """Send a JoinGroup and return its answer, which must come at once."""
         response = self._ask(body, version)
         assert isinstance(response, JoinGroupResponse)
         return response
 
     def sync(self, body: GroupRequest, *, version: int = 5) -> SyncGroupResponse:
-        """Send a SyncGroup and return its answer, which must come without waiting."""
+        """Send a SyncGroup and return its answer, which must come at once."""
         response = self._ask(body, version)
         assert isinstance(response, SyncGroupResponse)
         return response
 
     def beat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
-        """Send a Heartbeat and return its answer."""
+        """Send a Heartbeat and return its error code."""
         response = self._ask(heartbeat(member_id, generation_id, instance=instance), 4)
         assert isinstance(response, HeartbeatResponse)
         return response.error_code
@@ -294,11 +306,11 @@ class CoordinatorHarness:
         return response
 
     def commit(self, body: GroupRequest, *, version: int = 9) -> list[ErrorCode]:
-        """Send an OffsetCommit and return its errors, partition by partition."""
+        """Send an OffsetCommit and return the error code of each partition."""
         return commit_errors(self._ask(body, version))
 
     def txn_commit(self, body: GroupRequest, *, version: int = 4) -> list[ErrorCode]:
-        """Send a TxnOffsetCommit and return its errors, partition by partition."""
+        """Send a TxnOffsetCommit and return the error code of each partition."""
         return txn_commit_errors(self._ask(body, version))
 
     def fetch(self, body: GroupRequest, *, version: int = 9) -> OffsetFetchResponse:
@@ -310,7 +322,7 @@ class CoordinatorHarness:
     # -- whole groups --
 
     def new_member_id(self, *, client_id: str = "client", group_id: str = GROUP) -> str:
-        """Return the member id that a new dynamic client must join again with."""
+        """Let a new client ask to join, and return the id with which it must join again."""
         request_id = self.submit(join_group(group_id=group_id), client_id=client_id)
         response = self.join_response(request_id)
         assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
@@ -319,9 +331,9 @@ class CoordinatorHarness:
     def stable_group(
         self, size: int = 2, *, group_id: str = GROUP, session_timeout_ms: int = 10_000
     ) -> list[str]:
-        """Let dynamic members form a group that is Stable in generation 1.
+        """Make a Stable group of `size` members, in generation 1; return the members' ids.
 
-        Return their member ids. The first one is that of the leader.
+        The first of them is the leader.
         """
         ids = [
             self.new_member_id(client_id=f"c{number}", group_id=group_id) for number in range(size)
@@ -332,7 +344,7 @@ class CoordinatorHarness:
             )
             for member_id in ids
         ]
-        # The first member begins the initial delay, and the others extend it once.
+        # The first member begins the initial delay. Because others join during it, it comes again.
         self.advance(self.config.group_initial_rebalance_delay_ms * 2)
         leader = self.join_response(joins[0]).leader
         assert leader == ids[0]
@@ -342,8 +354,8 @@ class CoordinatorHarness:
     def sync_all(self, ids: list[str], generation_id: int, *, group_id: str = GROUP) -> None:
         """Let every member send SyncGroup, so that the group becomes Stable.
 
-        `ids[0]` is the leader and sends last: its request brings the assignments, for which the
-        requests of the others wait.
+        The leader, `ids[0]`, sends last. Its request brings the assignments, for which the requests
+        of the others wait.
         """
         assignments = {member_id: b"for-" + member_id.encode() for member_id in ids}
         for member_id in ids[1:]:
@@ -354,17 +366,17 @@ class CoordinatorHarness:
     # -- observations --
 
     def response(self, request_id: RequestId) -> AnyResponse | None:
-        """Return the answer of a request; None while it has none."""
+        """Return the answer to a request; None as long as it has none."""
         return self.responses.get(request_id)
 
     def join_response(self, request_id: RequestId) -> JoinGroupResponse:
-        """Return the answer of a JoinGroup."""
+        """Return the answer to a JoinGroup, which must have come."""
         response = self.responses[request_id]
         assert isinstance(response, JoinGroupResponse)
         return response
 
     def sync_response(self, request_id: RequestId) -> SyncGroupResponse:
-        """Return the answer of a SyncGroup."""
+        """Return the answer to a SyncGroup, which must have come."""
         response = self.responses[request_id]
         assert isinstance(response, SyncGroupResponse)
         return response
@@ -386,26 +398,26 @@ class CoordinatorHarness:
         return group
 
     def events(self, kind: TraceKind) -> list[TraceEvent]:
-        """Return the trace events of one kind."""
+        """Return the trace events of this kind."""
         return [event for event in self.trace if event.kind is kind]
 
     def timer_keys(self) -> list[str]:
-        """Return the keys of the running timers, soonest first."""
+        """Return the keys of the running timers; the one that fires next comes first."""
         return [key for key, _ in self.deadlines()]
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return the keys of the running timers and their times, soonest first."""
+        """Return key and time of each running timer; the one that fires next comes first."""
         by_deadline = sorted(self._deadlines.items(), key=lambda item: item[1])
         return [(key, deadline_us) for key, (deadline_us, _) in by_deadline]
 
     def offset(self, topic: str, partition: int, *, group_id: str = GROUP) -> int:
-        """Return the committed offset in memory; -1 if there is none."""
+        """Return the committed offset, as an OffsetFetch gets it; -1 if there is none."""
         return self.fetched(topic, partition, group_id=group_id).committed_offset
 
     def fetched(
         self, topic: str, partition: int, *, group_id: str = GROUP, require_stable: bool = False
     ) -> OffsetFetchResponsePartition:
-        """Send an OffsetFetch and return its answer for one partition."""
+        """Send an OffsetFetch for one partition, and return the answer for it."""
         response = self.fetch(
             offset_fetch((topic, partition), group_id=group_id, require_stable=require_stable)
         )
@@ -414,10 +426,10 @@ class CoordinatorHarness:
     # -- the broker's part --
 
     def execute(self, result: Result) -> None:
-        """Carry out a Result, and each Result that follows from it.
+        """Carry out a Result, and all Results that follow from it.
 
-        The coordinator returns further Results when appends complete, when verifications are
-        answered, and when the ends of its logs are reported.
+        When an append ends, when a verification is answered, or when the coordinator is told about
+        its logs, it returns another Result.
         """
         self._carry_out(result)
         while self._to_acknowledge:
@@ -435,7 +447,10 @@ class CoordinatorHarness:
         is_transactional: bool = False,
         is_control: bool = False,
     ) -> int:
-        """Append a batch to the log, as an earlier leader, and return its base offset."""
+        """Append records to the log as one batch, and return its base offset.
+
+        A test calls this to write what an earlier leader has written.
+        """
         batches = self.log.setdefault(partition, [])
         base_offset = batches[-1].next_offset if batches else 0
         batches.append(
@@ -454,7 +469,7 @@ class CoordinatorHarness:
         return base_offset
 
     def write_marker(self, producer_id: int, *, is_commit: bool, partition: int = 0) -> int:
-        """Append the marker that ends a producer's transaction, and return its offset."""
+        """Append the marker that ends a producer's transaction, and return the marker's offset."""
         marker = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=0)
         return self.write_records(
             encode_marker(marker, self.now_us // 1_000),
@@ -465,19 +480,21 @@ class CoordinatorHarness:
         )
 
     def _carry_out(self, result: Result) -> None:
-        """Set timers, write or hold appends, note verifications and answers, check invariants."""
+        """Set timers, write or hold appends, keep all else, and check the invariants."""
         for timer in result.timers:
             if isinstance(timer, SetTimer):
                 assert timer.delay_us >= 0
-                entry = (self.now_us + timer.delay_us, next(self._timer_sequence))
-                self._deadlines[timer.key] = entry
-                heapq.heappush(self._timer_heap, (*entry, timer.key))
+                deadline = (self.now_us + timer.delay_us, next(self._timer_numbers))
+                self._deadlines[timer.key] = deadline
+                heapq.heappush(self._timer_heap, (*deadline, timer.key))
             else:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
             if append.required_acks == 0:
-                self._write(append)  # no request waits for the outcome
-            elif self.holds_appends or self.held:  # no append overtakes a held one
+                # Nobody waits for the outcome.
+                self._write(append)
+            elif self.holds_appends or self.held:
+                # A log acknowledges appends in their order. So one after a held one is held, too.
                 if self.coordinator.follows_log:
                     self._base_offsets[append.append_id] = self._write(append)
                 self.held.append(append)
@@ -494,10 +511,12 @@ class CoordinatorHarness:
             self.coordinator.check_invariants()
 
     def _report_logs(self) -> None:
-        """Report new log ends and high watermarks to a coordinator that follows its logs."""
-        for partition in self.log if self.coordinator.follows_log else ():
+        """Tell a coordinator that follows its logs their new log ends and high watermarks."""
+        if not self.coordinator.follows_log:
+            return
+        for partition in self.log:
             end_offset = self._end_of(partition)
-            # While no append is held, all replicas have the whole log.
+            # If no append is held, all replicas have the whole log.
             if not self.holds_appends and not self.held:
                 self._high_watermarks[partition] = end_offset
             high_watermark = self._high_watermarks.get(partition, 0)
@@ -507,6 +526,7 @@ class CoordinatorHarness:
                 self.execute(self.coordinator.log_moved(partition, position, self.now_us))
 
     def _end_of(self, partition: int) -> int:
+        """Return the log end offset of a partition."""
         batches = self.log.get(partition)
         return batches[-1].next_offset if batches else 0
 
@@ -519,20 +539,15 @@ class CoordinatorHarness:
             is_transactional=append.is_transactional,
         )
 
-    def _verify(self, verification: VerifyTransaction, error: ErrorCode, guard: int | None) -> None:
-        verified = TransactionVerified(
-            verification_id=verification.verification_id, error=error, guard=guard
-        )
-        self.execute(self.coordinator.transaction_verified(verified, self.now_us))
-
     def _complete(self, append: Append, error: ErrorCode, base_offset: int | None) -> None:
+        """Tell the coordinator how an append ended."""
         completed = AppendCompleted(
             append_id=append.append_id, error=error, base_offset=base_offset
         )
         self.execute(self.coordinator.append_completed(completed, self.now_us))
 
     def _ask(self, body: GroupRequest, version: int) -> AnyResponse:
-        """Feed a request and return its answer, which must come without waiting."""
+        """Send a request and return its answer, which must come at once."""
         request_id = self.submit(body, version=version)
         response = self.response(request_id)
         assert response is not None, "the request waits for its answer"
@@ -540,12 +555,12 @@ class CoordinatorHarness:
 
 
 def commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
-    """Return the errors of an OffsetCommit's answer, partition by partition."""
+    """Return the error codes of an answer to an OffsetCommit, one for each partition."""
     assert isinstance(response, OffsetCommitResponse)
     return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
 def txn_commit_errors(response: AnyResponse | None) -> list[ErrorCode]:
-    """Return the errors of a TxnOffsetCommit's answer, partition by partition."""
+    """Return the error codes of an answer to a TxnOffsetCommit, one for each partition."""
     assert isinstance(response, TxnOffsetCommitResponse)
     return [partition.error_code for topic in response.topics for partition in topic.partitions]

@@ -1,12 +1,11 @@
-"""A runtime without nodes: the clock moves when code sleeps, and tests script the status.
+"""A fake runtime without nodes, for tests of the driver (the code that conducts a run).
 
-The driver is the process that conducts a run: it starts the cluster, injects faults and reads the
-cluster's status. It does so through the interface `Runtime`. The fake is for tests of the driver's
-code. It keeps each call that changes the cluster in `acts`, as a short text. A script is a function
-that changes the fake at some time.
+The driver uses a Runtime to start the cluster, to inject faults and to read the cluster's status.
+FakeRuntime only notes what it is told to do, as short texts in `acts`: "crash broker-0". The status
+that it returns is that of a healthy cluster, until a test changes one of its fields.
 
-An incarnation is the number of a node's restarts. A generation counts a group's rebalances. The ISR
-are the in-sync replicas of a partition. The trace is the run's table of events.
+Its clock moves only when the driver sleeps. To change something at a certain time, a test sets a
+script, which is a function: `runtime.at[5_000_000] = script`.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -57,72 +56,75 @@ Script = Callable[["FakeRuntime"], None]
 
 
 class FakeRuntime(Runtime):
-    """The healthy cluster of an experiment; tests change its fields.
-
-    - `at`: scripts by time in microseconds; each is called once, when the clock passes its time.
-    - `nodes`: the state of every node.
-    - `partitions`: partitions with a status of their own. Every other partition is led by `leader`,
-      with all brokers in its ISR.
-    """
+    """The cluster of an experiment. It is healthy until a test changes its fields."""
 
     name = "fake"
 
     def __init__(self, experiment: Experiment, observer: RowObserver | None = None) -> None:
         self.experiment = experiment
+        # What the driver has told the runtime to do so far, as short texts.
         self.acts: list[str] = []
         self.time_us = 0
+        # Time -> a script, which is called once, when the clock reaches this time.
         self.at: dict[int, Script] = {}
-        self.nodes: dict[NodeName, NodeState] = _nodes(experiment)
+        self.nodes: dict[NodeName, NodeState] = _first_states(experiment)
+        # A test puts a partition here to give it another status. Every other partition is led by
+        # `leader`, with all brokers in its ISR.
         self.partitions: dict[TopicPartition, PartitionStatus] = {}
-        self.rules: tuple[LinkRule, ...] = ()
-        self.open_connections = 3
-        """Number of connections that each call of `reset_links` reports as ended."""
-        self.stopping_takes_us: int | None = 1_000_000
-        """Duration of a controlled shutdown; None: it never ends."""
-        self._resumes_as: dict[NodeName, NodeState] = {}
-        """State of each paused node before its pause: up or stopping."""
-        self.admin_answer: dict[str, str] | Exception = {}
-        """Answer to every question of `ask_as_admin` but the one for committed offsets.
-
-        An exception is raised in place of an answer.
-        """
-        self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
-        """The active controller; None: no controller answers, and no leader is known."""
-        self.group_leader: str | None = None
-        """Member id of every group's leader; None: the first member's."""
         self.leader = BrokerId(0)
-        """Leader of every partition that is not in `partitions`."""
+        self.rules: tuple[LinkRule, ...] = ()
+        # `reset_links` reports that it has ended so many connections.
+        self.open_connections = 3
+        # How long a controlled shutdown takes; None: it never ends.
+        self.stopping_takes_us: int | None = 1_000_000
+        # The state of each paused node before its pause: up or stopping.
+        self._state_before_pause: dict[NodeName, NodeState] = {}
+        # What `ask_as_admin` answers or raises, unless it is asked for committed offsets.
+        self.admin_answer: dict[str, str] | Exception = {}
+        # The active controller; None: no controller answers, so no leader is known.
+        self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
+        # The member id of every group's leader; None: the first member is the leader.
+        self.group_leader: str | None = None
         self.group_state = "Stable"
-        self.nobody_joined = False  # True: the groups are not in the status
-        self.commits_stand_still = False  # True: members report only their first commits
-        self.waiting: tuple[WaitingRequest, ...] = ()  # unanswered requests of every member
-        self.first_commit = 1  # number of acknowledged commits of each member at time 0
+        # If True, the status has no groups, as if no member had joined yet.
+        self.nobody_joined = False
+        # If True, the numbers of acknowledged commits no longer grow.
+        self.commits_stand_still = False
+        # How many commits of each member are acknowledged at time 0.
+        self.first_commit = 1
+        # The requests for whose answers every member waits.
+        self.waiting: tuple[WaitingRequest, ...] = ()
+        # Committed offsets by partition; None: offset 7 is committed in every partition.
         self.committed: dict[TopicPartition, Offset] | None = None
-        """Committed offsets; None: every partition has offset 7."""
-        self.tool_failures: list[str] = []  # failures of coordlab itself
-        self.machines_away: list[MachineEvent] = []  # each time that a machine was unreachable
-        self.lost_traces: tuple[NodeName, ...] = ()  # nodes without a trace
+        # Failures of coordlab itself, which the driver must report.
+        self.tool_failures: list[str] = []
+        # When a machine was unreachable.
+        self.machines_away: list[MachineEvent] = []
+        # The nodes whose traces were lost.
+        self.lost_traces: tuple[NodeName, ...] = ()
+        # If set, a crash or a power loss raises this.
         self.crash_fails_with: Exception | None = None
         self.power_fails_with: Exception | None = None
         self.stopped = False
-        self.statuses_asked = 0  # number of status queries
+        # How often the driver has asked for the status.
+        self.statuses_asked = 0
         self._started_at_us: dict[NodeName, int] = {}
         self._incarnations: dict[NodeName, int] = {}
         self._observer = observer
-        self._rows = 0  # number of the driver's rows so far
+        # How many rows the driver has written.
+        self._row_count = 0
 
     def observe_with(self, observer: RowObserver) -> None:
-        """Pass the rows of the driver to `observer` from now on."""
+        """From now on, call `observer` with each row that the driver writes."""
         self._observer = observer
 
     def now_us(self) -> int:
-        """Return the clock's time."""
+        """Return the time of the clock."""
         return self.time_us
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main`, which may await only methods of this runtime."""
-        # No method here really waits: each await returns immediately. So one step runs the whole
-        # coroutine.
+        # None of these methods really waits. So one step runs the coroutine to its end.
         try:
             main.send(None)
         except StopIteration as end:
@@ -131,18 +133,20 @@ class FakeRuntime(Runtime):
         raise AssertionError("the coroutine waits for something that is not the runtime")
 
     async def sleep(self, delay_us: int) -> None:
-        """Advance the clock, and call the scripts whose times come meanwhile."""
-        until = self.time_us + delay_us
-        # The keys are listed first, so that a script may add others for a later sleep.
+        """Move the clock, and call the scripts whose times come meanwhile."""
+        end_us = self.time_us + delay_us
+        # `sorted` makes a list, so a script may add other scripts. They count from the next sleep
+        # on.
         for time_us in sorted(self.at):
-            if time_us <= until:
+            if time_us <= end_us:
                 self.time_us = max(self.time_us, time_us)
-                self.at.pop(time_us)(self)
-        self.time_us = until
+                script = self.at.pop(time_us)
+                script(self)
+        self.time_us = end_us
 
     @property
     def machine_events(self) -> tuple[MachineEvent, ...]:
-        """Return the machines that are, or were, away."""
+        """Return when machines were unreachable."""
         return tuple(self.machines_away)
 
     @property
@@ -151,11 +155,11 @@ class FakeRuntime(Runtime):
         return self.lost_traces
 
     async def start(self, *, apart: bool = False) -> None:
-        """Start."""
+        """Note that the cluster shall start."""
         self.acts.append("start")
 
     async def status(self) -> ClusterStatus:
-        """Return the status that the fields describe."""
+        """Return the status of the cluster, as the fields describe it."""
         self.statuses_asked += 1
         experiment = self.experiment
         config = experiment.cluster.config
@@ -179,8 +183,8 @@ class FakeRuntime(Runtime):
         if not self.nobody_joined:
             for group_id in coordinated_groups(experiment):
                 self._report_group(group_id, status)
-        # Without a controller no leader is known. The partitions are removed only now, because the
-        # lines above take each group's coordinator from them.
+        # Without a controller no leader is known. But `_report_group` needs the leaders, so the
+        # partitions are removed only now.
         if self.controller is None:
             status.partitions = {}
         return status
@@ -188,7 +192,7 @@ class FakeRuntime(Runtime):
     def _report_group(self, group_id: str, status: ClusterStatus) -> None:
         """Add a group to the status.
 
-        All members that were started have joined the group, and each owns one partition.
+        All members that were ever started have joined it, and each owns one partition.
         """
         group = self.experiment.groups[group_id]
         names = [consumer_name(group_id, index) for index in range(group.members_total)]
@@ -209,7 +213,13 @@ class FakeRuntime(Runtime):
         ]
         for index, name in enumerate(started):
             if self.nodes[name] is not NodeState.UP:
-                continue  # a node that is paused, stopping or down does not report its own status
+                # A node that is paused, stopping or down does not report its own status.
+                continue
+            # A member consumes a record every 100 ms and commits every 200 ms.
+            consumed = (self.time_us - self._started_at_us.get(name, 0)) // 100_000
+            commits = self.first_commit
+            if not self.commits_stand_still:
+                commits += self.time_us // 200_000
             status.members[name] = MemberStatus(
                 group_id=group_id,
                 member_id=members[index],
@@ -218,18 +228,15 @@ class FakeRuntime(Runtime):
                 coordinator=leader,
                 # Member number n has partition n of the group's first topic.
                 assigned=(TopicPartition(group.topics[0], index),),
-                # From its start on a member consumes a record every 100 ms, and it commits every
-                # 200 ms.
-                records_consumed=(self.time_us - self._started_at_us.get(name, 0)) // 100_000,
-                commits_acknowledged=self.first_commit
-                + (0 if self.commits_stand_still else self.time_us // 200_000),
+                records_consumed=consumed,
+                commits_acknowledged=commits,
                 waiting=self.waiting,
             )
 
     def _change(self, node: NodeName, act: LifeAct, to: NodeState, words: str) -> HitNode:
-        """Change a node's state to `to`, and add `words` and the node's name to `acts`.
+        """Change a node's state to `to`, and note that in `acts`: "crash broker-0".
 
-        Raises: the error of `LifeAct.check` if the act is illegal in the node's present state.
+        Raises: the error of `LifeAct.check` if a node in its present state does not allow the act.
         """
         act.check(node, self.nodes[node])
         self.acts.append(f"{words} {node}")
@@ -260,23 +267,25 @@ class FakeRuntime(Runtime):
         return self._change(node, LifeAct.KILL, NodeState.DOWN, "power loss")
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Let a node stop after its shutdown's duration."""
+        """Let a node begin to stop. It is down after `stopping_takes_us`."""
         hit = self._change(node, LifeAct.SHUT_DOWN, NodeState.STOPPING, "shut down")
         if self.stopping_takes_us is not None:
-            self.at[self.time_us + self.stopping_takes_us] = lambda runtime: runtime.nodes.update(
-                {node: NodeState.DOWN}
-            )
+
+            def mark_as_down(runtime: FakeRuntime) -> None:
+                runtime.nodes[node] = NodeState.DOWN
+
+            self.at[self.time_us + self.stopping_takes_us] = mark_as_down
         return hit
 
     async def pause(self, node: NodeName) -> HitNode:
         """Pause a node."""
-        self._resumes_as[node] = self.nodes[node]
+        self._state_before_pause[node] = self.nodes[node]
         return self._change(node, LifeAct.PAUSE, NodeState.PAUSED, "pause")
 
     async def resume(self, node: NodeName) -> None:
-        """Resume a paused node. A node that was stopping before the pause goes on stopping."""
-        resumed = self._resumes_as.pop(node, NodeState.UP)
-        self._change(node, LifeAct.RESUME, resumed, "resume")
+        """Resume a paused node. If it was stopping before the pause, it is stopping again."""
+        state = self._state_before_pause.pop(node, NodeState.UP)
+        self._change(node, LifeAct.RESUME, state, "resume")
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all link rules."""
@@ -289,7 +298,7 @@ class FakeRuntime(Runtime):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """Keep the call, and return the scripted number of connections that it ended."""
+        """Note the call, and report that `open_connections` were ended."""
         self.acts.append(
             f"reset {' '.join(sources)} - {' '.join(destinations)} ({' '.join(purposes) or 'all'})"
         )
@@ -301,10 +310,10 @@ class FakeRuntime(Runtime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Keep the request or order, and answer it as scripted."""
+        """Note the question, and return `admin_answer`, or for committed offsets `committed`."""
         function: Any = question
         values: list[Any] = [*args, *kwargs.values()]
-        # Some callers bind the arguments with `partial`.
+        # Some callers pass a `partial`, which has the arguments already.
         if isinstance(function, partial):
             values += function.keywords.values()
             function = function.func
@@ -321,9 +330,10 @@ class FakeRuntime(Runtime):
     def _committed_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
-        """Return the scripted committed offsets."""
+        """Return the committed offsets of a group."""
         self.acts.append(f"read offsets of {group_id}")
-        # The real request writes a row with the offset -1 for each partition without a commit.
+        # As the real request does, write a row with the offset -1 for each partition in which
+        # nothing is committed.
         if self.committed is not None:
             for partition in partitions:
                 if partition not in self.committed:
@@ -344,35 +354,35 @@ class FakeRuntime(Runtime):
         }
 
     def trace(self, event: TraceEvent) -> None:
-        """Make an event of the driver a row of the trace, and show it to the observer."""
+        """Write a row of the driver: pass it to the observer. A stage of the run is also noted."""
         row = stamp(
             event,
             run="test",
             time_us=self.time_us,
             node_time_us=self.time_us,
-            seq=self._rows,
+            seq=self._row_count,
             node="driver",
             incarnation=0,
         )
-        self._rows += 1
-        detail = event.detail or {}
+        self._row_count += 1
         if event.kind is TraceKind.RUN_STAGE:
+            detail = event.detail or {}
             self.acts.append(f"stage {detail['stage']}")
         if self._observer is not None:
             self._observer(row)
 
     async def stop(self) -> None:
-        """Stop."""
+        """Note that the cluster shall stop."""
         self.acts.append("stop")
         self.stopped = True
 
     def failures(self) -> tuple[str, ...]:
-        """Return the scripted failures."""
+        """Return the failures of coordlab itself."""
         return tuple(self.tool_failures)
 
 
-def _nodes(experiment: Experiment) -> dict[NodeName, NodeState]:
-    """Return the first state of every node of an experiment: up, or not started."""
+def _first_states(experiment: Experiment) -> dict[NodeName, NodeState]:
+    """Return the state of every node when the experiment begins: up, or not started."""
     spec = to_cluster_spec(experiment)
     nodes = {controller.name: NodeState.UP for controller in spec.controllers}
     nodes.update((broker.name, NodeState.UP) for broker in spec.brokers)

@@ -1,18 +1,11 @@
-"""The constants, clock and starting points of Kafka's GroupCoordinatorTest, as a harness.
+"""Our coordinator in the setting of Kafka's own GroupCoordinatorTest.
 
-docs/kafka/BEHAVIOUR.md (10.1) describes Kafka's tests as scenarios with ids such as GC-010. Their
-times fit the constants of this module, and `tick` moves the clock as Kafka's mock timer does: it
-jumps to the new time at once, and then fires the timers that are due.
+docs/kafka/BEHAVIOUR.md (10.1) describes the tests of this class as scenarios, with ids such as
+GC-010. For our tests of these scenarios this harness has the settings and timeouts of Kafka's
+class, and groups from which many of the tests start. Times must pass as in Kafka's tests, too: use
+`tick`, which works as Kafka's mock timer does.
+
 Source: BEHAVIOUR 10.0.
-
-Terms:
-
-- The generation is a number of a group that each rebalance increases. In the join phase of a
-  rebalance the members rejoin, and the group is in PreparingRebalance. In the sync phase they get
-  their partitions, and the group is in CompletingRebalance. Then the group is Stable.
-- A static member has a configured `group.instance.id`, with which it stays a member when its client
-  restarts. A dynamic member has no such id.
-- A pending member id was given to a new client, which has not joined with it yet.
 """
 
 from dataclasses import dataclass
@@ -34,47 +27,45 @@ DELAY_MS = 50
 MAX_SIZE = 4
 NEW_MEMBER_MS = 300_000
 P = protocols("range")
-"""Protocols that a dynamic member offers."""
+"""The protocols (assignors) of a dynamic member."""
 PS = protocols("range", "roundrobin")
-"""Protocols that a static member offers."""
+"""The protocols of a static member."""
 PARTITION = 1
-"""The offsets partition of GROUP.
+"""The offsets partition that GROUP belongs to.
 
-There are two offsets partitions. The coordinator has loaded only this one.
+There are two offsets partitions, and the coordinator has loaded only this one.
 """
 NO_ID_REQUIRED, ID_REQUIRED = 3, 9
 """Versions of JoinGroup.
 
-With version 3 a client without a member id becomes a member immediately. With version 9 it only
-gets an id, with which it must join again.
+With version 3 a client without a member id becomes a member at once. With version 9 it only gets an
+id, with which it must join again.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statics:
-    """The member ids of a Stable group of two static members.
+    """The member ids of a Stable group of two static members."""
 
-    The leader has the instance id L, the follower F.
-    """
-
+    # Its instance id is "L".
     leader: str
+    # Its instance id is "F".
     follower: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """A join phase that waits only for a pending member id.
+    """A join phase that waits only for a third client, which has an id but has not joined yet."""
 
-    `pending` is that id. `members` are the ids of the members, and `joins` their requests.
-    """
-
+    # The id that the third client got (in Kafka's words, a pending member).
     pending: str
+    # The ids of the two members, and their JoinGroups, which have no answer yet.
     members: tuple[str, str]
     joins: tuple[RequestId, RequestId]
 
 
 class KafkaBench(CoordinatorHarness):
-    """A coordinator with the settings of Kafka's own tests. It owns only the partition of GROUP."""
+    """A coordinator with the settings of Kafka's own tests."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -99,9 +90,10 @@ class KafkaBench(CoordinatorHarness):
         version: int | None = None,
         client_id: str = "client",
     ) -> RequestId:
-        """Send a JoinGroup. By default a static member offers PS, and a dynamic member offers P.
+        """Send a JoinGroup with Kafka's defaults.
 
-        By default a new dynamic client becomes a member with this request (NO_ID_REQUIRED).
+        A static member offers the protocols PS, and a dynamic one offers P. A new dynamic client
+        sends the version NO_ID_REQUIRED, so that this request makes it a member.
         """
         is_new = not member_id and instance is None
         if offers is None:
@@ -118,7 +110,7 @@ class KafkaBench(CoordinatorHarness):
         return self.submit(body, version=version, client_id=client_id)
 
     def give_id(self, *, session_timeout_ms: int = SESSION_MS) -> str:
-        """Return the member id that a new client must join again with."""
+        """Let a new client ask to join, and return the id with which it must join again."""
         request_id = self.add(version=ID_REQUIRED, session_timeout_ms=session_timeout_ms)
         response = self.join_response(request_id)
         assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
@@ -145,13 +137,16 @@ class KafkaBench(CoordinatorHarness):
             protocol_type=None,
             protocol_name=None,
         )
-        # Version 5 adds the fields that name a protocol.
+        # Only from version 5 on a SyncGroup has fields that name a protocol.
         return self.submit(body, version=4)
 
     def first_member(
         self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
     ) -> str:
-        """Return the id of the only member of a group in CompletingRebalance, generation 1."""
+        """Make a group of one member that has joined and not synced; return the member's id.
+
+        The group is in CompletingRebalance, in generation 1.
+        """
         join = self.add(
             session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms
         )
@@ -163,7 +158,7 @@ class KafkaBench(CoordinatorHarness):
     def stable_member(
         self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
     ) -> str:
-        """Return the id of the only member of a Stable group of generation 1."""
+        """Make a Stable group of one member, in generation 1; return the member's id."""
         member_id = self.first_member(
             session_timeout_ms=session_timeout_ms, rebalance_timeout_ms=rebalance_timeout_ms
         )
@@ -174,7 +169,7 @@ class KafkaBench(CoordinatorHarness):
     def static_members(
         self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
     ) -> Statics:
-        """Bring the static members L and F into a Stable group of generation 1, which L leads."""
+        """Make a Stable group of the static members L and F, in generation 1; L is the leader."""
         joins = [
             self.add(
                 instance=instance,
@@ -184,8 +179,8 @@ class KafkaBench(CoordinatorHarness):
             for instance in ("L", "F")
         ]
         self.tick(DELAY_MS + 1)
-        # F joined during the initial delay (DELAY_MS), so the delay is extended once. It ends after
-        # REBALANCE_MS at the latest.
+        # Because F joined during the initial delay (DELAY_MS), the coordinator waits once more. It
+        # waits no longer than REBALANCE_MS.
         self.tick(REBALANCE_MS + 1)
         leading, following = (self.join_response(join) for join in joins)
         assert (leading.error_code, leading.generation_id) == (ErrorCode.NONE, 1)
@@ -203,23 +198,20 @@ class KafkaBench(CoordinatorHarness):
         return statics
 
     def awaiting_pending(self) -> Awaited:
-        """Bring a group of two members to a join phase that waits only for a third client.
-
-        The third client has a pending member id, and has not joined with it.
-        """
+        """Make a group whose join phase waits only for a third client. See Awaited."""
         joins = [self.add() for _ in range(2)]
-        # As in `static_members`, the initial delay is extended once.
+        # As in `static_members`, the coordinator waits once more.
         self.tick(DELAY_MS + 1)
         self.tick(DELAY_MS + 1)
         ids = [self.join_response(join).member_id for join in joins]
         self.sync_as(ids[0], 1, {ids[0]: b"a", ids[1]: b"b"})
         self.sync_as(ids[1], 1)
         assert self.state() is GroupState.STABLE
-        # The third client gets its member id before the second member has joined again, so the join
-        # phase waits for this id, too.
+        # The first member joins again, which begins a join phase. The third client gets its id
+        # before the second member has joined again. So the join phase must wait for it, too.
         first = self.add(ids[0])
         assert self.state() is GroupState.PREPARING_REBALANCE
-        # The id has a shorter session timeout than the members, so that it can expire before them.
+        # Its session timeout is shorter than those of the members, so that it can expire alone.
         pending = self.give_id(session_timeout_ms=100)
         second = self.add(ids[1])
         assert self.state() is GroupState.PREPARING_REBALANCE
@@ -227,8 +219,8 @@ class KafkaBench(CoordinatorHarness):
         return Awaited(pending=pending, members=(ids[0], ids[1]), joins=(first, second))
 
     def force(self, *states: GroupState) -> None:
-        """Move the group through states, one after another, without their usual effects."""
-        # A forced state can break the invariants, which are checked after every input.
+        """Put the group into these states, one after the other, without their usual effects."""
+        # Such a state may violate the invariants, which are otherwise checked after every input.
         self.checks_invariants = False
         for state in states:
             self.group().transition_to(

@@ -1,14 +1,12 @@
-"""Brokers with scripted answers, for tests of the clients.
+"""Fake brokers for tests of the clients: a test says how they answer.
 
-A broker keeps every request. A request without a scripted answer gets the answer of a healthy
-broker that coordinates a group of one member. The high watermark of a partition is the offset below
-which its records are committed. Here each partition has as many records as its high watermark says.
+By default a broker answers as a healthy one would that coordinates a group with a single member. A
+test may script other answers to the next requests: `broker.answer(HeartbeatRequest, ...)`. Each
+broker keeps the requests that it got.
 
-`ClientLab` has the state from which all brokers answer, such as the leader and the committed
-offsets. It also has the network, in virtual time (a simulated clock).
-
-Terms: the generation counts a group's rebalances. The leader epoch counts a partition's leaders. An
-incarnation is the number of a node's restarts.
+All brokers of a ClientLab share one state, from which they answer: who is leader, what is
+committed, how many records there are. The clients under test and the brokers are on one network in
+virtual time (a simulated clock).
 """
 
 from collections import deque
@@ -83,11 +81,11 @@ from protocol.messages.transaction import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.records.batch import Record
+from protocol.records.batch import Record, RecordBatch
 from protocol.trace import TraceRow
 from tests.support.harness.virtual_hosts import HostLab
 
-# In microseconds.
+# One millisecond and one second, in microseconds.
 MS = 1_000
 SECOND = 1_000_000
 TOPIC = "t"
@@ -95,44 +93,44 @@ GROUP = "g"
 
 
 class LabMaker(Protocol):
-    """Creates labs that are disposed of when the test ends."""
+    """The type of a fixture that creates labs, and disposes of them when the test ends."""
 
     def __call__(self, brokers: int = 2, *, partitions: int = 2) -> "ClientLab":
         """Return a new lab."""
 
 
 class ScriptedBroker:
-    """One broker. `script` has the answers to its next requests of each type.
-
-    None in place of an answer leaves a request unanswered. Such requests are in `unanswered`.
-    """
+    """One fake broker."""
 
     def __init__(self, lab: "ClientLab", broker_id: int) -> None:
         self.broker_id = broker_id
+        # Type of request -> the answers to the next requests of this type. None: a request shall
+        # get no answer.
         self.script: dict[type, deque[AnyResponse | None]] = {}
+        # All requests so far, and those that got no answer because of the script.
         self.requests: list[AnyRequest] = []
         self.unanswered: list[IncomingRequest] = []
         self._lab = lab
-        self._members = 0
-        """Number of member ids that this broker has assigned."""
+        # How many member ids this broker has given away.
+        self._member_id_count = 0
         self._generation = 0
+        # The last producer epoch that this broker has given away.
         self._producer_epoch = -1
-        """Epoch of the last started producer; each start increases it."""
         self.restart()
 
     def restart(self) -> None:
-        """Begin to serve on a new host, as a broker does after a restart of its process."""
+        """Begin to serve on a new host, as after a restart of the broker's process."""
         self.host = self._lab.hosts.host(
             broker_name(self.broker_id), self._lab.next_incarnation(), traced=False
         )
         self.host.serve(self._handle)
 
     def answer(self, request_type: type, *answers: AnyResponse | None) -> None:
-        """Script the answers to the next requests of a type; None leaves a request unanswered."""
+        """Script the answers to the next requests of a type. With None a request gets none."""
         self.script.setdefault(request_type, deque()).extend(answers)
 
     def of_type(self, request_type: type) -> list[AnyRequest]:
-        """Return the requests of a type, in the order of their arrival."""
+        """Return the requests of this type so far, in the order in which they arrived."""
         return [request for request in self.requests if isinstance(request, request_type)]
 
     def _handle(self, incoming: IncomingRequest) -> None:
@@ -147,18 +145,19 @@ class ScriptedBroker:
             else:
                 self.host.reply(incoming.request_id, answer)
         elif isinstance(body, FetchRequest) and not self._has_records(body):
-            # A Fetch that finds nothing is answered when its `max_wait_ms` is over.
-            self.host.after(body.max_wait_ms * MS, self._end_wait, incoming.request_id, body)
+            # A Fetch that finds no records is answered only after `max_wait_ms`.
+            self.host.after(body.max_wait_ms * MS, self._reply_to_fetch, incoming.request_id, body)
         else:
             self.host.reply(incoming.request_id, self._healthy_answer(body))
 
-    def _end_wait(self, request_id: RequestId, body: FetchRequest) -> None:
+    def _reply_to_fetch(self, request_id: RequestId, body: FetchRequest) -> None:
         self.host.reply(request_id, self._fetch(body))
 
     def _healthy_answer(self, body: AnyRequest) -> AnyResponse:
-        """Return the answer of a healthy broker; commits change the lab's committed offsets.
+        """Return the answer of a healthy broker.
 
-        A commit in a transaction only counts after the EndTxn that commits the transaction.
+        Commits change the committed offsets of the lab. Those within a transaction change them only
+        when an EndTxn commits the transaction.
         """
         lab = self._lab
         match body:
@@ -169,8 +168,8 @@ class ScriptedBroker:
             case JoinGroupRequest():
                 return self._join(body)
             case SyncGroupRequest():
-                # Only the leader of a group sends assignments. The SyncGroup of any other member
-                # has none, so its answer has an empty assignment.
+                # Only the leader of a group sends assignments. So only the leader gets one here,
+                # and any other member gets an empty one.
                 assignments = {entry.member_id: entry.assignment for entry in body.assignments}
                 return SyncGroupResponse(
                     protocol_type="consumer",
@@ -213,17 +212,17 @@ class ScriptedBroker:
                 raise AssertionError(f"no answer for {body}")
 
     def _join(self, body: JoinGroupRequest) -> JoinGroupResponse:
-        """Start a generation; a client without a member id only gets an id, to join again with."""
+        """Begin a new generation. A client without a member id only gets an id."""
         if not body.member_id:
-            self._members += 1
+            self._member_id_count += 1
             return JoinGroupResponse(
-                error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=f"m-{self._members}"
+                error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=f"m-{self._member_id_count}"
             )
         self._generation += 1
         return joined(body, self._generation)
 
     def _has_records(self, body: FetchRequest) -> bool:
-        """Return True if a Fetch begins below the high watermark."""
+        """Return True if there are records for a Fetch: if it begins below the high watermark."""
         return any(
             entry.fetch_offset < self._lab.high_watermark
             for topic in body.topics
@@ -233,6 +232,13 @@ class ScriptedBroker:
     def _fetch(self, body: FetchRequest) -> FetchResponse:
         """Return all records from the requested offset to the high watermark, as one batch."""
         high_watermark = self._lab.high_watermark
+
+        def batches(fetch_offset: int) -> tuple[RecordBatch, ...]:
+            if fetch_offset >= high_watermark:
+                return ()
+            records = (Record(None, b"r"),) * (high_watermark - fetch_offset)
+            return (build_batch(records, base_offset=fetch_offset, leader_epoch=0),)
+
         return FetchResponse(
             responses=tuple(
                 FetchableTopicResponse(
@@ -241,15 +247,7 @@ class ScriptedBroker:
                         PartitionData(
                             partition_index=entry.partition,
                             high_watermark=high_watermark,
-                            records=()
-                            if entry.fetch_offset >= high_watermark
-                            else (
-                                build_batch(
-                                    (Record(None, b"r"),) * (high_watermark - entry.fetch_offset),
-                                    base_offset=entry.fetch_offset,
-                                    leader_epoch=0,
-                                ),
-                            ),
+                            records=batches(entry.fetch_offset),
                         )
                         for entry in topic.partitions
                     ),
@@ -260,22 +258,23 @@ class ScriptedBroker:
 
 
 class ClientLab:
-    """Scripted brokers on one network, and the clients under test."""
+    """Fake brokers, their common state, and the clients under test."""
 
     def __init__(self, brokers: int = 2, *, partitions: int = 2) -> None:
         self.hosts = HostLab()
         self.partitions = partitions
+        # The broker that coordinates the group.
         self.coordinator = 0
-        """Id of the broker that coordinates the group."""
+        # The broker that leads all partitions of the topic, and its leader epoch.
         self.leader = 0
-        """Id of the broker that leads every partition of the topic."""
         self.leader_epoch = 0
+        # All partitions have so many records, and all of them are committed.
         self.high_watermark = 0
+        # Partition -> committed offset, and the same for commits in the open transaction.
         self.committed: dict[int, int] = {}
         self.pending: dict[int, int] = {}
-        """Offsets committed in the open transaction, by partition."""
+        # The brokers that an answer to Metadata names.
         self.live = tuple(range(brokers))
-        """Ids of the brokers in the answer to Metadata."""
         self._incarnations = 0
         self.clients: list[VirtualHost] = []
         self.cluster = ClusterSpec(
@@ -283,25 +282,25 @@ class ClientLab:
             brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
             topics=(),
         )
-        # The brokers are created last, because a ScriptedBroker uses fields of the lab.
+        # The brokers come last, because a ScriptedBroker needs the fields above.
         self.brokers = [ScriptedBroker(self, index) for index in range(brokers)]
 
     @property
     def rows(self) -> list[TraceRow]:
-        """Every trace row so far."""
+        """The rows of the trace so far."""
         return self.hosts.rows
 
     def of_kind(self, kind: str) -> list[TraceRow]:
-        """Return the rows of a kind."""
+        """Return the rows of this kind."""
         return [row for row in self.rows if row.kind == kind]
 
     def next_incarnation(self) -> int:
-        """Return a new incarnation for a broker that starts."""
+        """Return the incarnation of a broker that starts. No other broker has had it."""
         self._incarnations += 1
         return self._incarnations
 
     def run_for(self, duration_us: int) -> None:
-        """Advance virtual time; a failed task of a node fails the test."""
+        """Let virtual time pass. The test fails if a task of a node has failed."""
         self.hosts.run_for(duration_us)
         assert not self.hosts.failures, self.hosts.failures
 
@@ -312,7 +311,7 @@ class ClientLab:
         return host
 
     def dispose(self) -> None:
-        """End the tasks of the clients. Python would otherwise warn that they never ended."""
+        """End the tasks of the clients. Otherwise Python would warn that they never ended."""
         for host in self.clients:
             host.retire()
             host.dispose()
@@ -327,9 +326,10 @@ class ClientLab:
         process_spread_us: int = 0,
         transaction_timeout_ms: int | None = None,
     ) -> ConsumerNode:
-        """Start a consumer of the topic; with `transaction_timeout_ms` it uses transactions.
+        """Start a consumer of the topic.
 
-        Each record takes `process_us` to process, and a random time up to `process_spread_us`.
+        It needs `process_us` for each record, and in addition a random time up to
+        `process_spread_us`. If `transaction_timeout_ms` is given, it commits in transactions.
         """
         spec = ConsumerSpec(
             name=NodeName("consumer-g-0"),
@@ -349,7 +349,7 @@ class ClientLab:
         return node
 
     def producer(self, rate: float, config: ProducerConfig | None = None) -> ProducerNode:
-        """Start a producer to the topic and return it."""
+        """Start a producer that writes `rate` records a second to the topic."""
         spec = ProducerSpec(
             name=NodeName("producer-0"),
             topic=TOPIC,
@@ -361,7 +361,7 @@ class ClientLab:
         return node
 
     def metadata(self) -> MetadataResponse:
-        """Return the metadata of the cluster that every broker has."""
+        """Return the answer to a Metadata request."""
         return MetadataResponse(
             brokers=tuple(
                 MetadataResponseBroker(node_id=index, host=broker_name(index), port=9092)
@@ -385,7 +385,7 @@ class ClientLab:
     def fetched_offsets(
         self, partitions: range, error: ErrorCode = ErrorCode.NONE
     ) -> OffsetFetchResponse:
-        """Return the answer to an OffsetFetch, with `error` for each of `partitions`."""
+        """Return the answer to an OffsetFetch, with this error code for each of the partitions."""
         return OffsetFetchResponse(
             groups=(
                 OffsetFetchResponseGroup(
@@ -396,7 +396,7 @@ class ClientLab:
                             partitions=tuple(
                                 OffsetFetchResponsePartition(
                                     partition_index=index,
-                                    # -1: nothing is committed.
+                                    # If nothing is committed, a broker answers -1.
                                     committed_offset=self.committed.get(index, -1),
                                     error_code=error,
                                 )
@@ -410,14 +410,14 @@ class ClientLab:
 
 
 def member_status(node: ConsumerNode) -> MemberStatus:
-    """Return a consumer's status of itself."""
+    """Return what a consumer reports about itself."""
     status = ClusterStatus()
     node.report(status)
     return next(iter(status.members.values()))
 
 
 def coordinator_is(broker_id: int) -> FindCoordinatorResponse:
-    """Return an answer that names a coordinator."""
+    """Return an answer to FindCoordinator that names a broker."""
     return FindCoordinatorResponse(
         coordinators=(
             Coordinator(key=GROUP, node_id=broker_id, host=broker_name(broker_id), port=9092),
@@ -426,13 +426,16 @@ def coordinator_is(broker_id: int) -> FindCoordinatorResponse:
 
 
 def no_coordinator(error: ErrorCode) -> FindCoordinatorResponse:
-    """Return an answer without a coordinator."""
+    """Return an answer to FindCoordinator that has an error code instead of a broker."""
     return FindCoordinatorResponse(coordinators=(Coordinator(key=GROUP, error_code=error),))
 
 
 def joined(body: JoinGroupRequest, generation: int, *, leader: str = "") -> JoinGroupResponse:
-    """Return a successful answer. The member leads its group if `leader` names no other member."""
-    leads = not leader
+    """Return a successful answer to a JoinGroup.
+
+    The member is the leader of its group, unless `leader` names another one.
+    """
+    is_leader = not leader
     members = (
         JoinGroupResponseMember(member_id=body.member_id, metadata=body.protocols[0].metadata),
     )
@@ -442,12 +445,12 @@ def joined(body: JoinGroupRequest, generation: int, *, leader: str = "") -> Join
         protocol_name="range",
         leader=leader or body.member_id,
         member_id=body.member_id,
-        members=members if leads else (),
+        members=members if is_leader else (),
     )
 
 
 def committed(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Return the answer to a commit, with `error` for each of its partitions."""
+    """Return the answer to an OffsetCommit, with this error code for each of its partitions."""
     return OffsetCommitResponse(
         topics=tuple(
             OffsetCommitResponseTopic(
@@ -465,7 +468,7 @@ def committed(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitRespon
 
 
 def commit_error(error: ErrorCode, partitions: int = 2) -> OffsetCommitResponse:
-    """Return an answer with `error` for the first `partitions` partitions of the topic."""
+    """Answer an OffsetCommit with this error code for the first `partitions` partitions."""
     return OffsetCommitResponse(
         topics=(
             OffsetCommitResponseTopic(
@@ -480,7 +483,7 @@ def commit_error(error: ErrorCode, partitions: int = 2) -> OffsetCommitResponse:
 
 
 def txn_commit_error(error: ErrorCode, partitions: int = 2) -> TxnOffsetCommitResponse:
-    """Return an answer with `error` for the first `partitions` partitions of the topic."""
+    """Answer a TxnOffsetCommit with this error code for the first `partitions` partitions."""
     return TxnOffsetCommitResponse(
         topics=(
             TxnOffsetCommitResponseTopic(
@@ -495,7 +498,7 @@ def txn_commit_error(error: ErrorCode, partitions: int = 2) -> TxnOffsetCommitRe
 
 
 def fetch_error(error: ErrorCode, partitions: int = 2, *, leader_id: int = -1) -> FetchResponse:
-    """Return an answer with `error` for the first `partitions` partitions of the topic."""
+    """Answer a Fetch with this error code for the first `partitions` partitions."""
     return FetchResponse(
         responses=(
             FetchableTopicResponse(
@@ -510,10 +513,8 @@ def fetch_error(error: ErrorCode, partitions: int = 2, *, leader_id: int = -1) -
 
 
 def listed(body: ListOffsetsRequest, latest: int) -> ListOffsetsResponse:
-    """Return the answer to a ListOffsets: 0 for the earliest offset, `latest` for the latest.
-
-    The timestamp -2 in a request stands for the earliest offset.
-    """
+    """Return the answer to a ListOffsets: the earliest offset is 0, and the latest is `latest`."""
+    earliest_timestamp = -2
     return ListOffsetsResponse(
         topics=tuple(
             ListOffsetsTopicResponse(
@@ -521,7 +522,7 @@ def listed(body: ListOffsetsRequest, latest: int) -> ListOffsetsResponse:
                 partitions=tuple(
                     ListOffsetsPartitionResponse(
                         partition_index=entry.partition_index,
-                        offset=0 if entry.timestamp == -2 else latest,
+                        offset=0 if entry.timestamp == earliest_timestamp else latest,
                         leader_epoch=0,
                     )
                     for entry in topic.partitions
@@ -533,7 +534,7 @@ def listed(body: ListOffsetsRequest, latest: int) -> ListOffsetsResponse:
 
 
 def produced(body: ProduceRequest, error: ErrorCode, base_offset: int = 0) -> ProduceResponse:
-    """Return the answer to a Produce, with `error` for each of its partitions."""
+    """Return the answer to a Produce, with this error code for each of its partitions."""
     return ProduceResponse(
         responses=tuple(
             TopicProduceResponse(

@@ -1,14 +1,11 @@
-"""A TransactionCoordinator with the parts of a broker that it needs: a log, timers, markers.
+"""A TransactionCoordinator for tests, with simple parts in place of its broker.
 
-The coordinator keeps the state of each transaction in a log. Markers are the records that end a
-transaction in its partitions. Each call of the coordinator returns a Result: appends, timers,
-markers and replies. The harness carries the Result out. By default it acknowledges appends and
-writes markers immediately. With `holds_appends` and `holds_markers` they wait until a test decides
-their outcome.
+The coordinator does no I/O. Each of its calls returns a Result, which says what shall be done: the
+appends to the log in which it keeps the states of transactions, timers, replies, and the markers
+that end a transaction in its partitions. The harness carries the Result out.
 
-A producer has a transactional id, which it keeps through a restart, a producer id, and the producer
-epoch, which every new start of the producer increases. The controller gives producer ids to the
-coordinator in blocks of `BLOCK`.
+By default appends and markers succeed at once. If a test sets `holds_appends` or `holds_markers`,
+they wait until the test calls `complete` or `answer_markers`, and so decides how they end.
 """
 
 import heapq
@@ -40,19 +37,19 @@ from protocol.records.batch import Record, RecordBatch, decode_records, encode_r
 from protocol.trace import TraceEvent
 
 EPOCH_US = 1_700_000_000_000_000
-"""Wall clock at the start of every test, microseconds since the epoch."""
+"""The time at which every test begins, in microseconds since 1970."""
 BLOCK = 10
-"""Number of producer ids that the controller allocates at a time."""
+"""So many producer ids does the coordinator get from the controller at a time."""
 TX = "tx"
-"""Transactional id of most tests."""
+"""The transactional id of most tests."""
 TIMEOUT_MS = 60_000
-"""Transaction timeout of most tests."""
+"""The transaction timeout of most tests."""
 OFFSETS = offsets_partition(0)
-"""The only offsets partition (partition of `__consumer_offsets`): every group is in it."""
+"""The only partition of `__consumer_offsets`, so that every group belongs to it."""
 
 
 class TransactionHarness:
-    """A transaction coordinator with simulated parts of its broker."""
+    """A transaction coordinator, and the parts of a broker that it needs."""
 
     def __init__(
         self,
@@ -62,11 +59,11 @@ class TransactionHarness:
         epoch: int | None = 0,
         first_producer_id: int = 0,
     ) -> None:
-        """Create the coordinator, and load its only partition.
+        """Create the coordinator, and load its only partition from `log`, by default an empty one.
 
-        It becomes the partition's leader in leader epoch `epoch`. If `epoch` is None, it loads
-        nothing, and the test calls `load`. `log` is the partition's log, by default an empty one.
-        `first_producer_id` is the first id of the first block of producer ids.
+        The coordinator loads the partition as its leader in the leader epoch `epoch`. If this is
+        None, it loads nothing, and the test calls `load` later. The producer ids begin with
+        `first_producer_id`.
         """
         self.config = config or BrokerConfig()
         self.coordinator = TransactionCoordinator(
@@ -76,26 +73,26 @@ class TransactionHarness:
         self.log: list[RecordBatch] = [] if log is None else log
         self.holds_appends = False
         self.holds_markers = False
+        # If False, the coordinator gets no more producer ids.
         self.gives_producer_ids = True
-        """False: a request for a block of producer ids is refused."""
+        # Appends that wait for `complete`, oldest first.
         self.held: list[Append] = []
-        """Appends that wait for `complete`, oldest first."""
+        # Markers that wait for `answer_markers`, oldest first.
         self.markers: list[SendMarkers] = []
-        """Markers that wait for `answer_markers`, oldest first."""
         self.trace: list[TraceEvent] = []
         self.responses: dict[RequestId, AnyResponse] = {}
         self._next_block = first_producer_id
-        self._requests = count(1)
+        self._request_ids = count(1)
+        # Key of each running timer -> the time at which it fires, and a number. Of two timers with
+        # equal times the one that was set first (with the smaller number) fires first.
         self._deadlines: dict[str, tuple[int, int]] = {}
-        """Deadline and sequence number of each running timer, by its key."""
+        # Time, number and key of each timer that was ever set. If the timer was cancelled or set
+        # again since, `_deadlines` does not have this time and number.
         self._timer_heap: list[tuple[int, int, str]] = []
-        """Deadline, sequence number and key of every timer that was set.
-
-        An entry is outdated if `_deadlines` does not have it: the timer was cancelled or set again.
-        """
-        self._sequence = count()
-        self._acknowledge: list[Append] = []
-        """Appends of the current Result that are not held. They succeed, in order, at its end."""
+        self._timer_numbers = count()
+        # Appends that are not held. They succeed, in this order, when the rest of the Result has
+        # been carried out.
+        self._to_acknowledge: list[Append] = []
         self.execute(self.coordinator.start(self.now_us))
         self.coordinator.producer_ids_allocated(self._take_block(), BLOCK)
         if epoch is not None:
@@ -104,8 +101,8 @@ class TransactionHarness:
     # -- inputs --
 
     def submit(self, body: TransactionRequest, *, version: int | None = None) -> RequestId:
-        """Feed a request and return its id, under which `responses` later has the answer."""
-        request_id = RequestId(next(self._requests))
+        """Send a request and return its id. The answer stands in `responses`, at once or later."""
+        request_id = RequestId(next(self._request_ids))
         api = API_OF_REQUEST[type(body)]
         envelope = RequestEnvelope(
             api_key=api,
@@ -119,25 +116,26 @@ class TransactionHarness:
         return request_id
 
     def advance(self, delay_ms: int) -> None:
-        """Advance virtual time and fire every due timer."""
+        """Let time pass, and fire the timers that become due, each at its own time."""
         end_us = self.now_us + delay_ms * 1_000
         while self._timer_heap and self._timer_heap[0][0] <= end_us:
-            deadline_us, sequence, key = heapq.heappop(self._timer_heap)
-            if self._deadlines.get(key) != (deadline_us, sequence):
-                continue  # the timer was cancelled, or set again
+            deadline_us, number, key = heapq.heappop(self._timer_heap)
+            if self._deadlines.get(key) != (deadline_us, number):
+                # The timer was cancelled, or set again.
+                continue
             del self._deadlines[key]
             self.now_us = deadline_us
             self.execute(self.coordinator.timer_fired(key, self.now_us))
         self.now_us = end_us
 
     def complete(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Complete the oldest held append, or let it fail with `error`."""
+        """Let the oldest held append succeed, or fail with `error`."""
         self._complete(self.held.pop(0), error)
 
     def answer_markers(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Let the oldest held request for markers succeed, or fail with `error`.
+        """Let the oldest held markers be written, or fail with `error`.
 
-        The outcome is the same for all partitions of the transaction.
+        The outcome is the same in all partitions of the transaction.
         """
         markers = self.markers.pop(0)
         self.execute(
@@ -150,18 +148,19 @@ class TransactionHarness:
         )
 
     def load(self, epoch: int) -> None:
-        """Load the coordinator's partition from the log, as its leader in leader epoch `epoch`."""
+        """Load the coordinator's partition from the log, as its leader in this leader epoch."""
         self.coordinator.begin_load(0, epoch)
         self.coordinator.load_batches(0, tuple(self.log))
         self.execute(self.coordinator.finish_load(0, self.now_us))
 
     def failover(self, epoch: int = 1) -> "TransactionHarness":
-        """Return the harness of another broker that has loaded this one's log."""
+        """Return another coordinator, which has loaded a copy of this one's log."""
         other = TransactionHarness(
             config=self.config,
             log=list(self.log),
             epoch=None,
-            first_producer_id=1_000,  # a block that the first broker never gets
+            # Far above the ids of the first coordinator.
+            first_producer_id=1_000,
         )
         other.now_us = self.now_us
         other.holds_markers = self.holds_markers
@@ -181,7 +180,7 @@ class TransactionHarness:
     ) -> InitProducerIdResponse:
         """Send an InitProducerId and return its answer.
 
-        By default the client has no producer id and epoch yet (-1), and sends the newest version.
+        By default the producer has no id and no epoch yet, for which it sends -1.
         """
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -196,7 +195,7 @@ class TransactionHarness:
     def add_offsets(
         self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX, group: str = "group"
     ) -> ErrorCode:
-        """Send an AddOffsetsToTxn and return its answer."""
+        """Send an AddOffsetsToTxn and return its error code."""
         request = AddOffsetsToTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -216,7 +215,7 @@ class TransactionHarness:
         verify_only: bool = False,
         version: int | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Send an AddPartitionsToTxn of one transaction and return the error of each partition."""
+        """Send an AddPartitionsToTxn, and return the error code of each partition."""
         topics: dict[str, tuple[int, ...]] = {}
         for topic, index in partitions:
             topics[topic] = (*topics.get(topic, ()), index)
@@ -244,7 +243,10 @@ class TransactionHarness:
         }
 
     def verify(self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX) -> ErrorCode:
-        """Ask whether the open transaction includes the partition OFFSETS; return the answer."""
+        """Ask whether the open transaction includes the partition OFFSETS; return the error code.
+
+        A broker asks so before it takes a commit in a transaction.
+        """
         (error,) = self.add_partitions(
             producer_id, epoch, OFFSETS, transactional_id=transactional_id, verify_only=True
         ).values()
@@ -259,7 +261,7 @@ class TransactionHarness:
         transactional_id: str = TX,
         version: int | None = None,
     ) -> ErrorCode:
-        """Send an EndTxn and return its answer."""
+        """Send an EndTxn and return its error code."""
         request_id = self.submit(
             end_txn(producer_id, epoch, is_commit=is_commit, transactional_id=transactional_id),
             version=version,
@@ -267,7 +269,7 @@ class TransactionHarness:
         return self.end_error(request_id)
 
     def end_error(self, request_id: RequestId) -> ErrorCode:
-        """Return the error of an answered EndTxn."""
+        """Return the error code of an EndTxn that was answered."""
         response = self.responses[request_id]
         assert isinstance(response, EndTxnResponse)
         return response.error_code
@@ -275,54 +277,57 @@ class TransactionHarness:
     # -- observations --
 
     def metadata(self, transactional_id: str = TX) -> TransactionMetadata:
-        """Return the metadata of a known transactional id."""
+        """Return what the coordinator knows about a transactional id."""
         metadata = self.coordinator.metadata(transactional_id)
         assert metadata is not None
         return metadata
 
     def state(self, transactional_id: str = TX) -> TransactionState:
-        """Return the state of a known transactional id."""
+        """Return the state of a transactional id."""
         return self.metadata(transactional_id).state
 
     def states(self) -> list[str]:
-        """Return the states that transactions entered, in order, by their names in the trace."""
+        """Return the names of the states that transactions have entered, in their order."""
         return [str((event.detail or {})["to"]) for event in self.trace]
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return the keys of the running timers and their times, soonest first."""
+        """Return key and time of each running timer; the one that fires next comes first."""
         by_deadline = sorted(self._deadlines.items(), key=lambda item: item[1])
         return [(key, deadline_us) for key, (deadline_us, _) in by_deadline]
 
     def records(self) -> list[Record]:
-        """Return the records of the log."""
+        """Return all records of the log."""
         return [record for batch in self.log for record in decode_records(batch.records)]
 
     # -- the broker's part --
 
     def execute(self, result: TransactionResult) -> None:
-        """Carry out a Result, and each Result that follows from it.
+        """Carry out a Result, and all Results that follow from it.
 
-        The coordinator returns further Results when appends complete and markers are answered.
+        When an append ends or markers are answered, the coordinator returns another Result.
         """
         self._carry_out(result)
-        while self._acknowledge:
-            self._complete(self._acknowledge.pop(0), ErrorCode.NONE)
+        while self._to_acknowledge:
+            self._complete(self._to_acknowledge.pop(0), ErrorCode.NONE)
         while self.markers and not self.holds_markers:
             self.answer_markers()
         self.coordinator.check_invariants()
 
     def _carry_out(self, result: TransactionResult) -> None:
+        """Set timers, hold or note appends and markers, and keep replies and trace events."""
         for timer in result.timers:
             if isinstance(timer, SetTimer):
-                entry = (self.now_us + timer.delay_us, next(self._sequence))
-                self._deadlines[timer.key] = entry
-                heapq.heappush(self._timer_heap, (*entry, timer.key))
+                deadline = (self.now_us + timer.delay_us, next(self._timer_numbers))
+                self._deadlines[timer.key] = deadline
+                heapq.heappush(self._timer_heap, (*deadline, timer.key))
             else:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
-            # A log acknowledges in order, so an append after a held one is held, too.
-            waiting = self.held if self.holds_appends or self.held else self._acknowledge
-            waiting.append(append)
+            # A log acknowledges appends in their order. So an append after a held one is held, too.
+            if self.holds_appends or self.held:
+                self.held.append(append)
+            else:
+                self._to_acknowledge.append(append)
         self.markers.extend(result.markers)
         for reply in result.replies:
             assert reply.request_id not in self.responses, "answered twice"
@@ -335,12 +340,13 @@ class TransactionHarness:
                 self.coordinator.producer_ids_refused()
 
     def _take_block(self) -> int:
-        start = self._next_block
+        """Return the first id of a new block of producer ids."""
+        first = self._next_block
         self._next_block += BLOCK
-        return start
+        return first
 
     def _complete(self, append: Append, error: ErrorCode) -> None:
-        """Write an append to the log unless `error` is set, and report the outcome."""
+        """Write an append to the log, unless it fails, and tell the coordinator how it ended."""
         base_offset = None
         if error is ErrorCode.NONE:
             base_offset = self.log[-1].next_offset if self.log else 0
@@ -351,7 +357,7 @@ class TransactionHarness:
         self.execute(self.coordinator.append_completed(completed, self.now_us))
 
     def write(self, *records: Record) -> None:
-        """Append a batch to the log."""
+        """Append records to the log as one batch."""
         self.log.append(
             RecordBatch(
                 base_offset=self.log[-1].next_offset if self.log else 0,
