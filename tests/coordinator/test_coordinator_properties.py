@@ -1,10 +1,15 @@
 """Random inputs keep the invariants, refusals change nothing, and the log rebuilds the state.
 
-Hypothesis draws the inputs: requests of two groups, timers, and loads and unloads of the groups'
-offsets partition (loading reads its groups into memory, unloading drops them). After every input
-the harness (a coordinator with a log) checks the invariants, and that no request is answered
-twice. The coordinator follows Kafka's older one, in Scala. `JavaSwitches` turn on behaviour of
-Kafka's newer one, in Java.
+Hypothesis draws a list of inputs for a coordinator: requests of two groups, the passing of time,
+the ends of appends, and the loss and return of the groups' partition. The coordinator is in a
+CoordinatorHarness, which has its log and its timers. After every input the harness checks the
+invariants, and that no request is answered twice. The tests check in addition:
+
+- A request that is refused as a whole changes no state.
+- At the end another coordinator loads the log, and must have the same groups and offsets.
+
+The coordinator follows Kafka's older one, which is written in Scala. `JavaSwitches` turn on
+behaviour of Kafka's newer one, which is written in Java.
 """
 
 from hypothesis import HealthCheck, settings
@@ -34,38 +39,43 @@ from tests.support.builders.requests import (
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 GROUPS = ("a", "b")
-# Errors whose requests may change the state nevertheless.
-CHANGES_THOUGH_AN_ERROR = {
-    "MEMBER_ID_REQUIRED",  # assigns a member id
-    "GROUP_MAX_SIZE_REACHED",  # removes the member that found no place
-    "REBALANCE_IN_PROGRESS",  # the heartbeat that receives this error extends the session
+# A request that gets one of these errors may change the state nevertheless.
+ERRORS_OF_REQUESTS_WITH_EFFECTS = {
+    "MEMBER_ID_REQUIRED",  # the request has got a member id
+    "GROUP_MAX_SIZE_REACHED",  # the member that found no place was removed
+    "REBALANCE_IN_PROGRESS",  # a heartbeat with this answer extends the session
     "UNKNOWN_SERVER_ERROR",  # Kafka's handler fails half way through and keeps its changes
 }
 
-# Of these strategies' values, one that is listed twice is drawn twice as often.
+# Strategies of Hypothesis, which draw the inputs. A value that stands twice in a list is drawn
+# twice as often as the others.
 group_ids = st.sampled_from(GROUPS)
 instances = st.sampled_from([None, None, None, "i", "j"])
-COMMON = protocols("range", "roundrobin")
+USUAL_OFFER = protocols("range", "roundrobin")
 offers = st.one_of(
-    st.just(COMMON),
-    st.just(COMMON),
+    st.just(USUAL_OFFER),
+    st.just(USUAL_OFFER),
     st.sampled_from(
         [
             protocols("roundrobin", "range"),
             protocols("range", metadata=subscription("bar")),
             protocols("sticky"),
             protocols("range", "range"),
-            protocols("range", "roundrobin", metadata=b"meta-c1"),
+            protocols("range", "roundrobin", metadata=b"meta-c1"),  # cannot be parsed
             (),
         ]
     ),
 )
 # 5 s is below Kafka's minimum of 6 s, so a JoinGroup with this session timeout is refused.
-timeouts_ms = st.sampled_from([6_000, 10_000, 10_000, 5_000])
+session_timeouts_ms = st.sampled_from([6_000, 10_000, 10_000, 5_000])
 rebalance_timeouts_ms = st.sampled_from([0, 5_000, 30_000, 30_000])
 generations = st.integers(-1, 4)  # -1 is no generation
-# 0 to 5 pick a member id that a group has had, 6 and 7 one that was never assigned.
 picks = st.integers(0, 7)
+"""Which member id a request has.
+
+0 to 5 pick an id that the group has had: 0 is the newest one. 6 and 7 are an id that was never
+assigned.
+"""
 producers = st.sampled_from([7, 8])
 verification_errors = st.sampled_from(
     [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE, ErrorCode.NETWORK_EXCEPTION]
@@ -84,9 +94,9 @@ append_errors = st.sampled_from(
 def snapshot(h: CoordinatorHarness) -> object:
     """Return the state that a refused request must not change.
 
-    The snapshot leaves out groups without members and offsets, because Kafka creates such a group
-    for some refusals. It leaves out timers with "write-" keys, because a refused request may have
-    set one.
+    Two things are left out, because a refused request may change them. Kafka creates a group
+    without members and offsets for some refusals. And a request may set a timer for a write, with
+    a key that begins with "write-", before it is refused.
     """
     return (
         [
@@ -101,12 +111,17 @@ def snapshot(h: CoordinatorHarness) -> object:
 
 
 def committed_values(group: Group) -> dict[TopicPartition, OffsetCommitValue]:
-    """Return the committed offsets, without the offsets that their records have in the log.
+    """Return the committed offsets, without the places of their records in the log.
 
-    The offsets in the log may differ after a load. If two equal commits were in flight, Kafka keeps
-    the log offset of the first, and a load finds that of the second.
+    The places may differ after a load. If two equal commits were in flight, Kafka keeps the place
+    of the first one, and a load finds that of the second one.
     """
-    return {tp: stored.value for tp, stored in group.offsets.committed().items()}
+    return {partition: commit.value for partition, commit in group.offsets.committed().items()}
+
+
+def assignments_of(group: Group) -> dict[str, bytes]:
+    """Return the assignment of each member."""
+    return {member.member_id: member.assignment for member in group.members.values()}
 
 
 def _holds_anything(group: Group) -> bool:
@@ -139,16 +154,16 @@ def refused(response: AnyResponse | None) -> bool:
     """Return True if a whole request got an error. Such a request must not change any state."""
     if response is None:
         return False
-    if isinstance(response, LeaveGroupResponse) and not response.error_code.value:
-        return all(member.error_code.value for member in response.members)
-    return error_of(response) not in {"NONE", *CHANGES_THOUGH_AN_ERROR}
+    if isinstance(response, LeaveGroupResponse) and response.error_code is ErrorCode.NONE:
+        return all(member.error_code is not ErrorCode.NONE for member in response.members)
+    return error_of(response) not in {"NONE", *ERRORS_OF_REQUESTS_WITH_EFFECTS}
 
 
 class Coordinator(RuleBasedStateMachine):
-    """Hypothesis calls the methods marked `@rule` in any order; each is one kind of input.
+    """Hypothesis calls the methods marked `@rule` in any order. Each is one kind of input.
 
-    There are two groups of one offsets partition. The log may hold appends back, so that they end
-    later, or with an error.
+    Both groups belong to the same offsets partition. The log may hold appends back, so that they
+    end later, or with an error.
     """
 
     java = JavaSwitches()
@@ -162,17 +177,17 @@ class Coordinator(RuleBasedStateMachine):
         self.log_diverged = False
         """True once the log may differ from memory. Then a load need not give equal groups."""
 
-    # Of the two limits of a group's size, 2 is reached and 100 is not.
+    # A group reaches the limit of 2 members, and never that of 100.
     @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
         self.h = CoordinatorHarness(config=config, java=self.java)
-        # Group b begins with two static members (with an instance id) and a dynamic one. JoinGroup
-        # has instance ids from version 5. Before version 4 a dynamic member joins at once, without
+        # Group b begins with two static members and a dynamic one. For static members version 5 is
+        # the first possible one. In version 3 a dynamic member joins with a single request, without
         # the answer MEMBER_ID_REQUIRED.
-        for instance in ("i", "j", None):
-            body = join_group(group_id="b", instance=instance, offers=COMMON)
-            self.submit(body, version=5 if instance else 3)
+        for instance in ("i", "j"):
+            self.submit(join_group(group_id="b", instance=instance, offers=USUAL_OFFER), version=5)
+        self.submit(join_group(group_id="b", offers=USUAL_OFFER), version=3)
         self.settle("b")
 
     def submit(self, body: GroupRequest, version: int | None = None) -> RequestId:
@@ -196,16 +211,19 @@ class Coordinator(RuleBasedStateMachine):
     def picked_id(self, group_id: str, pick: int) -> str:
         """Return a member id that the group has or once had, or an id that was never assigned."""
         ids = self.ids[group_id]
-        # The newest id comes first, so that small picks are often present members.
-        return ids[-1 - pick % len(ids)] if ids and pick < 6 else "never-assigned"
+        if pick >= 6 or not ids:
+            return "never-assigned"
+        # The newest ids are often those of present members, so pick 0 is the newest one.
+        newest_first = ids[::-1]
+        return newest_first[pick % len(ids)]
 
-    # Version 0 has no rebalance timeout. Version 4 is the first that answers MEMBER_ID_REQUIRED,
-    # and version 5 the first with an instance id. Version 9 is the latest.
+    # Version 0 of JoinGroup has no rebalance timeout. From version 4 on a new member gets
+    # MEMBER_ID_REQUIRED, and from version 5 on it can have an instance id. Version 9 is the latest.
     @rule(
         group_id=group_ids,
         instance=instances,
         offered=offers,
-        session=timeouts_ms,
+        session=session_timeouts_ms,
         rebalance=rebalance_timeouts_ms,
         version=st.sampled_from([0, 3, 4, 5, 9]),
     )
@@ -259,8 +277,10 @@ class Coordinator(RuleBasedStateMachine):
     ) -> None:
         """Let a new process join with the instance id of a static member, as after a restart."""
         group = self.h.coordinator.group(group_id)
-        present = list(group.static_members) if group else []  # instance ids
-        instance = present[pick % len(present)] if present else "i"
+        instances_present = list(group.static_members) if group else []
+        if not instances_present:
+            instances_present = ["i"]
+        instance = instances_present[pick % len(instances_present)]
         self.submit(join_group(group_id=group_id, instance=instance, offers=offered), version)
 
     @rule(group_id=group_ids)
@@ -295,10 +315,10 @@ class Coordinator(RuleBasedStateMachine):
                 group.generation_id,
                 {member_id: b"mine"},
                 group_id=group_id,
-                # The group may have selected another protocol than the builder's default, range.
+                # The request does not name a protocol, because the group may have selected any.
+                # This is possible up to version 4.
                 protocol_name=None,
             )
-            # Version 4 is the last without a mandatory protocol name.
             self.submit(body, 4)
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, instance=instances)
@@ -369,8 +389,8 @@ class Coordinator(RuleBasedStateMachine):
         if refused(self.h.response(request_id)):
             assert snapshot(self.h) == before
 
+    # A marker must come after all appends that are still held, so there must be none.
     @precondition(lambda self: not self.h.held)
-    # A marker must come after the appends that are still held, so no append may be held here.
     @rule(
         group_id=st.one_of(st.none(), group_ids),
         offset=st.integers(0, 9),
@@ -380,10 +400,10 @@ class Coordinator(RuleBasedStateMachine):
     def end_transaction(
         self, group_id: str | None, offset: int, producer: int, is_commit: bool
     ) -> None:
-        """Write the record that ends a transaction, by commit or abort: a marker.
+        """Write a marker, the record that ends a transaction by commit or abort.
 
-        A transactional commit precedes the marker, unless `group_id` is None. This commit may be
-        held, and then no marker is written: an append ends only after all appends before it.
+        If there is a `group_id`, the group first commits an offset in the transaction. The append
+        of this commit may be held back, and then there is no marker.
         """
         if group_id is not None:
             self.commit_in_transaction(
@@ -404,7 +424,8 @@ class Coordinator(RuleBasedStateMachine):
         self.submit(offset_fetch(group_id=group_id, require_stable=require_stable))
         assert snapshot(self.h) == before
 
-    # 3 s is an initial delay, 6 s and 10 s are session timeouts, and 30 s is a rebalance timeout.
+    # These are the timeouts above: 3 s of an initial delay, 6 s and 10 s of sessions, and 30 s of
+    # rebalances.
     @rule(delay_ms=st.sampled_from([0, 1, 3_000, 6_000, 10_000, 30_000, 300_000]))
     def advance(self, delay_ms: int) -> None:
         self.h.advance(delay_ms)
@@ -418,12 +439,11 @@ class Coordinator(RuleBasedStateMachine):
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
         """End the oldest held append, with success or an error."""
-        # Kafka's Java coordinator appends commits with acks=1. A commit whose append timed out
-        # remains in the log and in memory, so the two do not differ.
-        is_kept = error is ErrorCode.REQUEST_TIMED_OUT and (
-            self.h.held[0].required_acks == ACKS_LEADER
-        )
-        self.log_diverged |= error is not ErrorCode.NONE and not is_kept
+        # An append that fails may be in the log and not in memory. The exception is an append with
+        # acks=1, as Kafka's Java coordinator sends them: if it times out, it is in both.
+        append = self.h.held[0]
+        is_in_both = error is ErrorCode.REQUEST_TIMED_OUT and append.required_acks == ACKS_LEADER
+        self.log_diverged |= error is not ErrorCode.NONE and not is_in_both
         self.h.complete(error)
 
     @rule(
@@ -432,24 +452,33 @@ class Coordinator(RuleBasedStateMachine):
         batches_per_chunk=st.integers(1, 3),
     )
     def reload(self, unload: int | None, load: int, batches_per_chunk: int) -> None:
-        """Unload and load the partition, with leader epochs relative to the newest epoch so far.
+        """Unload and load the partition.
 
-        1 is a newer epoch, 0 the newest, and -1 an older one, which the coordinator ignores. An
-        unload with None is one without an epoch, as after the deletion of the replica.
+        The numbers are leader epochs, relative to the newest epoch so far: 1 is a newer one, 0 the
+        newest, and -1 an older one, which the coordinator ignores. An unload with None has no
+        epoch, as after the deletion of the replica.
         """
         if unload is None:
             self.h.unload(epoch=None)
         else:
-            self.epoch += max(unload, 0)
-            self.h.unload(epoch=self.epoch + min(unload, 0))
+            self.h.unload(epoch=self.epoch_at(unload))
         # Appends that are still in flight reach the log after the next load has begun, so the load
         # does not read them.
         self.log_diverged |= bool(self.h.held)
-        self.epoch += max(load, 0)
-        self.h.load(epoch=self.epoch + min(load, 0), batches_per_chunk=batches_per_chunk)
+        self.h.load(epoch=self.epoch_at(load), batches_per_chunk=batches_per_chunk)
+
+    def epoch_at(self, distance: int) -> int:
+        """Return the leader epoch at this distance from the newest one: -1, 0 or 1."""
+        if distance > 0:
+            self.epoch += distance
+            return self.epoch
+        return self.epoch + distance
 
     def teardown(self) -> None:
-        """Acknowledge all appends; then a load by another broker must create the same groups."""
+        """Acknowledge all appends. A broker that loads the log must have the same groups.
+
+        Groups that the log does not have, or has only in an older generation, are not compared.
+        """
         self.h.holds_appends = False
         self.h.commit_everything()
         if self.log_diverged:
@@ -458,29 +487,27 @@ class Coordinator(RuleBasedStateMachine):
         other = self.h.failover()
         error = other.coordinator.load_error(0)
         if error is not None:
-            # The subscription of a static member that rejoins in Stable is stored unread. If its
-            # bytes are unreadable, the next load fails. Kafka does the same.
+            # If a static member rejoins a Stable group, its subscription is stored without being
+            # parsed. If it cannot be parsed, the next load fails. Kafka does the same.
             assert "subscription" in error
             return
 
         for summary in self.h.coordinator.groups():
             group = self.h.group(summary.group_id)
-            # A group in the middle of a rebalance is loaded as its last stored generation instead.
-            if summary.state not in {GroupState.STABLE, GroupState.EMPTY}:
+            # In the middle of a rebalance, the log has the last generation that was stored.
+            is_in_a_rebalance = summary.state not in {GroupState.STABLE, GroupState.EMPTY}
+            is_in_the_log = summary.generation > 0 or group.offsets.has_offsets
+            if is_in_a_rebalance or not is_in_the_log:
                 continue
-            # A group of generation 0 without offsets has no record in the log.
-            if summary.generation or group.offsets.has_offsets:
-                loaded = other.group(summary.group_id)
-                assert committed_values(loaded) == committed_values(group)
-                assert set(loaded.offsets.producers()) == set(group.offsets.producers())
-                assert loaded.generation_id == group.generation_id
-                assert {m.member_id: m.assignment for m in loaded.members.values()} == {
-                    m.member_id: m.assignment for m in group.members.values()
-                }
+            loaded = other.group(summary.group_id)
+            assert committed_values(loaded) == committed_values(group)
+            assert set(loaded.offsets.producers()) == set(group.offsets.producers())
+            assert loaded.generation_id == group.generation_id
+            assert assignments_of(loaded) == assignments_of(group)
 
 
 class JavaCoordinator(Coordinator):
-    """The same events, with the switches of Kafka's Java coordinator."""
+    """The same inputs, with the switches of Kafka's Java coordinator, and one more input."""
 
     java = JavaSwitches(
         append_errors=True, heartbeats_wait_for_writes=True, commits_apply_on_append=True
@@ -488,7 +515,7 @@ class JavaCoordinator(Coordinator):
 
     @rule()
     def lose_leadership(self) -> None:
-        """Let the partition's leader resign: appends in flight are lost."""
+        """Let the broker lose the leadership of the partition. Appends in flight are lost."""
         self.h.lose_leadership()
         self.log_diverged = True
 

@@ -1,8 +1,11 @@
-"""Each check of an invariant finds the damage that it is for, and names the invariant.
+"""The invariant checks of the group coordinator find damage in its state.
 
-Each function `_stray_...` or `_no_...` damages a sound group in one way. A shard holds the groups
-of one offsets partition. To park a request is to hold its answer back until others have arrived.
-`h` is a CoordinatorHarness, a coordinator with a log.
+The checks look for states that no correct coordinator can be in. They raise an InvariantViolation
+with the name of the invariant that is broken. A test takes a sound state, damages it, and expects
+the violation. Each function `_stray_...` or `_no_...` does one kind of damage to a group.
+
+`h` is a CoordinatorHarness: a coordinator with its log and timers. Its groups are in shards, one
+for each partition that it owns. A request is parked while its answer waits for other members.
 """
 
 from collections.abc import Callable
@@ -52,7 +55,7 @@ def _stray_pending(group: Group) -> None:
 
 
 def _stray_id(group: Group) -> None:
-    # The key of a member's session timer must contain the member's id.
+    # This is the key of the member's session timer, which must contain the member's id.
     next(iter(group.members.values())).heartbeat_key = "other"
 
 
@@ -73,7 +76,7 @@ def _no_protocol(group: Group) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "name"),
+    ("damage", "broken_invariant"),
     [
         (_stray_count, "members_awaiting_join"),
         (_stray_protocol, "supported_protocols"),
@@ -87,27 +90,29 @@ def _no_protocol(group: Group) -> None:
         (_no_protocol, "generation_has_members"),
     ],
 )
-def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str) -> None:
+def test_check_group_names_the_invariant_that_the_damage_breaks(
+    damage: Callable[[Group], None], broken_invariant: str
+) -> None:
     """A check that cannot fail proves nothing, so each check must find its damage."""
     group = stable_group()
     check_group(group)
     damage(group)
     with pytest.raises(InvariantViolation) as raised:
         check_group(group)
-    assert raised.value.name == name
+    assert raised.value.name == broken_invariant
 
 
 def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
     """A join phase must end when all members have joined.
 
-    Here the test removes the only missing member behind the coordinator's back. The coordinator
-    cannot notice the removal, so nothing ends the phase.
+    Here the phase waits for the second member, and the test removes this member from the group
+    directly. So the coordinator does not notice that it has nothing to wait for any more.
     """
     h = CoordinatorHarness()
     first, second = h.stable_group()
     h.submit(join_group(first))  # the leader's JoinGroup begins a rebalance
     group = h.group()
-    check_group(group)  # sound so far: the phase waits for the second member
+    check_group(group)
 
     group.remove(second)
 
@@ -116,12 +121,15 @@ def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
 
 
 def shards_of(group: Group) -> tuple[Shards, dict[str, GroupTimer]]:
-    """Return shards with one partition and only this group, and session timers of its members."""
+    """Return shards that have only this group, and the session timers of its members."""
     shards = Shards(1)
     shards.owned[0] = Shard(0)
     shards.owned[0].groups[group.group_id] = group
-    members = group.members.values()
-    return shards, {m.heartbeat_key: SessionTimer(group, m.member_id) for m in members}
+    timers: dict[str, GroupTimer] = {
+        member.heartbeat_key: SessionTimer(group, member.member_id)
+        for member in group.members.values()
+    }
+    return shards, timers
 
 
 def test_check_shards_finds_a_member_without_session_timer() -> None:
@@ -134,29 +142,28 @@ def test_check_shards_finds_a_member_without_session_timer() -> None:
 
 
 def test_check_appends_finds_a_pending_commit_without_append() -> None:
-    """A pending commit is one whose append is in flight.
+    """A commit is pending while its append is in flight, and ends with the append.
 
-    Without the append the offset would stay unstable, and OffsetFetch would wait, for ever.
+    Without an append the commit would be pending for ever, and an OffsetFetch would wait for it.
     """
     h = CoordinatorHarness()
     h.stable_group()
     h.holds_appends = True
-    # The damage: `prepare` makes the commit pending, and no append follows.
-    h.group().offsets.prepare(TopicPartition("orders", 0), VALUE)
+    h.group().offsets.prepare(TopicPartition("orders", 0), VALUE)  # makes a commit pending
     with pytest.raises(InvariantViolation, match="a commit of orders-0 waits"):
         h.coordinator.check_invariants()
 
 
 def test_check_appends_finds_a_transaction_without_append() -> None:
-    """A pending offset of a transaction has its record in the log or an append in flight.
+    """The record of a transaction's pending offset is in the log, or its append is in flight.
 
-    Here it has neither.
+    Here it is neither.
     """
     h = CoordinatorHarness()
     h.stable_group()
     group = h.group()
-    # Another check looks at the producers of the group: a transaction ends with a marker, which
-    # must find the group by its producer. This entry makes that check pass.
+    # A group must be known under the producers of its pending offsets. Otherwise another check
+    # would fail first.
     h.coordinator._shards.owned[group.partition].add_producer(7, group)
     group.offsets.prepare_transactional(7, TopicPartition("orders", 0), VALUE)
     with pytest.raises(InvariantViolation, match="by producer 7 waits"):
@@ -164,7 +171,7 @@ def test_check_appends_finds_a_transaction_without_append() -> None:
 
 
 def test_check_shards_finds_a_timer_of_an_unknown_group() -> None:
-    """Such a timer remains if an unload forgets to cancel the timers of its groups."""
+    """Such a timer is left over if an unload forgets to cancel the timers of its groups."""
     shards, timers = shards_of(stable_group())
     timers["heartbeat-x"] = SessionTimer(stable_group(), "x")
     with pytest.raises(InvariantViolation, match="which is not here"):
@@ -199,11 +206,9 @@ def test_coordinator_lists_the_requests_that_it_holds() -> None:
 
     h.holds_appends = False
     h.complete()
-    # The leader's JoinGroup is parked: it waits for the other member.
-    rejoin = h.submit(join_group(ids[0]))
+    rejoin = h.submit(join_group(ids[0]))  # waits for the other member
     assert h.coordinator.waiting() == {rejoin}
 
     h.submit(join_group(ids[1]))
-    # This SyncGroup is parked until the leader's SyncGroup arrives.
-    sync = h.submit(sync_group(ids[1], generation_id=2))
+    sync = h.submit(sync_group(ids[1], generation_id=2))  # waits for the leader's SyncGroup
     assert h.coordinator.waiting() == {sync}

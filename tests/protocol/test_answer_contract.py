@@ -1,13 +1,19 @@
 """`check_answer` accepts an answer that fits its request, and says why another one does not.
 
-- For each API there is a request, such as `_COMMIT`, and a function that builds answers to it. For
-  example, `_committed(0, 1)` is an answer about the partitions 0 and 1.
+An answer does not fit if a client could not have got it from a correct broker. For example, an
+OffsetCommit for the partitions 0 and 1 must get an answer about exactly these partitions, and a
+Fetch from offset 10 must not bring records that end before it.
+
+The tests are tables of requests and answers. For each API the file first has a request, such as
+`_COMMIT`, and a function that builds answers to it: `_committed(0, 1)` is an answer about the
+partitions 0 and 1. The most special ones:
+
 - `_fetch()` is a consumer's Fetch of orders-0 from offset 10. With `replica_id=1` it is the Fetch
   of a follower, broker 1, which copies the leader's records.
-- `_fetched(_batch(9, count=2))` answers with a batch of two records, 9 and 10. By default the high
-  watermark, the offset before which consumers may read, is 12.
-- `_altered(partition_epoch=6)` is the controller's answer to `_ALTER`, a proposed ISR (the set of
-  in-sync replicas). The proposal is of partition epoch 5, and is stored in partition epoch 6.
+- `_fetched(_batch(9, count=2))` answers it with a batch of two records, 9 and 10. By default the
+  high watermark is 12.
+- `_ALTER` proposes another ISR to the controller. The leader has made the proposal for partition
+  epoch 5. In the answer `_altered(partition_epoch=6)` the controller has stored it in epoch 6.
 """
 
 import msgspec
@@ -118,6 +124,7 @@ from protocol.records.batch import RecordBatch
 
 
 def _batch(base_offset: int, count: int = 1) -> RecordBatch:
+    """Return a batch of `count` records, whose first offset is `base_offset`."""
     return RecordBatch(
         base_offset=base_offset,
         partition_leader_epoch=0,
@@ -445,20 +452,21 @@ def _altered(
     ("request_", "response"),
     [
         (_COMMIT, _committed(0, 1)),
-        # The order of the partitions does not matter.
-        (_COMMIT, _committed(1, 0)),
+        (_COMMIT, _committed(1, 0)),  # the order does not matter
         (_PRODUCE, _produced(0, base_offset=7)),
         (_fetch(), _fetched()),
-        # The first batch may begin before the requested offset.
+        # The first batch may begin before the requested offset, here 10.
         (_fetch(), _fetched(_batch(9, count=2), _batch(11))),
-        # A follower may read above the high watermark, and over gaps that log cleaning has left.
+        # A follower may read above the high watermark, here 12, and may get a batch after a gap,
+        # which the cleaner of the log has left.
         (_fetch(replica_id=1), _fetched(_batch(10, count=5))),
         (_fetch(replica_id=1), _fetched(_batch(14, count=5))),
+        # A follower whose log differs learns where the leader's records of an epoch end.
         (_fetch(replica_id=1), _fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3))),
         # The answer to a refused Fetch has no high watermark, or has no partition at all.
         (_fetch(), _fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)),
         (_fetch(), FetchResponse()),
-        # The order of the partitions does not matter, and an answer may lack partitions.
+        # An answer to a Fetch may have its partitions in another order, or may lack some of them.
         (_fetch_of_two(max_bytes=1_000), _in_reverse(_fetched_two(1, 1))),
         (_fetch_of_two(max_bytes=1_000), _fetched(partition=1)),
         (_JOIN, _JOINED),
@@ -494,7 +502,7 @@ def _altered(
     ],
 )
 def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyResponse) -> None:
-    """The check raises no exception."""
+    """`check_answer` raises no exception."""
     check_answer(request_, response)
 
 
@@ -502,7 +510,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
     ("request_", "response", "problem"),
     [
         (_COMMIT, _committed(0), r"none about \[\('orders', 1\)\]"),
-        (_COMMIT, _committed(0, 1, 1), r"and one about \[\('orders', 1\)\]"),
+        (_COMMIT, _committed(0, 1, 1), r"and one about \[\('orders', 1\)\]"),  # one too many
         (_PRODUCE, _produced(1, base_offset=7), r"none about \[\('orders', 0\)\]"),
         (_PRODUCE, _produced(0, base_offset=-1), "orders-0 was appended at no offset"),
         (_fetch(), _fetched(partition=4), "orders-4 was not requested"),
@@ -514,6 +522,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
         (_fetch(), _fetched(high_watermark=-1), "the high watermark is -1"),
         (_fetch(), _fetched(_batch(9)), "expected records from 10, got 9 on"),
         (_fetch(), _fetched(_batch(10), _batch(10)), "expected records from 11"),
+        # The batch has the records 10, 11 and 12. A consumer may read only below 12.
         (_fetch(), _fetched(_batch(10, count=3)), "above the high watermark 12"),
         (
             _fetch(replica_id=1),
@@ -524,6 +533,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
         (_JOIN, msgspec.structs.replace(_JOINED, generation_id=0), "expected a generation from 1"),
         (_JOIN, msgspec.structs.replace(_JOINED, protocol_name="sticky"), "protocol sticky"),
         (_JOIN, msgspec.structs.replace(_JOINED, protocol_type="connect"), "connect"),
+        # The answer to member a has the list of members, which only the leader gets.
         (_JOIN, msgspec.structs.replace(_JOINED, leader="b"), "for their leader alone"),
         (
             _JOIN,
@@ -542,6 +552,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
             DeleteGroupsResponse(results=(DeletableGroupResult(group_id="b"),)),
             r"\('a',\)",
         ),
+        # Broker 0 is the only replica.
         (_METADATA, _metadata(leader=3), "led by 3"),
         (_METADATA, _metadata(leader=0, isr=(0, 1)), "none of its replicas"),
         (_METADATA, _metadata(leader=0, topic="b"), "expected the topics"),
@@ -550,6 +561,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
             _metadata(leader=0, topic="__consumer_offsets"),
             "__consumer_offsets has is_internal False",
         ),
+        # A coordinator without an error, or an error with a coordinator.
         (_FIND, _found(node_id=-1), "with NONE"),
         (
             _FIND,
@@ -559,13 +571,14 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
         (_INIT, InitProducerIdResponse(producer_id=-1), "no id"),
         (_REGISTER, BrokerRegistrationResponse(), "no epoch"),
         (_ALLOCATE, AllocateProducerIdsResponse(), "is empty"),
+        # The proposal was made in partition epoch 5 and leader epoch 3.
         (_ALTER, _altered(partition_epoch=4), "orders-0 falls from 5 to 4"),
         (_ALTER, _altered(partition_epoch=7), "proposed for epoch 5, and is stored in 7"),
         (_ALTER, _altered(partition_epoch=6, leader_epoch=4), "in epoch 4"),
         (_ALTER, _altered(partition_epoch=6, isr=()), r"has ISR \(\)"),
     ],
 )
-def test_answer_that_does_not_fit_is_named(
+def test_answer_that_does_not_fit_is_a_violation(
     request_: AnyRequest, response: AnyResponse, problem: str
 ) -> None:
     """The error says which part of the answer does not fit."""
@@ -580,7 +593,7 @@ _SIZE = _batch(0).size_in_bytes
     ("request_", "first", "second"),
     [
         (_fetch_of_two(max_bytes=3 * _SIZE), 2, 1),
-        # One batch may exceed the limit of the answer.
+        # A single batch may be larger than the limit.
         (_fetch_of_two(max_bytes=1), 1, 0),
         (_fetch_of_two(max_bytes=1), 0, 1),
         (_fetch_of_two(max_bytes=3 * _SIZE, partition_max_bytes=_SIZE), 1, 1),
@@ -589,9 +602,10 @@ _SIZE = _batch(0).size_in_bytes
 def test_fetch_within_its_limits_is_no_violation(
     request_: FetchRequest, first: int, second: int
 ) -> None:
-    """The answer has `first` batches of partition 0, and `second` of partition 1.
+    """The answer has `first` batches of partition 0, and `second` batches of partition 1.
 
-    The first batch of an answer is sent even if it is larger than the limit (KIP-74).
+    The first batch of an answer is sent even if it is larger than the limit (KIP-74), so that the
+    client can go on.
     """
     check_answer(request_, _fetched_two(first, second))
 
@@ -600,7 +614,7 @@ def test_fetch_within_its_limits_is_no_violation(
     ("request_", "first", "second"),
     [
         (_fetch_of_two(max_bytes=3 * _SIZE - 1), 2, 1),
-        # The second batch must not exceed the limit.
+        # Only the first batch may be larger than the limit.
         (_fetch_of_two(max_bytes=1), 2, 0),
         (_fetch_of_two(max_bytes=1), 1, 1),
         (_fetch_of_two(max_bytes=3 * _SIZE, partition_max_bytes=_SIZE), 2, 0),

@@ -1,13 +1,9 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. The topic `__consumer_offsets`
-stores groups and their offsets. It has one partition, which the coordinator owns. So the
-coordinator is that of every group; with `owned=()` it owns no partition and no group.
-
-- `h.stable_group(n)` brings `n` members to state Stable: all have an assignment, of generation 1.
-  The generation is the number of the group's rebalance.
-- `h.failover()` returns another coordinator, which has loaded a copy of the log.
-- A simple consumer commits offsets without being a member of a group.
+In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. It is the
+coordinator of every group, and with `owned=()` of none. `h.stable_group(n)` gives it a Stable group
+of `n` members, in generation 1. `h.failover()` returns another coordinator, which has loaded a copy
+of the log.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.9 to 2.12, and in the recordings of a real Kafka
 `list-filters`, `delete-groups`, `delete-states` and `offset-delete-consumer`.
@@ -40,13 +36,14 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def ask(h: CoordinatorHarness, body: GroupRequest) -> AnyResponse:
-    """Return the answer of a request that is answered in the same turn, without waiting."""
+    """Send a request that must be answered at once, and return the answer."""
     response = h.response(h.submit(body))
     assert response is not None
     return response
 
 
 def describe(h: CoordinatorHarness, group_id: str = GROUP) -> DescribedGroup:
+    """Return the description of one group."""
     response = ask(h, DescribeGroupsRequest(groups=(group_id,)))
     assert isinstance(response, DescribeGroupsResponse)
     (group,) = response.groups
@@ -60,10 +57,14 @@ def listed(
     response = ask(h, ListGroupsRequest(states_filter=states, types_filter=types))
     assert isinstance(response, ListGroupsResponse)
     assert response.error_code is ErrorCode.NONE
-    return [(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups]
+    return [
+        (group.group_id, group.protocol_type, group.group_state, group.group_type)
+        for group in response.groups
+    ]
 
 
 def delete(h: CoordinatorHarness, *group_ids: str) -> list[tuple[str, ErrorCode]]:
+    """Delete groups, and return the error of each one."""
     response = ask(h, DeleteGroupsRequest(groups_names=group_ids))
     assert isinstance(response, DeleteGroupsResponse)
     return [(result.group_id, result.error_code) for result in response.results]
@@ -72,6 +73,7 @@ def delete(h: CoordinatorHarness, *group_ids: str) -> list[tuple[str, ErrorCode]
 def delete_offsets(
     h: CoordinatorHarness, *partitions: tuple[str, int], group_id: str = GROUP
 ) -> OffsetDeleteResponse:
+    """Delete the offsets of these partitions, and return the answer."""
     response = ask(
         h,
         OffsetDeleteRequest(
@@ -88,24 +90,24 @@ def delete_offsets(
     return response
 
 
-def outcomes(response: OffsetDeleteResponse) -> dict[tuple[str, int], ErrorCode]:
-    """Return the error of each partition."""
+def error_by_partition(response: OffsetDeleteResponse) -> dict[tuple[str, int], ErrorCode]:
+    """Return the error of each partition. The answer as a whole must have no error."""
     assert response.error_code is ErrorCode.NONE
     return {
-        (topic.name, p.partition_index): p.error_code
+        (topic.name, partition.partition_index): partition.error_code
         for topic in response.topics
-        for p in topic.partitions
+        for partition in topic.partitions
     }
 
 
 def commit(h: CoordinatorHarness, *partitions: tuple[str, int]) -> None:
-    """Commit offset 5 of each partition as a simple consumer, into an Empty group."""
+    """Commit offset 5 of each partition, as a client that is no member of the group."""
     body = offset_commit(dict.fromkeys(partitions, 5))
     assert set(h.commit(body)) == {ErrorCode.NONE}
 
 
-def empty_group(h: CoordinatorHarness) -> None:
-    """Bring the group to state Empty (without members): its only member joins and leaves."""
+def make_empty_group(h: CoordinatorHarness) -> None:
+    """Create a group without members: its only member joins and leaves."""
     (member_id,) = h.stable_group(size=1)
     h.leave(leave_group(member_id))
     assert h.state() is GroupState.EMPTY
@@ -121,7 +123,7 @@ def test_describe_of_a_group_of_another_coordinator_has_the_error_and_no_state()
 
 
 def test_describe_of_an_unknown_group_returns_dead_and_creates_no_group() -> None:
-    """Dead is the answer for a group that does not exist. The empty id is an id like any other."""
+    """Kafka describes a group that does not exist as Dead, even one with an empty id."""
     h = CoordinatorHarness()
     for group_id in (GROUP, ""):
         assert describe(h, group_id) == DescribedGroup(group_id=group_id, group_state="Dead")
@@ -169,9 +171,14 @@ def test_list_filters_by_state_and_type_whatever_the_letter_case(
 
 
 def test_delete_distinguishes_a_missing_group_from_a_group_of_another_coordinator() -> None:
-    """The coordinator of the id returns GROUP_ID_NOT_FOUND, any other broker NOT_COORDINATOR."""
-    assert delete(CoordinatorHarness(owned=()), GROUP) == [(GROUP, ErrorCode.NOT_COORDINATOR)]
-    assert delete(CoordinatorHarness(), GROUP, "") == [
+    """Only the coordinator of the group can know that it is missing: GROUP_ID_NOT_FOUND.
+
+    Any other broker answers NOT_COORDINATOR.
+    """
+    other_broker = CoordinatorHarness(owned=())
+    assert delete(other_broker, GROUP) == [(GROUP, ErrorCode.NOT_COORDINATOR)]
+    coordinator = CoordinatorHarness()
+    assert delete(coordinator, GROUP, "") == [
         (GROUP, ErrorCode.GROUP_ID_NOT_FOUND),
         ("", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
@@ -190,27 +197,36 @@ def test_group_that_is_named_twice_is_deleted_once() -> None:
 # -- delete offsets --
 
 
-def test_offset_delete_of_a_missing_group_another_coordinator_or_an_empty_id_is_refused() -> None:
-    """The answer has one error for the whole request, and lists no partition."""
-    h = CoordinatorHarness()
-    assert delete_offsets(h, ("t0", 0)) == OffsetDeleteResponse(
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND
-    )
-    elsewhere = CoordinatorHarness(owned=())
-    assert delete_offsets(elsewhere, ("t0", 0)).error_code is ErrorCode.NOT_COORDINATOR
-    assert delete_offsets(h, ("t0", 0), group_id="").error_code is ErrorCode.INVALID_GROUP_ID
+def test_offset_delete_is_refused_if_the_broker_does_not_have_the_group() -> None:
+    """The answer has one error for the whole request, and lists no partition.
+
+    The error says why: the group does not exist, another broker is its coordinator, or the id is
+    empty.
+    """
+    coordinator = CoordinatorHarness()
+    missing_group = delete_offsets(coordinator, ("t0", 0))
+    assert missing_group == OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+
+    other_broker = CoordinatorHarness(owned=())
+    group_of_another_broker = delete_offsets(other_broker, ("t0", 0))
+    assert group_of_another_broker.error_code is ErrorCode.NOT_COORDINATOR
+
+    empty_id = delete_offsets(coordinator, ("t0", 0), group_id="")
+    assert empty_id.error_code is ErrorCode.INVALID_GROUP_ID
 
 
 def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
-    """The request also names a partition without an offset, which is a success too."""
+    """Here t0-0 has an offset, and t2-0 has none. The deletion succeeds for both.
+
+    It is also in the log, so the next coordinator does not have the offset either.
+    """
     h = CoordinatorHarness()
-    empty_group(h)
+    make_empty_group(h)
     commit(h, ("t0", 0), ("t1", 0))
-    assert outcomes(delete_offsets(h, ("t0", 0), ("t2", 0))) == {
+    assert error_by_partition(delete_offsets(h, ("t0", 0), ("t2", 0))) == {
         ("t0", 0): ErrorCode.NONE,
         ("t2", 0): ErrorCode.NONE,
     }
-    # The deletion also wrote a tombstone (a record without a value, which deletes its key), so the
-    # next coordinator loads no offset of t0. -1 means no offset.
     for coordinator in (h, h.failover()):
-        assert (coordinator.offset("t0", 0), coordinator.offset("t1", 0)) == (-1, 5)
+        assert coordinator.offset("t0", 0) == -1  # no offset
+        assert coordinator.offset("t1", 0) == 5

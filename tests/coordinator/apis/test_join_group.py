@@ -1,20 +1,21 @@
 """JoinGroup: Kafka's checks, and the answers that scenarios/join_group.txt does not have.
 
-In a rebalance the members of a group join, and then get their assignments. The generation counts
-the rebalances. In the join phase the coordinator parks each JoinGroup: it holds the answer until
-all members have joined. A static member has a configured `group.instance.id`. A pending id was
-assigned to a client that has not joined with it yet.
+A JoinGroup is refused at once, or else it is parked: its answer waits until all members of the
+group have joined. A new member first gets a member id as an answer, and then joins with it. In
+between, the id is pending.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock. The topic `__consumer_offsets`
-has one partition, number 0, which the coordinator owns; with `owned=()` it owns none.
+In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. It owns the only
+partition of `__consumer_offsets`, and with `owned=()` none.
 
-- `h.join` returns an answer that must come in the same turn, without waiting.
-- `h.submit` returns a request's id. `h.response` returns its answer, or None while it is parked.
-- `h.stable_group(n)` returns the ids of `n` members of a Stable group. The leader is the first.
+- `h.join` sends a JoinGroup that must be answered at once, and returns the answer.
+- `h.submit` sends any request, and returns its id. `h.response` returns the answer, or None while
+  the request is parked.
+- `h.stable_group(n)` gives the coordinator a Stable group, and returns the ids of its `n` members.
+  The first one is the leader.
 - `CoordinatorHarness(log=h.log)` is another coordinator, which has loaded the log of `h`.
 
-Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14. That page also
-lists the cases of Kafka's tests; GC-013 and GC-009 are ids of such cases.
+Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14. Ids such as GC-013
+are cases of Kafka's tests, which that page lists.
 """
 
 import pytest
@@ -35,15 +36,15 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def harness(*, delay_ms: int = 3_000) -> CoordinatorHarness:
-    """Return a harness with this initial rebalance delay; the default is Kafka's.
+    """Return a harness with this initial rebalance delay. The default is Kafka's.
 
-    With 0 the first join phase of a group takes no time.
+    The coordinator waits for this time after the first JoinGroup of a group, for further members.
     """
     return CoordinatorHarness(config=BrokerConfig(group_initial_rebalance_delay_ms=delay_ms))
 
 
 def refused(response: JoinGroupResponse, error: ErrorCode, member_id: str) -> bool:
-    """Return True if the answer has this error and member id, and Kafka's defaults otherwise."""
+    """Return True if the answer has this error and member id, and defaults in all other fields."""
     return response == JoinGroupResponse(error_code=error, member_id=member_id)
 
 
@@ -61,7 +62,7 @@ def test_join_with_empty_group_id_is_refused() -> None:
 
 @pytest.mark.parametrize("member_id", ["", "m"])
 def test_join_to_a_partition_of_another_coordinator_is_refused(member_id: str) -> None:
-    """NOT_COORDINATOR makes the client look for its coordinator again."""
+    """The client gets NOT_COORDINATOR, after which it looks for its coordinator again."""
     h = CoordinatorHarness(owned=())
     assert refused(h.join(join_group(member_id)), ErrorCode.NOT_COORDINATOR, member_id)
 
@@ -74,7 +75,7 @@ def test_join_while_loading_is_refused() -> None:
 
 
 def test_join_after_shut_down_is_refused() -> None:
-    """The check of the coordinator's state precedes the check of the partition."""
+    """A coordinator that is shut down refuses every request, whatever the partition is."""
     h = CoordinatorHarness(owned=())
     h.coordinator.shut_down()
     assert refused(h.join(join_group()), ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
@@ -82,7 +83,7 @@ def test_join_after_shut_down_is_refused() -> None:
 
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001])
 def test_join_with_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> None:
-    """Kafka allows 6 s to 30 min; both values are 1 ms outside. No group is created."""
+    """Kafka allows 6 s to 30 min, and both values are 1 ms outside. No group is created."""
     h = harness()
     response = h.join(join_group(session_timeout_ms=session_timeout_ms))
     assert refused(response, ErrorCode.INVALID_SESSION_TIMEOUT, "")
@@ -91,14 +92,14 @@ def test_join_with_session_timeout_out_of_bounds_is_refused(session_timeout_ms: 
 
 @pytest.mark.parametrize("session_timeout_ms", [6_000, 1_800_000])
 def test_join_with_session_timeout_on_the_bounds_is_accepted(session_timeout_ms: int) -> None:
-    """Kafka allows 6 s to 30 min; both bounds are allowed."""
+    """Kafka allows exactly 6 s and exactly 30 min. The client gets a member id."""
     response = harness().join(join_group(session_timeout_ms=session_timeout_ms))
     assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
 
 
 @pytest.mark.parametrize("instance", [None, "i"])
 def test_join_with_member_id_to_a_missing_group_is_refused(instance: str | None) -> None:
-    """A member id is refused if its group does not exist, and the group is not created."""
+    """The group does not exist, so it cannot have assigned the id. It is not created either."""
     h = harness()
     response = h.join(join_group("m", instance=instance))
     assert refused(response, ErrorCode.UNKNOWN_MEMBER_ID, "m")
@@ -115,18 +116,20 @@ def test_refused_join_below_version_7_has_an_empty_protocol_name() -> None:
 # -- member ids --
 
 
-@pytest.mark.parametrize(("version", "is_given_an_id"), [(3, False), (4, True)])
-def test_join_without_id_is_answered_at_once_with_a_new_id_from_version_4_on(
-    version: int, is_given_an_id: bool
-) -> None:
-    """KIP-394: the client must join again with this id, which is pending until then.
-
-    A client of an older version becomes a member at once, and its JoinGroup is parked.
-    """
+def test_join_without_id_is_answered_at_once_with_a_new_id_from_version_4_on() -> None:
+    """KIP-394: the client must join again with this id, which is pending until then."""
     h = harness()
-    request_id = h.submit(join_group(), version=version)
-    assert (h.response(request_id) is not None) == is_given_an_id
-    assert len(h.group().pending_members) == (1 if is_given_an_id else 0)
+    request_id = h.submit(join_group(), version=4)
+    assert h.response(request_id) is not None
+    assert len(h.group().pending_members) == 1
+
+
+def test_join_without_id_is_parked_up_to_version_3() -> None:
+    """A client of an old version becomes a member with its first JoinGroup."""
+    h = harness()
+    request_id = h.submit(join_group(), version=3)
+    assert h.response(request_id) is None
+    assert len(h.group().pending_members) == 0
 
 
 def test_join_of_version_0_has_the_session_timeout_as_rebalance_timeout() -> None:
@@ -147,15 +150,15 @@ def test_join_with_pending_id_and_instance_is_a_server_error() -> None:
 def test_join_to_a_dead_group_is_refused() -> None:
     """A group is Dead after the unload of its partition. The client must find the new coordinator.
 
-    A request finds a Dead group only if it has read the group before the unload.
+    In Kafka a request can still find a Dead group if the unload happens while it is handled.
     """
     h = harness(delay_ms=0)
     ids = h.stable_group()
     h.group().transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
     for member_id in ("", ids[0]):
-        # The harness is bypassed, because its invariants reject a Dead group among the loaded ones.
+        # Give the request to the coordinator directly, because `h.submit` would also check the
+        # invariants, and a Dead group breaks one of them. 999 is any id of a request.
         request = envelope(join_group(member_id))
-        # 999 is no id that the harness has given to a request.
         (reply,) = h.coordinator.handle(RequestId(999), request, h.now_us).replies
         assert isinstance(reply.response, JoinGroupResponse)
         assert refused(reply.response, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
@@ -173,8 +176,8 @@ def test_join_of_the_leader_in_stable_rebalances() -> None:
     assert h.join_response(leader).generation_id == 2
     assert h.join_response(follower).generation_id == 2
     started = h.events(TraceKind.REBALANCE_STARTED)[-1]
-    # The event of a rebalance's start has the generation that ends with it.
-    assert (started.member, started.generation) == (ids[0], 1)
+    assert started.member == ids[0]
+    assert started.generation == 1  # the generation that ends with the rebalance
     assert started.cause is RebalanceCause.REJOIN
     assert started.detail == {"client_reason": "new partitions"}
     assert started.cause_text == f"member {ids[0]} (leader) rejoined; client reason: new partitions"
@@ -190,38 +193,41 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
     """
     h = harness(delay_ms=0)
     ids = h.stable_group(size=3)
-    # A coordinator with a lower limit loads the group of three.
-    small = CoordinatorHarness(
+    # Another coordinator, whose groups may have only two members, loads the group of three.
+    with_limit = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=2), log=h.log
     )
-    assert small.state() is GroupState.PREPARING_REBALANCE
-    # The members rejoin in reversed order: joins[2] is the request of ids[0].
-    joins = [small.submit(join_group(member_id)) for member_id in reversed(ids)]
+    assert with_limit.state() is GroupState.PREPARING_REBALANCE
+    # The members rejoin in reversed order, so the first one is the last.
+    joins = {member_id: with_limit.submit(join_group(member_id)) for member_id in reversed(ids)}
 
-    assert refused(small.join_response(joins[2]), ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    assert small.join_response(joins[0]).generation_id == 2
-    assert set(small.summary().members) == {ids[1], ids[2]}
+    refusal = with_limit.join_response(joins[ids[0]])
+    assert refused(refusal, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert with_limit.join_response(joins[ids[2]]).generation_id == 2
+    assert set(with_limit.summary().members) == {ids[1], ids[2]}
 
 
 # -- a case that a property test found, which Kafka's tests do not have --
 
 
-def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_once() -> None:
-    """The refused member gets one answer, although its removal completes a join phase that fails.
+def test_join_that_is_refused_for_the_size_and_ends_a_join_phase_is_answered_once() -> None:
+    """The refused member gets one answer, although its refusal also ends a join phase that fails.
 
-    1. The group was loaded with two members, but may have one, so the second member is refused.
-    2. The removal of this member completes the join phase: the other member has joined already.
-    3. The end of the phase increments the generation. Then it fails, because the other member's
-       subscription is unreadable.
+    1. The coordinator has loaded a group of two members, which may have only one.
+    2. The first member joins. Its subscription is unreadable.
+    3. The second member joins, and is refused and removed.
+    4. Now all members have joined, so the join phase ends. This increments the generation, and
+       then fails, because of the unreadable subscription.
     """
     h = harness(delay_ms=0)
     ids = h.stable_group(size=2)
-    small = CoordinatorHarness(
+    with_limit = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=1), log=h.log
     )
-    # The parser of subscriptions raises for these bytes.
-    parked = small.submit(join_group(ids[0], offers=protocols(metadata=b"meta-c1")))
-    response = small.join(join_group(ids[1]))
-    assert refused(response, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    assert small.response(parked) is None
-    assert (small.state(), small.summary().generation) == (GroupState.PREPARING_REBALANCE, 2)
+    unreadable = protocols(metadata=b"meta-c1")
+    first_join = with_limit.submit(join_group(ids[0], offers=unreadable))
+    refusal = with_limit.join(join_group(ids[1]))
+    assert refused(refusal, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert with_limit.response(first_join) is None  # still parked
+    assert with_limit.state() is GroupState.PREPARING_REBALANCE
+    assert with_limit.summary().generation == 2

@@ -1,21 +1,22 @@
-"""TxnOffsetCommit, and the effects that the end of a transaction has on a group.
+"""TxnOffsetCommit, and what the end of a transaction does to the offsets of a group.
 
-A TxnOffsetCommit commits offsets in a producer's transaction. The offsets are pending until a
-transaction marker (the record that ends a transaction) commits or aborts them.
+A producer can commit the offsets of a consumer group in its transaction, with TxnOffsetCommit. Such
+a commit takes three steps:
 
-`h` is a CoordinatorHarness: a coordinator with a log. The topic `__consumer_offsets` has one
-partition, number 0, which the coordinator owns; with `owned=()` it owns none.
+1. The group's coordinator asks the log to verify that the transaction is open.
+2. It appends the offsets to the log. They are pending: nobody reads them yet.
+3. A marker, the record that ends the transaction, is written after them. It commits the offsets or
+   aborts them.
 
-- Before the coordinator appends a commit, it asks the log to verify that the transaction is open.
-  While `h.holds_verifications` is True, the verification ends with `h.verify`.
-- Then the coordinator appends the commit. While `h.holds_appends` is True, the append ends with
-  `h.complete`.
-- `h.end_transaction` writes the producer's marker.
-- `h.failover()` returns another coordinator, which has loaded a copy of the log.
-- By default a commit is of producer 7, for the group "group".
+In these tests `h` is a CoordinatorHarness: a group coordinator with a log, which has one partition.
+`h.txn_commit(txn_offset_commit({("foo", 0): 5}))` commits offset 5 of foo-0 for the group "group",
+in a transaction of producer 7, and returns an error for each partition. `h.end_transaction` writes
+the marker. If a test sets `h.holds_verifications`, step 1 waits until the test calls `h.verify`.
+With `h.holds_appends` step 2 waits until it calls `h.complete`. `h.failover()` returns another
+coordinator, which has loaded a copy of the log.
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md. That page also lists the cases of Kafka's tests;
-GC-162 and MM-46 are ids of such cases.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md. Ids such as GC-162 and MM-46 are cases of Kafka's
+tests, which that page lists.
 """
 
 import msgspec
@@ -47,21 +48,21 @@ NONE = ErrorCode.NONE
 
 
 def stable_fetch_errors(h: CoordinatorHarness, *partitions: tuple[str, int]) -> list[ErrorCode]:
-    """Fetch each partition with `require_stable` and return the errors.
+    """Fetch each partition with `require_stable`, and return the errors.
 
-    UNSTABLE_OFFSET_COMMIT means that a transaction with an offset of the partition is open.
+    UNSTABLE_OFFSET_COMMIT means that the partition has a pending offset.
     """
     return [h.fetched(*partition, require_stable=True).error_code for partition in partitions]
 
 
 def test_transactional_commit_of_nothing_is_answered() -> None:
-    """The answer lists no partition."""
+    """The request names no partition, so the answer has none either."""
     h = CoordinatorHarness()
     assert h.txn_commit(txn_offset_commit({})) == []
 
 
 @pytest.mark.parametrize(
-    ("log_error", "error"),
+    ("error_of_log", "error_in_answer"),
     [
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
@@ -72,25 +73,27 @@ def test_transactional_commit_of_nothing_is_answered() -> None:
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_transaction_that_is_not_verified_is_refused(
-    log_error: ErrorCode, error: ErrorCode
+def test_commit_whose_transaction_is_not_verified_is_refused(
+    error_of_log: ErrorCode, error_in_answer: ErrorCode
 ) -> None:
-    """Each partition is refused and no record is appended, but the group is created.
+    """The answer has the same error for each partition, and nothing is appended.
+
+    The group is created nevertheless. Some errors of the log have another name in the answer.
 
     GC-162: errors of the verification of a transactional commit
     """
     h = CoordinatorHarness()
     h.holds_verifications = True
     request_id = h.submit(txn_offset_commit({FOO_0: 1, FOO_1: 2}))
-    h.verify(log_error)
-    assert txn_commit_errors(h.response(request_id)) == [error, error]
+    h.verify(error_of_log)
+    assert txn_commit_errors(h.response(request_id)) == [error_in_answer] * 2
     assert h.log.get(0, []) == []
     assert h.state() is GroupState.EMPTY
     assert not h.group().offsets.has_offsets
 
 
-def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
-    """The limit is 4096 characters: a commit with 4097 appends nothing, one with 4096 is accepted.
+def test_transactional_commit_with_too_much_metadata_is_refused() -> None:
+    """The limit is 4096 characters. A commit with 4097 is refused, and one with 4096 is accepted.
 
     GC-163: transactional commit with metadata too large
     """
@@ -103,20 +106,19 @@ def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
 
 
 def test_transactional_commit_stores_what_is_not_too_large() -> None:
-    """The partition with too large metadata is refused; the marker commits the other partition.
+    """The metadata of one partition are too large, so only the other partition is stored.
 
     MM-46: one of two with metadata too large, transactional
     """
     h = CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=3))
-    good, bad = (
-        txn_offset_commit({FOO_0: 1}, metadata="abc"),
-        txn_offset_commit({FOO_1: 2}, metadata="abcd"),
-    )
-    request = msgspec.structs.replace(good, topics=(*good.topics, *bad.topics))
+    fits = txn_offset_commit({FOO_0: 1}, metadata="abc")
+    too_large = txn_offset_commit({FOO_1: 2}, metadata="abcd")
+    request = msgspec.structs.replace(fits, topics=(*fits.topics, *too_large.topics))
     assert h.txn_commit(request) == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert stable_fetch_errors(h, FOO_0, FOO_1) == [ErrorCode.UNSTABLE_OFFSET_COMMIT, NONE]
     h.end_transaction(P, is_commit=True)
-    assert (h.offset(*FOO_0), h.offset(*FOO_1)) == (1, -1)
+    assert h.offset(*FOO_0) == 1
+    assert h.offset(*FOO_1) == -1  # no offset
 
 
 def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
@@ -131,22 +133,31 @@ def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_ot
 
 
 def test_verification_guard_is_passed_to_the_append() -> None:
-    """The verification returns a guard (a number). The log refuses a batch without it (KIP-890)."""
+    """The verification returns a number, the guard. The log accepts only a batch with it (KIP-890).
+
+    So the transaction cannot end unnoticed between the verification and the append.
+    """
     h = CoordinatorHarness()
-    h.holds_appends = h.holds_verifications = True
+    h.holds_verifications = True
+    h.holds_appends = True
     h.submit(txn_offset_commit({FOO_0: 1}, producer=P, epoch=3))
     (verification,) = h.verifying
-    assert verification.transactional_id == "tx-7"  # the builder makes it of the producer id
-    assert (verification.producer_id, verification.producer_epoch) == (P, 3)
+    assert (
+        verification.transactional_id == "tx-7"
+    )  # `txn_offset_commit` makes it of the producer id
+    assert verification.producer_id == P
+    assert verification.producer_epoch == 3
 
     h.verify(guard=42)
     (append,) = h.held
-    assert (append.producer_id, append.producer_epoch) == (P, 3)
-    assert (append.is_transactional, append.verification_guard) == (True, 42)
+    assert append.is_transactional
+    assert append.verification_guard == 42
+    assert append.producer_id == P
+    assert append.producer_epoch == 3
 
 
 def test_transactional_commit_without_a_replica_is_answered_not_coordinator() -> None:
-    """A broker without a replica of the partition fails the append with NOT_LEADER_OR_FOLLOWER.
+    """If the broker has no replica of the partition, the append fails with NOT_LEADER_OR_FOLLOWER.
 
     MM-41: commit without a replica
     """
@@ -174,16 +185,17 @@ def test_transactional_commit_while_loading_gets_the_error_of_its_version(
 
 
 def test_transactional_commit_without_a_group_id_is_refused() -> None:
-    """A plain OffsetCommit with an empty group id is accepted (BEHAVIOUR 2.0)."""
+    """In contrast, a commit outside of a transaction may have an empty id (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness()
     commit = txn_offset_commit({FOO_0: 1}, group_id="")
     assert h.txn_commit(commit) == [ErrorCode.INVALID_GROUP_ID]
 
 
 def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
-    """TRANSACTION_ABORTABLE came with v4 (BEHAVIOUR 0.1); older versions get INVALID_TXN_STATE.
+    """A client knows the error TRANSACTION_ABORTABLE if it sends TxnOffsetCommit in version 4.
 
-    `tells_abortable` is True for a client that knows the error.
+    The coordinator tells this to the log (`tells_abortable`). For older clients the log returns
+    INVALID_TXN_STATE instead (BEHAVIOUR 0.1).
     """
     h = CoordinatorHarness()
     h.holds_verifications = True
@@ -198,21 +210,21 @@ def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
 def test_load_that_fails_forgets_open_transactions_too() -> None:
     """A record without a key makes the load fail.
 
-    Kafka's Scala coordinator, which is the model here, then serves the partition without groups.
+    Then the coordinator serves the partition without groups, as Kafka's Scala coordinator does. The
+    pending offsets of a transaction belong to their group, so they are gone, too.
     """
     h = CoordinatorHarness()
     h.txn_commit(txn_offset_commit({FOO_0: 10}))
     h.write_records(Record(None, b"v", 1))
     other = h.failover()
-    # The pending offsets of a transaction are a part of their group, so none of them is left.
     assert other.coordinator.groups() == ()
     assert other.coordinator.is_owned(0)
 
 
 def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
-    """Only offsets wait for the marker; the group exists although no marker follows.
+    """Only offsets wait for the marker. The group exists although no marker follows.
 
-    The batch also has a record of an unknown type, which does not stop the load.
+    The batch also has a record of a kind that this coordinator does not know. It is skipped.
     """
     h = CoordinatorHarness()
     value = GroupMetadataValue(
@@ -225,13 +237,15 @@ def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
         is_transactional=True,
     )
     other = h.failover()
-    assert (other.state(), other.summary().generation) == (GroupState.EMPTY, 5)
+    assert other.state() is GroupState.EMPTY
+    assert other.summary().generation == 5
 
 
 def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> None:
-    """A tombstone (a record without a value) of producer P deletes P's pending offset of its key.
+    """A tombstone in P's transaction deletes only P's own pending offset of that partition.
 
-    The pending offset of Q and the committed offset remain (BEHAVIOUR 5.4).
+    The pending offset of Q stays, and so does the committed offset of foo-1 (BEHAVIOUR 5.4). So
+    after both markers only the offsets of Q and the committed one are left.
     """
     h = CoordinatorHarness()
     h.commit(offset_commit({FOO_1: 1}))
@@ -242,17 +256,17 @@ def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> 
         tombstone = offset_tombstone("group", TopicPartition(*partition), 1)
         h.write_records(tombstone, producer_id=P, is_transactional=True)
 
-    # Both markers commit: P has no pending offset left, so only Q's 30 is applied.
     other = h.failover()
     for producer in (P, Q):
         other.end_transaction(producer, is_commit=True)
-    assert (other.offset(*FOO_0), other.offset(*FOO_1)) == (30, 1)
+    assert other.offset(*FOO_0) == 30
+    assert other.offset(*FOO_1) == 1
 
 
 def test_load_skips_a_control_batch_without_records() -> None:
-    """A control batch holds a marker. Compaction may remove the marker and leave the empty batch.
+    """A control batch has a marker. The cleaner of the log may remove the marker from its batch.
 
-    The load then sees no end of the transaction, so the transaction remains open.
+    Then the load finds an empty batch, and no end of the transaction. So the transaction is open.
 
     MM-65: load: control batch without records
     """
@@ -265,7 +279,10 @@ def test_load_skips_a_control_batch_without_records() -> None:
 
 
 def test_load_restores_open_transactions() -> None:
-    """A load of what a coordinator wrote gives the same state, with two producers' transactions."""
+    """A coordinator writes the log, and the one that loads it has the same pending offsets.
+
+    The transaction of Q has ended, and that of P is open.
+    """
     h = CoordinatorHarness()
     (member_id,) = h.stable_group(size=1)
     h.txn_commit(txn_offset_commit({FOO_0: 1}, member_id, generation_id=1, producer=P))
@@ -274,14 +291,14 @@ def test_load_restores_open_transactions() -> None:
     h.commit(offset_commit({("foo", 2): 3}, member_id, generation_id=1))
 
     other = h.failover()
-    before, after = h.group().offsets, other.group().offsets
-    assert after.committed() == before.committed()
-    assert before.producers() == (P,)
-    assert after.producers() == (P,)
+    written, loaded = h.group().offsets, other.group().offsets
+    assert loaded.committed() == written.committed()
+    assert written.producers() == (P,)
+    assert loaded.producers() == (P,)
 
-    # After the leave the group is Empty in `h`, and still Stable in `other`, which has not seen
-    # the leave. The marker commits the offset in both.
+    # The marker of P commits its offset in an Empty group, which `h` has after the leave, and in a
+    # Stable one, which `other` still has.
     h.leave(leave_group(member_id))
     for coordinator in (h, other):
         coordinator.end_transaction(P, is_commit=True)
-    assert after.committed() == before.committed()
+    assert loaded.committed() == written.committed()

@@ -1,11 +1,13 @@
 """A load of a compacted log gives the same groups as a load of the whole log.
 
-A coordinator loads its groups and committed offsets from the log of an offsets partition. The whole
-log has every batch. In the compacted log the cleaner has removed each record whose key has a newer
-record. The cleaner also removes tombstones (records without a value, which delete their key), a day
-after it first cleaned them. A transaction marker is the record that ends a producer's transaction.
+A coordinator loads its groups and committed offsets from the log of an offsets partition. This log
+is compacted: from time to time a cleaner removes records that a newer record of the same key has
+replaced. It also removes tombstones, a day after it has first seen them. None of this may change
+what a load gives.
 
-Hypothesis draws the batches and the cleanings.
+Hypothesis draws a list of steps: commits, deletions, transactions, and cleanings. Every batch is
+written to two logs, of which only one is cleaned. After every step both logs are loaded and
+compared.
 """
 
 import pytest
@@ -33,17 +35,18 @@ from protocol.records.offsets import (
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
-# The kinds of steps; a kind that is listed twice is drawn twice as often.
+# The kinds of steps. A kind that stands here twice is drawn twice as often.
 KINDS = ("commit", "commit", "commit", "delete", "group", "transaction", "end", "clean", "clean")
 PRODUCERS = (7, 8)
 GROUPS = ("g", "h")
 KEYS = tuple((group, partition) for group in GROUPS for partition in range(3))
 
 Key = tuple[str, int]
+"""A committed offset belongs to a group and a partition, such as ("g", 2)."""
 
 
 def commit(key: Key, offset: int | None) -> Record:
-    """Return a committed offset, or its tombstone."""
+    """Return the record of a committed offset, or a tombstone for it."""
     group, partition = key
     value = None
     if offset is not None:
@@ -54,7 +57,7 @@ def commit(key: Key, offset: int | None) -> Record:
 
 
 def group_record(group_id: str, generation: int | None) -> Record:
-    """Return the record of an Empty group, or its tombstone."""
+    """Return the record of an Empty group, or a tombstone for it."""
     value = None
     if generation is not None:
         value = encode_group_metadata_value(
@@ -66,18 +69,20 @@ def group_record(group_id: str, generation: int | None) -> Record:
 
 
 class Logs:
-    """Two copies of a log of groups and offsets; one copy is cleaned from time to time."""
+    """Two logs with the same batches. One of them is cleaned from time to time."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.whole = PartitionLog(offsets_partition(0), MemoryLogStorage())
         self.cleaned = PartitionLog(offsets_partition(0), MemoryLogStorage())
         self.cleaned.is_compacted = True
         self._draw = data.draw
-        self._first_dirty = 0  # offset up to which the copy has been cleaned
+        self._first_dirty = 0
+        """Up to this offset the log is clean already. This is Kafka's first dirty offset."""
         self._now_ms = NOW_MS
-        # Producer -> keys of its open transaction: a dict, so that their order is fixed.
-        self._open: dict[int, dict[Key, None]] = {}
-        self._step_number = 0  # also the offset or the generation that the step writes
+        self._open_transactions: dict[int, set[Key]] = {}
+        """Producer -> the keys that its open transaction has written."""
+        self._step_number = 0
+        """The number of the step, which is also the offset or the generation that it writes."""
 
     def step(self) -> None:
         """Write a batch to both logs, or clean the compacted log."""
@@ -90,15 +95,15 @@ class Logs:
                 self._delete(self._draw(st.sampled_from(KEYS)))
             case "group":
                 group_id = self._draw(st.sampled_from(GROUPS))
+                # One time in three this is None, for a tombstone.
                 generation = self._draw(
-                    # None, the tombstone, is drawn once in three.
                     st.sampled_from((None, self._step_number, self._step_number))
                 )
                 self._append((group_record(group_id, generation),))
             case "transaction":
                 producer = self._draw(st.sampled_from(PRODUCERS))
                 key = self._draw(st.sampled_from(KEYS))
-                self._open.setdefault(producer, {})[key] = None
+                self._open_transactions.setdefault(producer, set()).add(key)
                 self._append((commit(key, self._step_number),), producer=producer)
             case "end":
                 self._end(self._draw(st.sampled_from(PRODUCERS)))
@@ -106,29 +111,31 @@ class Logs:
                 self._clean()
 
     def _delete(self, key: Key) -> None:
-        """Write the tombstone of a committed offset."""
-        # No tombstone for a key that an open transaction has written: the two loads would rightly
-        # differ.
-        # 1. The log has a commit of the transaction, then the tombstone, then the marker.
-        # 2. A load of the whole log applies the commit at the marker, so the offset exists.
-        # 3. The cleaner removes the commit, because the tombstone is the newer record of its key.
-        #    A load of the compacted log has nothing to apply, so the offset does not exist.
-        if all(key not in keys for keys in self._open.values()):
+        """Write a tombstone for a committed offset, unless an open transaction has written its key.
+
+        In that case the two loads would differ, and rightly so:
+
+        1. The log has a commit of the transaction, then the tombstone, then the marker.
+        2. A load of the whole log applies the commit at the marker, so the offset exists.
+        3. The cleaner removes the commit, because the tombstone is the newer record of its key. So
+           a load of the compacted log has nothing to apply at the marker.
+        """
+        if all(key not in keys for keys in self._open_transactions.values()):
             self._append((commit(key, None),))
 
     def _end(self, producer: int) -> None:
         """End the producer's transaction, if it has one, by commit or abort."""
-        if self._open.pop(producer, None) is not None:
+        if self._open_transactions.pop(producer, None) is not None:
             marker = EndTransactionMarker(is_commit=self._draw(st.booleans()), coordinator_epoch=0)
             self._append((encode_marker(marker, NOW_MS),), producer=producer, is_control=True)
 
     def _append(
         self, records: tuple[Record, ...], *, producer: int = -1, is_control: bool = False
     ) -> None:
-        """Append a batch to both logs; with a producer, as part of its transaction."""
+        """Append a batch to both logs. With a producer the batch is part of its transaction."""
         # One append in ten begins a new leader epoch, as if another broker became leader.
         is_new_epoch = self._draw(st.integers(0, 9)) == 0
-        # The high watermark (the end of the committed records) may lag behind the log end.
+        # The high watermark may lag behind the log end by some records.
         lag = self._draw(st.sampled_from((0, 0, 1, 4)))
         for log in (self.whole, self.cleaned):
             log.append_as_leader(
@@ -151,15 +158,15 @@ class Logs:
         compaction = Compaction(
             log,
             transactions,
-            # The cleaner must not go beyond the last stable offset, where open transactions begin.
             first_dirty_offset=self._first_dirty,
+            # The cleaner must not go beyond the last stable offset, where open transactions begin.
             end_offset=self._draw(st.integers(min(self._first_dirty, stable), stable)),
             now_ms=self._now_ms,
             delete_retention_ms=DAY_MS,
         )
-        # Each step reads 200 bytes, which are a few batches.
-        while not compaction.step(200):
-            pass
+        is_done = False
+        while not is_done:
+            is_done = compaction.step(200)  # read 200 bytes, which are a few batches
         result = compaction.apply()
         assert result is not None
         self._first_dirty = result.end_offset
@@ -169,8 +176,8 @@ class Logs:
 def groups_of(log: PartitionLog) -> dict[str, object]:
     """Return the groups that a load of a log creates."""
     load = Load(0, 1)  # partition, leader epoch
-    # 2**62 is more bytes than any log has: one read gives all batches.
-    load.read(log.read(log.log_start_offset, 2**62, up_to=log.log_end_offset))
+    more_bytes_than_any_log = 2**62
+    load.read(log.read(log.log_start_offset, more_bytes_than_any_log, up_to=log.log_end_offset))
     groups = load.finish(0)
     assert load.error is None
     return {group.group_id: visible_state(group) for group in groups}
@@ -199,14 +206,14 @@ def _partitions() -> list[TopicPartition]:
 )
 @given(st.data())
 def test_load_of_a_compacted_log_gives_the_groups_of_the_whole_one(data: st.DataObject) -> None:
-    """The groups are equal after every step: commits, deletions, transactions and cleanings."""
+    """The two logs also have the same end and the same leader epochs."""
     logs = Logs(data)
     for _ in range(data.draw(st.integers(1, 40))):
         logs.step()
         assert groups_of(logs.cleaned) == groups_of(logs.whole)
         assert logs.cleaned.log_end_offset == logs.whole.log_end_offset
         assert logs.cleaned.epochs.entries() == logs.whole.epochs.entries()
-    # The storage of the compacted log must give the same log when it is opened again.
+    # This must also be so when the compacted log is opened again from its storage.
     reopened = PartitionLog(offsets_partition(0), logs.cleaned.storage)
     assert reopened.epochs.entries() == logs.whole.epochs.entries()
     assert reopened.log_end_offset == logs.whole.log_end_offset

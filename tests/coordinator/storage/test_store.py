@@ -1,14 +1,14 @@
 """Records that groups write to the log, and the versions of these records.
 
-`h` is a CoordinatorHarness: a coordinator with a log of one offsets partition (a partition of
-`__consumer_offsets`, which stores groups and their committed offsets).
+A coordinator stores a group and its committed offsets as records in the topic `__consumer_offsets`.
+The value of a record has a version, which says what fields it has. While a cluster is upgraded, old
+brokers must still be able to read the records. So the setting `inter_broker_protocol_version`, the
+oldest Kafka version among the brokers, decides in which version a record is written.
 
-- `h.log` has a list of batches for each partition.
-- `h.stable_group(n)` brings `n` members to Stable: all have an assignment.
-- `h.failover()` returns another coordinator, which has loaded a copy of the log.
-- A shard holds the groups of one offsets partition in memory.
-- The setting `inter_broker_protocol_version` is the Kafka version that all brokers understand. It
-  decides in which version a record is written.
+In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers. `h.log[0]` is the
+list of batches in its only partition. `h.stable_group(n)` gives it a Stable group of `n` members,
+whose assignments are stored. `h.failover()` returns another coordinator, which has loaded a copy of
+the log.
 
 Kafka's records are in docs/kafka/BEHAVIOUR.md 5.1 and 5.2. Ids such as MM-33 are cases of Kafka's
 tests, in section 10.3 of that page.
@@ -51,7 +51,7 @@ def harness(version: str = "3.9") -> CoordinatorHarness:
     )
 
 
-def written(h: CoordinatorHarness) -> list[Record]:
+def records_in_log(h: CoordinatorHarness) -> list[Record]:
     """Return the records in the log."""
     return [record for batch in h.log[0] for record in decode_records(batch.records)]
 
@@ -63,44 +63,53 @@ def value_of(record: Record) -> bytes:
 
 
 def test_group_of_an_old_record_has_no_state_timestamp() -> None:
-    """An old record has no timestamp. When the group is stored again, Kafka writes it as -1."""
+    """A record of an old version does not say since when the group has been in its state.
+
+    When such a group is stored again, in a newer version, Kafka writes this time as -1.
+    """
     group = Group("g", 0, GroupState.EMPTY, 1)
     group.current_state_timestamp_ms = None
-    record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))  # no assignments; at 7 ms
+    no_assignments: dict[str, bytes] = {}
+    record = group_record(group, no_assignments, 7, ValueVersions(group=3, offset=3))
     value = decode_group_metadata_value(value_of(record))
-    assert (value.current_state_timestamp_ms, record.timestamp_ms) == (-1, 7)
+    assert value.current_state_timestamp_ms == -1
+    assert record.timestamp_ms == 7
 
 
 def test_simple_group_is_stored_as_its_offsets_alone() -> None:
-    """A simple group (generation 0, no protocol type) has no record of its own.
+    """A group that only commits offsets, without members, has no record of its own.
 
     MM-33: record of a simple group
     """
     h = harness()
     h.commit(offset_commit({("foo", 0): 5, ("bar", 1): 6}, metadata="m", leader_epoch=2))
-    (batch,) = h.log[0]
-    first, second = decode_records(batch.records)
-    assert decode_key(first.key or b"") == OffsetCommitKey(GROUP, "foo", 0)
-    assert decode_key(second.key or b"") == OffsetCommitKey(GROUP, "bar", 1)
-    assert decode_offset_commit_value(value_of(first)) == OffsetCommitValue(
+    of_foo, of_bar = records_in_log(h)
+    assert decode_key(of_foo.key or b"") == OffsetCommitKey(GROUP, "foo", 0)
+    assert decode_key(of_bar.key or b"") == OffsetCommitKey(GROUP, "bar", 1)
+    assert decode_offset_commit_value(value_of(of_foo)) == OffsetCommitValue(
         offset=5, leader_epoch=2, metadata="m", commit_timestamp_ms=EPOCH_US // 1_000
     )
-    assert (h.group().generation_id, h.group().protocol_type) == (0, None)
+    assert len(h.log[0]) == 1  # one batch
+    assert h.group().generation_id == 0
+    assert h.group().protocol_type is None
 
 
 def test_group_with_members_is_stored_with_one_append() -> None:
-    """The leader's SyncGroup stores the group, with all members; a JoinGroup stores nothing.
+    """The leader's SyncGroup stores the group with all its members. A JoinGroup stores nothing.
 
     MM-35: storing a group with a member
     """
     h = harness()
     ids = h.stable_group(size=2)
-    # Exactly one batch, with exactly one record.
-    ((record,),) = (decode_records(batch.records) for batch in h.log[0])
+    assert len(h.log[0]) == 1  # one batch
+    (record,) = records_in_log(h)
     value = decode_group_metadata_value(value_of(record))
-    assert (value.generation, value.protocol, value.leader) == (1, "range", ids[0])
+    assert value.generation == 1
+    assert value.protocol == "range"
+    assert value.leader == ids[0]
     assert [member.member_id for member in value.members] == ids
-    assert [member.assignment for member in value.members] == [b"for-" + i.encode() for i in ids]
+    assignments = [member.assignment for member in value.members]
+    assert assignments == [b"for-" + member_id.encode() for member_id in ids]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +126,9 @@ def test_group_with_members_is_stored_with_one_append() -> None:
 def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     version: str, group_version: int, offset_version: int
 ) -> None:
-    """A group's record has the time of its state from record version 2 on.
+    """The record of a group says from version 2 on since when the group has been in its state.
+
+    The record of an offset has the leader epoch from version 3 on.
 
     MM-56: version of a commit's record by inter-broker protocol
     MM-58: version of a commit's record without an expiry
@@ -128,47 +139,49 @@ def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     h = harness(version)
     (member_id,) = h.stable_group(size=1)
     h.commit(offset_commit({("foo", 0): 5}, member_id, generation_id=1, leader_epoch=2))
-    stored, committed = written(h)
+    of_group, of_offset = records_in_log(h)
 
-    assert record_version(value_of(stored)) == group_version
-    timestamp_ms = decode_group_metadata_value(value_of(stored)).current_state_timestamp_ms
+    assert record_version(value_of(of_group)) == group_version
+    timestamp_ms = decode_group_metadata_value(value_of(of_group)).current_state_timestamp_ms
     assert timestamp_ms == (EPOCH_US // 1_000 if group_version >= 2 else -1)
 
-    assert record_version(value_of(committed)) == offset_version
-    # Version 3 of a commit's record is the first with a leader epoch.
-    epoch = decode_offset_commit_value(value_of(committed)).leader_epoch
+    assert record_version(value_of(of_offset)) == offset_version
+    epoch = decode_offset_commit_value(value_of(of_offset)).leader_epoch
     assert epoch == (2 if offset_version == 3 else -1)
 
-    after = h.failover()
-    assert (after.state(), after.offset("foo", 0)) == (GroupState.STABLE, 5)
-    assert (after.group().current_state_timestamp_ms is None) == (group_version < 2)
+    other = h.failover()
+    assert other.state() is GroupState.STABLE
+    assert other.offset("foo", 0) == 5
+    assert (other.group().current_state_timestamp_ms is None) == (group_version < 2)
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.1-IV0", "3.9"])
 def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) -> None:
-    """Newer versions of the record have no field for the expiry.
+    """A client can say for how long its offset shall be kept. Only version 1 has a field for this.
 
     MM-54: commit with retention, old version: expiry is loaded
     MM-57: version of a commit's record with an expiry
     """
     h = harness(version)
     h.commit(offset_commit({("foo", 0): 5}, retention_time_ms=1_000), version=4)
-    (record,) = written(h)
+    (record,) = records_in_log(h)
     assert record_version(value_of(record)) == 1
     expires_ms = EPOCH_US // 1_000 + 1_000
     assert decode_offset_commit_value(value_of(record)).expire_timestamp_ms == expires_ms
-    stored = h.failover().group().offsets.get(TopicPartition("foo", 0))
-    assert stored is not None
-    assert stored.expire_timestamp_ms == expires_ms
+    loaded = h.failover().group().offsets.get(TopicPartition("foo", 0))
+    assert loaded is not None
+    assert loaded.expire_timestamp_ms == expires_ms
 
 
 def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
-    """A caller that adds or creates a group under an existing id gets the existing group.
+    """A shard has the groups of one partition in memory.
+
+    A caller that adds or creates a group under an existing id gets the existing group.
 
     MM-24: the first group under an id stays
     """
     shard = Shard(0)
-    # The last argument is the time of the creation, which differs in each group.
+    # The two groups differ in the time of their creation, the last argument.
     first = Group("g", 0, GroupState.EMPTY, 1)
     second = Group("g", 0, GroupState.EMPTY, 2)
     assert shard.add(first) is first
@@ -177,19 +190,19 @@ def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
     assert shard.groups == {"g": first}
 
 
-def test_removing_a_group_keeps_a_successor_of_its_id() -> None:
-    """`remove` compares the instance: a successor under the same id is another group."""
+def test_removing_a_group_keeps_a_later_group_with_the_same_id() -> None:
+    """`remove` removes exactly the group that it gets, and returns True if it was there."""
     shard = Shard(0)
-    removed = shard.create_group("g", 1)
-    assert shard.remove(removed)
-    assert not shard.remove(removed)
-    successor = shard.create_group("g", 2)
-    assert not shard.remove(removed)
-    assert shard.groups == {"g": successor}
+    group = shard.create_group("g", 1)
+    assert shard.remove(group)
+    assert not shard.remove(group)
+    later_group = shard.create_group("g", 2)
+    assert not shard.remove(group)
+    assert shard.groups == {"g": later_group}
 
 
-def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() -> None:
-    """The refused partition has neither an offset nor a pending one, so its answer is -1.
+def test_stable_fetch_finds_the_commit_beside_one_with_too_much_metadata() -> None:
+    """The metadata of one partition are too large, so it gets no offset, and no pending one either.
 
     MM-45: one of two with metadata too large, fetched stable
     """
@@ -205,7 +218,9 @@ def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() 
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.NONE,
     ]
-    refused, stored = (h.fetched("foo", index, require_stable=True) for index in (0, 1))
-    assert (refused.error_code, stored.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    refused = h.fetched("foo", 0, require_stable=True)
+    assert refused.error_code is ErrorCode.NONE
     assert (refused.committed_offset, refused.metadata) == (-1, "")
-    assert (stored.committed_offset, stored.metadata) == (6, "fits")
+    committed = h.fetched("foo", 1, require_stable=True)
+    assert committed.error_code is ErrorCode.NONE
+    assert (committed.committed_offset, committed.metadata) == (6, "fits")

@@ -1,15 +1,15 @@
 """Unloading a partition: parked requests are answered, groups become Dead, timers end.
 
-A broker that becomes the leader of an offsets partition (a partition of `__consumer_offsets`) loads
-the partition: it reads the groups into memory. A broker that no longer leads the partition unloads
-it, and so drops the groups. The leader epoch counts the partition's leaders. A parked request waits
-for its answer.
+The state of a group is in one partition of the topic `__consumer_offsets`. The leader of this
+partition is the group's coordinator. When a broker becomes leader, it loads the partition: it reads
+the groups into memory. When it is no longer leader, it unloads the partition: it forgets the
+groups. At this moment some requests are parked, which means that they wait for their answers. They
+must be answered, because their clients would wait in vain.
 
-- `h` is a CoordinatorHarness: a coordinator that has loaded partition 0 in leader epoch 0, unless
-  `owned=()`.
-- `h.stable_group()` brings members to generation 1: the group's first rebalance is complete.
-- While `h.holds_appends` is True, an append waits for `h.complete(error)`.
-- A tenure is the time from a load to the next unload.
+In these tests `h` is a CoordinatorHarness: a coordinator with its log and timers, which has loaded
+partition 0 in leader epoch 0. With `owned=()` it has loaded nothing. `h.stable_group()` gives it a
+group with two members in generation 1. If a test sets `h.holds_appends`, appends to the log wait
+until the test calls `h.complete`.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 5.5. Ids such as MM-16 and FO-02 are cases that this
 page lists.
@@ -30,7 +30,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 
 def test_unload_makes_groups_dead_and_forgets_them() -> None:
-    """After an unload with the epoch of the load, the broker answers NOT_COORDINATOR.
+    """After the unload the broker answers NOT_COORDINATOR.
 
     MM-16: unload with the epoch of the load
     """
@@ -39,7 +39,8 @@ def test_unload_makes_groups_dead_and_forgets_them() -> None:
     group = h.group()
     assert h.unload(epoch=0) is None
     assert group.state is GroupState.DEAD
-    assert (h.coordinator.groups(), h.timer_keys()) == ((), [])
+    assert h.coordinator.groups() == ()
+    assert h.timer_keys() == []
     assert not h.coordinator.is_owned(0)
     assert h.beat(ids[0], generation_id=1) is ErrorCode.NOT_COORDINATOR
     assert h.events(TraceKind.GROUP_STATE)[-1].cause == "unloaded"
@@ -50,11 +51,12 @@ def test_unload_in_preparing_answers_parked_joins_with_their_member_ids() -> Non
     h = CoordinatorHarness()
     ids = h.stable_group()
     newcomer = h.new_member_id()
-    joins = [h.submit(join_group(member_id)) for member_id in (ids[0], newcomer)]
+    joins = {member_id: h.submit(join_group(member_id)) for member_id in (ids[0], newcomer)}
     h.unload()
-    for member_id, request_id in zip((ids[0], newcomer), joins, strict=True):
+    for member_id, request_id in joins.items():
         response = h.join_response(request_id)
-        assert (response.error_code, response.member_id) == (ErrorCode.NOT_COORDINATOR, member_id)
+        assert response.error_code is ErrorCode.NOT_COORDINATOR
+        assert response.member_id == member_id
     assert h.timer_keys() == []
 
 
@@ -73,7 +75,10 @@ def test_unload_in_completing_answers_parked_syncs() -> None:
 
 
 def test_unload_forgets_pending_ids_with_their_timers() -> None:
-    """A pending id (assigned, not yet used to join) has a timer, which ends with the unload."""
+    """An id is pending from its assignment until its client joins with it.
+
+    A timer removes it if the client does not come. The unload ends this timer.
+    """
     h = CoordinatorHarness()
     h.new_member_id()
     h.unload()
@@ -83,20 +88,19 @@ def test_unload_forgets_pending_ids_with_their_timers() -> None:
 def test_unload_leaves_other_partitions_unchanged() -> None:
     """Each partition has its own groups and timers."""
     h = CoordinatorHarness(num_partitions=2, owned=(0, 1))
-    # Find one group for each partition. A group's partition follows from the hash of its name;
-    # among eight names, each of the two partitions has at least one.
-    by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(8)}
-    ids = {
-        partition: h.stable_group(size=1, group_id=group_id)
-        for partition, group_id in by_partition.items()
-    }
+    # The partition of a group follows from the hash of its id. Among eight ids there is at least
+    # one of each partition.
+    ids_by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(8)}
+    unloaded, kept = ids_by_partition[0], ids_by_partition[1]
+    h.stable_group(size=1, group_id=unloaded)
+    (member_of_kept,) = h.stable_group(size=1, group_id=kept)
     h.unload(0)
-    assert [summary.group_id for summary in h.coordinator.groups()] == [by_partition[1]]
-    assert h.timer_keys() == [f"heartbeat-{by_partition[1]}-{ids[1][0]}"]
+    assert [summary.group_id for summary in h.coordinator.groups()] == [kept]
+    assert h.timer_keys() == [f"heartbeat-{kept}-{member_of_kept}"]
 
 
 def test_unload_of_an_older_epoch_is_ignored() -> None:
-    """The group still answers after the ignored unload.
+    """An unload of epoch 1 may arrive late, after the load of epoch 2. The group still works.
 
     MM-17: unload of an older epoch is ignored
     """
@@ -108,9 +112,9 @@ def test_unload_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """Without the check, a delayed unload stops a coordinator that has just been elected.
+    """An experiment can switch off the check of epochs, which is called a guard.
 
-    A guard is a check of Kafka's that an experiment can switch off, here leader_epoch_guard.
+    Then a late unload stops a coordinator that has just been elected.
     """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
@@ -119,7 +123,9 @@ def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_unload_without_epoch_removes_the_groups_and_keeps_the_epoch() -> None:
-    """An unload without an epoch follows the deletion of the replica, and is never ignored.
+    """When the broker's replica is deleted, it unloads without an epoch. This is never ignored.
+
+    The coordinator still remembers the newest epoch that it knows.
 
     MM-18: unload without an epoch
     """
@@ -131,7 +137,7 @@ def test_unload_without_epoch_removes_the_groups_and_keeps_the_epoch() -> None:
 
 
 def test_unload_of_a_partition_that_is_not_loaded_stores_its_epoch() -> None:
-    """If the unload of epoch 4 arrives before the load of epoch 3, the load must be ignored."""
+    """The unload of epoch 4 arrives before the load of epoch 3. Then the load must be ignored."""
     h = CoordinatorHarness(owned=())
     assert h.unload(epoch=4) is None
     assert h.load(epoch=3) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=4)
@@ -142,14 +148,12 @@ def test_unload_of_a_loading_partition_cancels_the_load() -> None:
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us)
     h.unload(epoch=2)
-    assert (h.coordinator.is_loading(0), h.coordinator.is_owned(0)) == (False, False)
+    assert not h.coordinator.is_loading(0)
+    assert not h.coordinator.is_owned(0)
 
 
 def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
-    """The record is in the log, so the client gets a success, and the trace records the commit.
-
-    The trace is the run's recorded rows of events.
-    """
+    """The record is in the log, so the client gets a success, and the trace has the commit."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -162,7 +166,7 @@ def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
 
 
 def test_commit_whose_append_fails_with_the_leadership_is_answered_not_coordinator() -> None:
-    """The leader resigns while the append is in flight, so the append fails."""
+    """The broker loses the leadership while the append is in flight, so the append fails."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -172,7 +176,7 @@ def test_commit_whose_append_fails_with_the_leadership_is_answered_not_coordinat
 
 
 def test_assignment_stored_after_the_unload_is_ignored() -> None:
-    """The unload has answered the parked SyncGroup already."""
+    """The append of the assignment ends after the unload. The SyncGroup has its answer already."""
     h = CoordinatorHarness()
     member_id = h.new_member_id()
     h.submit(join_group(member_id))
@@ -187,10 +191,10 @@ def test_assignment_stored_after_the_unload_is_ignored() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorCode) -> None:
-    """A static member (with an instance id) that restarts replaces itself in a Stable group.
+    """A static member that restarts takes its own place in a Stable group.
 
-    The JoinGroup of the restarted member waits for an append. An unload of a Stable group answers
-    only parked SyncGroups, so the end of the append answers the JoinGroup.
+    Its JoinGroup waits until this is in the log. The unload of a Stable group does not answer a
+    JoinGroup, so the end of the append answers it.
     """
     h = CoordinatorHarness()
     h.submit(join_group(instance="i"))
@@ -206,18 +210,20 @@ def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorC
     assert h.timer_keys() == []
 
 
-def test_completion_of_an_unknown_append_is_misuse() -> None:
+def test_completion_of_an_unknown_append_raises() -> None:
     """Only a bug of the broker completes an append that is not in flight."""
     h = CoordinatorHarness()
     with pytest.raises(SimulationError, match="not in flight"):
         h.coordinator.append_completed(AppendCompleted(append_id=AppendId(7)), h.now_us)
 
 
-def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
-    """The partition moves away and back. An append of the first tenure does not change the second.
+def test_append_of_before_the_unload_does_not_change_the_group_that_is_loaded_again() -> None:
+    """The partition moves away and back while a commit is in flight.
 
-    The commit is in flight at the unload. The client gets the success, but the group of the second
-    tenure does not get the offset, because the load did not read the record.
+    1. A member commits an offset. The append is in flight.
+    2. The partition is unloaded, and loaded again. The load does not read the record.
+    3. The append succeeds. The client gets the success, but the group that was loaded does not get
+       the offset.
     """
     h = CoordinatorHarness()
     ids = h.stable_group()
@@ -230,5 +236,5 @@ def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
 
     assert commit_errors(h.response(request_id)) == [ErrorCode.NONE]
     assert h.offset("foo", 0) == -1
-    # The log had the record of generation 1, so the group of the second tenure has the member.
+    # The load has read generation 1, so the member is still in the group.
     assert h.beat(ids[0], generation_id=1) is ErrorCode.NONE
