@@ -52,7 +52,7 @@ far count as not acknowledged. But no append may be acknowledged while fewer tha
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaos.checkers.base import Checker
@@ -66,15 +66,7 @@ from chaos.checkers.evidence.commit_registers import (
 )
 from chaos.checkers.evidence.enough_replicas import REPLICAS_KINDS, EnoughReplicas
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
-from chaos.checkers.evidence.transactions.forgotten_commits import (
-    FORGETTING_KINDS,
-    ForgottenCommits,
-)
-from chaos.checkers.evidence.transactions.transaction_ends import (
-    END_KINDS,
-    TransactionEnds,
-    WrongEnd,
-)
+from chaos.checkers.evidence.transactions.forgotten_commits import FORGETTING_KINDS, FORGOTTEN
 from protocol.api import Api
 from protocol.causes import ORDERED_DELETIONS, DeletionCause, OffsetFetchCause
 from protocol.errors import ErrorCode
@@ -101,7 +93,6 @@ VERIFYING_STAGE = "verifying"
 """Stage of the run in which the driver itself fetches all committed offsets, at the end."""
 
 # Names of excuses in the report.
-FORGOTTEN = "transactional commit that Kafka forgets until the next load"
 LATE_END = "end of a transaction that came behind a load"
 # Rows that show which broker coordinates the groups of an offsets partition
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
@@ -154,7 +145,6 @@ class DurableCommits(Checker):
             TraceKind.RUN_STAGE,
             *LOSS_KINDS,
             *REPLICAS_KINDS,
-            *END_KINDS,
             *FORGETTING_KINDS,
             TraceKind.NODE_STOPPED,
             *_LEADERSHIP,
@@ -184,9 +174,8 @@ class DurableCommits(Checker):
         self._half_loads = self.evidence.half_loads
         self._expiry = self.evidence.expiry
         self._enough_replicas = EnoughReplicas()
-        self._forgotten = ForgottenCommits(context)
+        self._forgotten = self.evidence.forgotten_commits
         self._excused: Counter[str] = Counter()
-        self._transaction_ends = TransactionEnds(context.clock_error_us, self._lost_data)
         # (partition, broker) for which an append with too few replicas in sync was reported
         self._on_too_few: dict[tuple[str, str], None] = {}
         self._forgiven = 0  # acknowledged commits that need not be there after a loss of data
@@ -222,9 +211,7 @@ class DurableCommits(Checker):
         if row.kind in REPLICAS_KINDS:
             self._check_replicas(row, row.partition or "")
         if row.kind in FORGETTING_KINDS:
-            self._forgotten.observe(row)
-        if row.kind in END_KINDS:
-            self._report_wrong_ends(self._transaction_ends.observe(row))
+            self._report_wrong_ends()
             if row.kind != TraceKind.LOAD_COMPLETED:
                 return  # only a load concerns the cases below, too
 
@@ -269,25 +256,18 @@ class DurableCommits(Checker):
                 if row.group is not None and row.partition is not None and row.offset is not None:
                     self._observe_offset(row, row.group, row.partition, row.offset)
 
-    def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
-        """Report wrong ends of transactions, and excuse commits that Kafka forgets at a late end.
+    def _report_wrong_ends(self) -> None:
+        """Report wrong ends of transactions, and count the late ones.
 
         The end of a transaction is late if it waits behind a load until the producer has begun its
         next transaction. It then also ends offsets of that next transaction.
         """
-        for end in ends:
+        for end in self._forgotten.wrong_ends:
             self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
-        for since, late in self._transaction_ends.late:
-            # The late end has taken all offsets of the producer from the row `since` on.
-            self._forgotten.forget(since.group or "", since.member, since.time_us, late.time_us)
-            self._excused[LATE_END] += 1
-        self._transaction_ends.late.clear()
-        for pending, late_end in self._transaction_ends.emptied:
-            # Here only a commit that was in progress at the moment of the end can be forgotten.
-            self._forgotten.forget(
-                pending.group or "", pending.member, late_end.time_us, late_end.time_us
-            )
-        self._transaction_ends.emptied.clear()
+        self._forgotten.wrong_ends.clear()
+        if self._forgotten.late_ends:
+            self._excused[LATE_END] += len(self._forgotten.late_ends)
+            self._forgotten.late_ends.clear()
 
     def _check_replicas(self, row: TraceRow, partition: str) -> None:
         """Report an append that was acknowledged with too few replicas in sync.
@@ -664,7 +644,8 @@ class DurableCommits(Checker):
     def finish(self) -> CheckReport:
         """Report all suspicions that are left, and return the report."""
         self._report_suspicions(None)
-        self._report_wrong_ends(self._transaction_ends.finish())
+        self._forgotten.finish()
+        self._report_wrong_ends()
         judged = self._seen["fetches_judged"]
         note = ""
         if not self._seen["offsets_acknowledged"]:

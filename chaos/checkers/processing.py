@@ -17,7 +17,9 @@ A gap is permitted if
    be lost;
 4. a consumer on ZooKeeper died between the fetch of a record and its processing
    (`_may_have_been_in_hand`);
-5. records or commits were lost with the last in-sync replica (`lost_data`).
+5. records or commits were lost with the last in-sync replica (`lost_data`);
+6. Kafka itself has forgotten the group's only commit, and the next member began at the end of the
+   log (`forgotten_commits`).
 
 Two more things are violations:
 
@@ -42,6 +44,7 @@ from chaos.checkers.evidence.deliveries import DELIVERY_KINDS, Deliveries
 from chaos.checkers.evidence.intervals import IntervalSet
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owner
+from chaos.checkers.evidence.transactions.forgotten_commits import FORGOTTEN
 from protocol.causes import ORDERED_DELETIONS, PositionCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
@@ -64,6 +67,9 @@ class _Jump:
     row: TraceRow  # POSITION_RESET, or RECORDS_CONSUMED that begins beyond the member's position
     before: TraceRow | None  # the group's last RECORDS_CONSUMED before the jump
     was_deleted: bool = False  # an administrator had deleted the committed offset
+    # The last acknowledged commit, if no coordinator had stored any commit. This can only be the
+    # commit of a transaction. Other commits are stored before they are acknowledged.
+    unstored: TraceRow | None = None
 
 
 @dataclass(slots=True)
@@ -78,7 +84,7 @@ class _Partition:
     # When an administrator deleted the committed offset, or it expired. None again after the next
     # commit.
     deleted_us: int | None = None
-    answered: int | None = None  # offset of the commit that was acknowledged last
+    answer: TraceRow | None = None  # OFFSETS_COMMITTED of the commit that was acknowledged last
     stored: int | None = None  # offset of the commit that a coordinator stored last
     # offset -> a commit of this offset, made when the group had not processed all records below it.
     # Such a commit may explain a gap: the next member begins at its offset.
@@ -133,6 +139,8 @@ class Processing(Checker):
         }
         self._lost_data = self.evidence.lost_data
         self._expiry = self.evidence.expiry
+        self._forgotten = self.evidence.forgotten_commits
+        self._gaps_after_forgotten_commits = 0
         self._acknowledged = AcknowledgedRecords(context)
         self._deliveries = Deliveries(context, self._lost_data)
         self._broken_rules: dict[tuple[str, int], None] = {}  # (node, rule of `deliveries`)
@@ -228,7 +236,8 @@ class Processing(Checker):
         if expected is None or not expected.transaction_partitions:
             return
         for (group, _), known in self._partitions.items():
-            if group == row.group and known.answered != known.stored:
+            answered = None if known.answer is None else known.answer.offset
+            if group == row.group and answered != known.stored:
                 known.deleted_us = row.time_us
 
     # -- processed records --------------------------------------------------------------------
@@ -294,7 +303,12 @@ class Processing(Checker):
     def _remember_jump(known: _Partition, row: TraceRow) -> None:
         """Keep a row with which records were skipped, to explain a gap at the end of the run."""
         known.jumps.append(
-            _Jump(row=row, before=known.last_row, was_deleted=known.deleted_us is not None)
+            _Jump(
+                row=row,
+                before=known.last_row,
+                was_deleted=known.deleted_us is not None,
+                unstored=known.answer if known.stored is None else None,
+            )
         )
         del known.jumps[:-MAX_JUMPS]
 
@@ -309,7 +323,7 @@ class Processing(Checker):
             # there is a committed offset again.
             known.deleted_us = None
         if row.kind == TraceKind.OFFSETS_COMMITTED:
-            known.answered = row.offset
+            known.answer = row
         else:
             known.stored = row.offset
         if known.first_commit is None and not _is_of_administrator(row):
@@ -371,6 +385,9 @@ class Processing(Checker):
                 gaps += 1
                 self._judge_gap(group, partition, known, gap)
         figures = self.measured()
+        excused = dict(self._deliveries.excused)
+        if self._gaps_after_forgotten_commits:
+            excused[FORGOTTEN] = self._gaps_after_forgotten_commits
         return self.report(
             judged=judged,
             seen={
@@ -380,7 +397,7 @@ class Processing(Checker):
                 "gaps": gaps,
             },
             note="" if judged else "no record was due",
-            excused=dict(self._deliveries.excused),
+            excused=excused,
         )
 
     def _judge_gap(
@@ -407,8 +424,8 @@ class Processing(Checker):
         commit = known.beyond.get(end) or known.last_commit
         if commit is not None and (commit.offset or 0) <= start:
             commit = None  # a commit before the gap has skipped nothing
-        # Reasons 1 to 3 depend on the jump over the gap and on the commit beyond it. If none of
-        # them permits the gap, `why` tells in the finding how it came about. A jump has a cause
+        # Reasons 1 to 3 and 6 depend on the jump over the gap and on the commit beyond it. If none
+        # of them permits the gap, `why` tells in the finding how it came about. A jump has a cause
         # only if its row is POSITION_RESET.
         cause = None if jump is None else jump.row.cause
         if jump is not None and cause == PositionCause.LATEST:
@@ -417,6 +434,9 @@ class Processing(Checker):
                 return
             if jump.was_deleted:  # reason 2
                 self._skipped["skipped_by_an_administrator"] += end - start
+                return
+            if self._was_forgotten(group, known, jump):  # reason 6
+                self._gaps_after_forgotten_commits += 1
                 return
             why = (
                 f"{jump.row.node} found no committed offset it could use, although "
@@ -454,6 +474,13 @@ class Processing(Checker):
             group=group,
             partition=partition,
         )
+
+    def _was_forgotten(self, group: str, known: _Partition, jump: _Jump) -> bool:
+        """Return True if a jump found no committed offset because Kafka itself had forgotten it."""
+        commit, begun = jump.unstored, known.first_position
+        if commit is None or begun is None:
+            return False
+        return self._forgotten.has_forgotten(group, commit.member, begun.time_us, jump.row.time_us)
 
     def _may_have_been_in_hand(self, group: str, start: int, end: int) -> bool:
         """Return True if consumers on ZooKeeper may have died with the records of a gap in hand.

@@ -36,6 +36,10 @@ from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owners
 from chaos.checkers.evidence.replicas import REPLICA_KINDS, Replicas
 from chaos.checkers.evidence.stranded_clients import STRANDING_KINDS, StrandedClients
+from chaos.checkers.evidence.transactions.forgotten_commits import (
+    FORGETTING_KINDS,
+    ForgottenCommits,
+)
 from chaos.checkers.evidence.transactions.open_transactions import OPEN_KINDS, OpenTransactions
 from chaos.checkers.evidence.turning_points import TURNING_KINDS, TurningPoints
 from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS, Undisturbed
@@ -93,6 +97,12 @@ class Evidence:
     def open_transactions(self) -> OpenTransactions:
         """Transactions without an end, and offsets that wait for the end of a transaction."""
         return self._follow(OpenTransactions(self._context), OPEN_KINDS)
+
+    @cached_property
+    def forgotten_commits(self) -> ForgottenCommits:
+        """Transactional commits that Kafka itself forgets."""
+        forgotten = ForgottenCommits(self._context, self.lost_data)
+        return self._follow(forgotten, FORGETTING_KINDS)
 
     @cached_property
     def owners(self) -> Owners:

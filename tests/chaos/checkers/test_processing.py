@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.evidence.transactions.forgotten_commits import FORGOTTEN
 from chaos.checkers.processing import Processing
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
@@ -198,6 +199,60 @@ def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
     assert "records 20 to 79 were never processed" in summary
     assert "consumer-g-1 found no committed offset it could use, although 10 and more" in summary
     assert "auto.offset.reset" in summary
+
+
+def transaction_state(rows: Rows, time_s: float, to: str) -> None:
+    """Add the transaction coordinator's change of a transaction of producer 0 to the state `to`."""
+    detail = {"transactional_id": C0, "producer_id": 0, "from": "Ongoing", "to": to}
+    rows.add(time_s, "broker-2", TraceKind.TRANSACTION_STATE, detail=detail)
+
+
+@pytest.mark.parametrize("is_behind_load", [True, False])
+def test_reset_to_latest_is_excused_if_kafka_forgot_the_only_commit(is_behind_load: bool) -> None:
+    """C0 commits 60 in a transaction, which is the group's only commit. Broker-0 coordinates it.
+
+    1. The transaction before it is aborted. The effects of its marker wait behind a load of
+       broker-0.
+    2. C0's transaction is committed, and C0 gets its acknowledgement.
+    3. The load is over. The effects come, and remove the offset 60, too, as in Kafka 3.9.
+    4. C1 finds no committed offset, and starts from the latest one. It leaves out 60 to 79.
+
+    Without a load nothing can have delayed the effects. Then the loss of the commit is a bug.
+    """
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.position_reset(1.1, C0, offset=50, cause="latest")
+    rows.consumed(2, C0, first=50, last=59)
+    transaction_state(rows, 2.1, "PrepareAbort")
+    transaction_state(rows, 2.2, "CompleteAbort")
+    rows.add(
+        2.5,
+        "broker-0",
+        TraceKind.TXN_COMMIT_PENDING,
+        group="g",
+        member=f"{C0}-id",
+        partition="t-0",
+        offset=60,
+        detail={"producer_id": 0},
+    )
+    transaction_state(rows, 2.6, "PrepareCommit")
+    rows.committed(2.7, C0, offset=60)
+    if is_behind_load:
+        rows.load_completed(3, "broker-0", leader_epoch=3)
+    rows.add(
+        3,
+        "broker-0",
+        TraceKind.TRANSACTION_COMPLETED,
+        group="g",
+        detail={"producer_id": 0, "committed": False, "offsets": 0},
+    )
+    reassign_to_c1(rows, 4, offset=80, cause="latest")
+    rows.consumed(5, C1, first=80, last=89)
+
+    report = check(rows)
+
+    assert report.excused == ({FORGOTTEN: 1} if is_behind_load else {})
+    assert report.outcome is (CheckOutcome.PASS if is_behind_load else CheckOutcome.VIOLATED)
 
 
 def test_duplicates_are_counted_by_the_member_that_processed_the_record_before() -> None:

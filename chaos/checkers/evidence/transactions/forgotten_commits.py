@@ -25,30 +25,33 @@ Case 2, a late end (Kafka `scheduleHandleTxnCompletion`):
    transaction, that older offset is lost, too.
 
 This module recognizes case 1: an append failed at the coordinator during the transaction, and the
-transaction never ended in the group. `transaction_ends` recognizes case 2, and calls `forget`.
+transaction never ended in the group. `transaction_ends` recognizes case 2.
 
 Schedules of the tests' corpus show the cases:
 `failed_append_empties_the_slot_of_the_next_attempt`,
 `end_of_a_transaction_that_comes_behind_a_load`,
-`late_end_of_a_transaction_while_the_next_offset_is_appended` and
-`late_end_while_a_replacing_offset_is_appended`.
+`late_end_of_a_transaction_while_the_next_offset_is_appended`,
+`late_end_while_a_replacing_offset_is_appended` and
+`first_commit_forgotten_and_a_reset_to_latest`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.lost_data import LostData
 from chaos.checkers.evidence.transactions.open_transactions import producer_of
+from chaos.checkers.evidence.transactions.transaction_ends import (
+    END_KINDS,
+    TransactionEnds,
+    WrongEnd,
+)
 from protocol.trace import TraceKind, TraceRow
 
-FORGETTING_KINDS = frozenset(
-    {
-        TraceKind.TRANSACTION_STATE,
-        TraceKind.TXN_COMMIT_PENDING,
-        TraceKind.TRANSACTION_COMPLETED,
-        TraceKind.APPEND_COMPLETED,
-    }
-)
+FORGETTING_KINDS = END_KINDS
 """Kinds of rows that ForgottenCommits must see."""
+FORGOTTEN = "transactional commit that Kafka forgets until the next load"
+"""Name of the excuse in the report."""
 
 
 @dataclass(slots=True)
@@ -60,10 +63,21 @@ class _Producer:
 
 
 class ForgottenCommits:
-    """Tells whether a group may have forgotten a certain commit."""
+    """Tells whether a group may have forgotten a certain commit.
 
-    def __init__(self, context: CheckContext) -> None:
+    `lost_data`: partitions that lost data. The caller feeds rows to it.
+    """
+
+    def __init__(self, context: CheckContext, lost_data: LostData) -> None:
         self._context = context
+        self._transaction_ends = TransactionEnds(context.clock_error_us, lost_data)
+        self.wrong_ends: list[WrongEnd] = []
+        """Ends that do not agree with their decisions.
+
+        The checker Durable commits takes them out, and the rows of `late_ends`.
+        """
+        self.late_ends: list[TraceRow] = []
+        """Rows of late ends (case 2)."""
         self._producers: dict[int, _Producer] = {}
         # (group, producer id) -> the row of its last pending offset
         self._pending: dict[tuple[str, int], TraceRow] = {}
@@ -71,10 +85,6 @@ class ForgottenCommits:
         self._failed: dict[tuple[str, str], int] = {}
         # (group, member) -> times (from, to) between which its commits may have been forgotten
         self._times: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
-
-    def forget(self, group: str, member: str | None, from_us: int, to_us: int) -> None:
-        """Record that a group forgot a member's commits between `from_us` and `to_us`."""
-        self._times.setdefault((group, member), []).append((from_us, to_us))
 
     def has_forgotten(self, group: str, member: str | None, sent_us: int, answered_us: int) -> bool:
         """Return True if the group may have forgotten a commit of a member.
@@ -100,6 +110,28 @@ class ForgottenCommits:
                 self._note_state(row)
             case _:
                 pass
+        self._note_ends(self._transaction_ends.observe(row))
+
+    def finish(self) -> None:
+        """Judge the last ends of transactions."""
+        self._note_ends(self._transaction_ends.finish())
+
+    def _note_ends(self, wrong_ends: Iterable[WrongEnd]) -> None:
+        """Keep wrong ends of transactions, and note what late ends made a group forget (case 2)."""
+        self.wrong_ends.extend(wrong_ends)
+        for since, late_end in self._transaction_ends.late:
+            # The late end has taken all offsets of the producer from the row `since` on.
+            self._forget(since.group or "", since.member, since.time_us, late_end.time_us)
+            self.late_ends.append(late_end)
+        self._transaction_ends.late.clear()
+        for pending, late_end in self._transaction_ends.emptied:
+            # Here only a commit that was in progress at the moment of the end can be forgotten.
+            self._forget(pending.group or "", pending.member, late_end.time_us, late_end.time_us)
+        self._transaction_ends.emptied.clear()
+
+    def _forget(self, group: str, member: str | None, from_us: int, to_us: int) -> None:
+        """Record that a group forgot a member's commits between `from_us` and `to_us`."""
+        self._times.setdefault((group, member), []).append((from_us, to_us))
 
     def _note_state(self, row: TraceRow) -> None:
         """Note the times of a transaction; at its end, look for pending offsets without an end."""
@@ -129,4 +161,4 @@ class ForgottenCommits:
         # If no append failed, the time is -1, which is before every transaction.
         failed_us = self._failed.get((pending.node, expected.offsets_partition), -1)
         if transaction.began_us <= failed_us <= transaction.decided_us:
-            self.forget(group, pending.member, transaction.decided_us, transaction.decided_us)
+            self._forget(group, pending.member, transaction.decided_us, transaction.decided_us)

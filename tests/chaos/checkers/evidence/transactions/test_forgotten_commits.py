@@ -15,7 +15,8 @@ in t-0. `rows.fetched` adds the answer to a member that asks for the committed o
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
-from chaos.checkers.durable_commits import FORGOTTEN, DurableCommits
+from chaos.checkers.durable_commits import DurableCommits
+from chaos.checkers.evidence.transactions.forgotten_commits import FORGOTTEN
 from protocol.trace import TraceKind
 from results_schema.results import CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows

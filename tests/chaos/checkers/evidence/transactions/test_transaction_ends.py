@@ -15,7 +15,8 @@ situation would show.
 import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
-from chaos.checkers.durable_commits import FORGOTTEN, LATE_END, DurableCommits
+from chaos.checkers.durable_commits import LATE_END, DurableCommits
+from chaos.checkers.evidence.transactions.forgotten_commits import FORGOTTEN
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
