@@ -1,9 +1,8 @@
 """Commands whose output nobody can read any more: a closed pipe, a closed terminal, a full device.
 
-`command_line.started(...)` runs `python -m coordlab` in a process of its own, with `tmp_path` as
-its working folder. A run prints its stages: "starting", "steady", "faults" and "stopping". SIGPIPE
-is the signal to a program that writes to a closed pipe, SIGHUP the one to a program whose terminal
-closes.
+A run must then heal its faults and stop its nodes, as after Ctrl-C. The tests start `python -m
+coordlab` in a process of its own, read its output until the run has come to a stage ("starting",
+"steady", "faults" or "stopping"), and then close the pipe or the terminal.
 """
 
 import json
@@ -22,20 +21,21 @@ from tests.support.harness.terminal import TerminalCommand
 pytestmark = pytest.mark.slow
 
 EXIT_OUTPUT_CLOSED = 141
-"""The exit code that shells give a program that SIGPIPE ended: 128 + 13, the signal's number."""
+"""The exit code that shells show for a program whose pipe was closed: 128 + 13, where 13 is the
+number of the signal SIGPIPE. coordlab uses it for a closed terminal, too."""
 SMALL = (
     *("run", "coordinator_crash", "--no-analyze"),
     *("--var", "groups.orders-readers.members=3"),
     *("--var", "topics.orders.partitions=3"),
 )
-VIRTUAL = (*SMALL, "--runtime", "virtual")
-"""A small experiment that runs in simulated time."""
-WHOLE = ("run", "coordinator_crash", "--no-analyze", "--runtime", "virtual")
-"""The whole experiment, which takes seconds, so that a signal arrives before its end."""
+SMALL_VIRTUAL = (*SMALL, "--runtime", "virtual")
+"""A small experiment in virtual time, which is played in a moment."""
+LARGE_VIRTUAL = ("run", "coordinator_crash", "--no-analyze", "--runtime", "virtual")
+"""The whole experiment. It takes seconds, so that a signal arrives before its end."""
 
 
-def run_until(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
-    """Read a command's output up to `word`, close the pipe, and return the exit code and errors."""
+def close_pipe_after(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
+    """Read a command's output up to `word` and close the pipe; return exit code and errors."""
     assert command.stdout is not None
     assert command.stderr is not None
     while word not in (line := command.stdout.readline()):
@@ -51,7 +51,8 @@ def check_healed_and_stopped(past: PastRun) -> None:
     results = past.results()
     assert results is not None
     assert (results.outcome, results.verdict) == (RunOutcome.INTERRUPTED, Verdict.UNKNOWN)
-    assert results.exit_code == EXIT_INTERRUPTED  # of the run; the command itself ends with 141
+    # This is the exit code of the run in its results. The command itself ends with 141.
+    assert results.exit_code == EXIT_INTERRUPTED
     assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
     assert "stage stopping" in (past.path / "log.txt").read_text()
 
@@ -62,8 +63,8 @@ def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> 
     Python's own exit code for that is 1, which would mean here that a promise was violated.
     """
     command_line = CommandLine(tmp_path)
-    with command_line.started(*VIRTUAL) as command:
-        code, errors = run_until(command, "steady")
+    with command_line.started(*SMALL_VIRTUAL) as command:
+        code, errors = close_pipe_after(command, "steady")
 
     assert (code, errors) == (EXIT_OUTPUT_CLOSED, "")
     (past,) = command_line.runs()
@@ -81,7 +82,7 @@ def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Pat
     with command_line.started(
         *SMALL, "--var", "faults[0].at=0s", "--var", "faults[0].fault=pause"
     ) as command:
-        code, errors = run_until(command, "faults")
+        code, errors = close_pipe_after(command, "faults")
 
     assert (code, errors) == (EXIT_OUTPUT_CLOSED, "")
     (past,) = command_line.runs()
@@ -89,11 +90,11 @@ def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Pat
 
 
 def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
-    """The thread that draws the panel notices the closed terminal at its next drawing.
+    """The run notices that its terminal is closed when it draws its panel the next time.
 
-    A run in virtual time may end before that drawing; it is then recorded as completed.
+    A run in virtual time is so fast that it may end before. Then it is recorded as completed.
     """
-    command = TerminalCommand(tmp_path, *WHOLE, width=80, environment={})
+    command = TerminalCommand(tmp_path, *LARGE_VIRTUAL, width=80, environment={})
     command.read_until("[faults]")
 
     assert command.close_window() == EXIT_OUTPUT_CLOSED
@@ -106,9 +107,9 @@ def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path)
 def test_run_that_gets_sighup_heals_and_stops(tmp_path: Path) -> None:
     """A closing terminal sends SIGHUP, even to a run whose output goes to a file."""
     command_line = CommandLine(tmp_path)
-    with command_line.started(*WHOLE) as command:
+    with command_line.started(*LARGE_VIRTUAL) as command:
         assert command.stdout is not None
-        # Before the run begins, SIGHUP would end the Python process itself.
+        # Wait until the run handles signals. Before that, SIGHUP would end the process at once.
         assert "starting" in command.stdout.readline()
         command.send_signal(SIGHUP)
         _, errors = command.communicate(timeout=COMMAND_TIMEOUT_S)
@@ -122,7 +123,7 @@ def test_run_that_gets_sighup_heals_and_stops(tmp_path: Path) -> None:
 def test_list_into_a_closed_pipe_ends_with_141_without_a_message(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    """A command that only prints ends as `ls` does: by the closed pipe, and without a message."""
+    """A command that only prints ends as `ls` does: at once, and without a message."""
     with CommandLine(tmp_path).started(*arguments) as command:
         assert command.stdout is not None
         command.stdout.close()
@@ -138,7 +139,7 @@ def test_output_to_a_full_device_is_one_message_and_no_verdict(tmp_path: Path) -
     command_line = CommandLine(tmp_path)
     with (
         Path("/dev/full").open("w") as full,
-        command_line.started(*VIRTUAL, stdout=full) as command,
+        command_line.started(*SMALL_VIRTUAL, stdout=full) as command,
     ):
         _, errors = command.communicate(timeout=COMMAND_TIMEOUT_S)
 

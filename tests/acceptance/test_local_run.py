@@ -1,8 +1,7 @@
-"""`--runtime local`: a cluster in one process and in real time, and commands that query it.
+"""`coordlab run --runtime local`: a cluster in one process and in real time.
 
-The experiments are the project's own files, played on a clock ten times as fast as real time.
-`command_line` runs `python -m coordlab` in a process of its own and an empty folder; `runs()` are
-the run directories in it. SCALED_DOWN has options for short timeouts, ENDLESS for a fault of 100 s.
+All nodes of such a run live in the process of the command, but time passes as on a wall clock, or
+ten times as fast with `--time-scale 10`. Other commands can query the cluster while it runs.
 """
 
 import json
@@ -21,6 +20,7 @@ from tests.acceptance.test_ray_run import (
     GROUP,
     PATIENCE_S,
     SCALED_DOWN,
+    SHORT,
     in_force,
     wait_until,
 )
@@ -32,14 +32,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TIME_SCALE = 10.0
 SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
-"""Changes that make an experiment smaller."""
+"""Settings that make an experiment smaller than in its file."""
 
 
 def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> None:
-    """A run in real time has exactly the milestones of a run in virtual time (a simulated clock).
+    """The same things happen in real time as in virtual time, where the clock is simulated.
 
-    A milestone is the first event of one kind, such as the election of the next coordinator. Only
-    one experiment is played here; `make soak` plays every experiment.
+    The times differ a little, so the test compares only which milestones are reached. A milestone
+    is an event such as the election of the next coordinator. Only one experiment is played here;
+    `make soak` plays every one.
     """
     variables = (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s")
     experiment = load_experiment("pause_coordinator", variables).experiment
@@ -61,13 +62,13 @@ def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> N
 def test_run_in_one_process_needs_neither_ray_nor_java(command_line: CommandLine) -> None:
     """The command runs without Java and without any program on its PATH.
 
-    A run in real time has no digest (a hash of its trace), because no two such traces are equal.
+    A run in virtual time has a digest (a hash of its trace) in its manifest, so that a repetition
+    can be compared with it. In real time no two traces are equal, so there is none.
     """
     done = command_line.run(
-        "run",
-        *("coordinator_crash", "--runtime", "local", "--time-scale", "10", "--json"),
+        *("run", "coordinator_crash", "--runtime", "local", "--time-scale", "10", "--json"),
         *SCALED_DOWN,
-        *("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s"),
+        *SHORT,
         environment={"JAVA_HOME": None, "PATH": "/nowhere"},
     )
     assert done.returncode == 0, done.stderr
@@ -89,10 +90,10 @@ def test_run_in_one_process_needs_neither_ray_nor_java(command_line: CommandLine
 def test_groups_of_a_local_cluster_are_queried_from_another_process(
     command_line: CommandLine,
 ) -> None:
-    """`groups` finds the brokers' addresses in the run's directory; SIGTERM heals and ends the run.
+    """`groups` finds the addresses of the brokers in the run's directory.
 
-    The plan would heal the fault after 100 s. The end of the run comes first, so `healed_by` is
-    "end".
+    Then SIGTERM ends the run. The plan would heal the fault after 100 s (ENDLESS), so it is healed
+    by the end of the run.
     """
     with command_line.started(
         "run", "coordinator_crash", "--runtime", "local", *SCALED_DOWN, *ENDLESS

@@ -1,9 +1,9 @@
-"""Experiments on a local Ray, with all times ten times as short as in their files.
+"""Experiments on a local Ray, where each node is a real process, agree with virtual time.
 
-The files are those that users play; only the group is smaller. These tests check that real
-processes were paused, cut off and stopped, and that a run has the same milestones as in virtual
-time (a simulated clock). A milestone is the first event of one kind. The soak tests compare the
-lengths of phases with virtual time, at the real speed.
+The experiments are those that users play, but their groups are smaller, and their clock is ten
+times as fast as real time. Times on real processes differ a little, so the tests compare only which
+milestones are reached. A milestone is an event such as the election of the next coordinator. The
+soak tests also compare times, at the real speed.
 """
 
 from pathlib import Path
@@ -29,17 +29,17 @@ GROUP = "orders-readers"
 TIME_SCALE = 10.0
 SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
 EXPERIMENTS = {
-    # The fault is a signal to a real process, and the members wait for that process.
+    # The fault stops a real process by a signal.
     "pause_coordinator": (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s"),
-    # The fault is a set of rules for the nodes' connections; restarted nodes get the rules again.
-    # Some members join late.
+    # The fault forbids connections between real processes. Some members join late.
     "split_brain_generations": (*SMALLER, f"groups.{GROUP}.members=3", "run.after_faults=5s"),
 }
+"""The experiments, each with the settings that differ from its file."""
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_on_ray_agrees_with_virtual_time(name: str, tmp_path: Path) -> None:
-    """The run on Ray has exactly the milestones of virtual time, and leaves no process."""
+    """The run on Ray reaches exactly the milestones of virtual time, and leaves no process."""
     experiment = load_experiment(name, EXPERIMENTS[name]).experiment
     rows: list[TraceRow] = []
     run_dir = tmp_path / "run"

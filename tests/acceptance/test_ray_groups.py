@@ -1,8 +1,7 @@
-"""`groups` against a cluster on Ray: queries, changes, and queries during a failover.
+"""`coordlab groups` asks and changes the groups of a cluster on Ray, during a failover.
 
-`command_line` runs `python -m coordlab` in processes of their own and an empty folder. Exit codes:
-1 if the cluster refused an order; 254 if the command cannot be carried out as given (here: no
-cluster runs); 130 after SIGTERM, as after Ctrl-C.
+The cluster belongs to a `coordlab run` in another process. Exit codes of `groups`: 1 if the cluster
+refused what was asked, 254 if there is no cluster.
 """
 
 import json
@@ -31,13 +30,15 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TOOL = "tool"
 """A group without members that the tests create and delete."""
-TOPICS = ("--topic", "orders:0,1")
-"""Option that names the partitions 0 and 1 of orders."""
+TWO_PARTITIONS = ("--topic", "orders:0,1")
 
 
-def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
-    """Run `groups` with arguments; return its exit code and its JSON document (None: no output)."""
-    done = command_line.run("groups", *words, "--json", "--timeout", "60s")
+def ask(command_line: CommandLine, *arguments: str) -> tuple[int, Any]:
+    """Run `coordlab groups`; return its exit code and the JSON that it prints, if any.
+
+    For example, ask(command_line, "list") -> (0, {"groups": [{"group": "orders-readers", ...}]}).
+    """
+    done = command_line.run("groups", *arguments, "--json", "--timeout", "60s")
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, json.loads(done.stdout) if done.stdout else None
 
@@ -45,10 +46,10 @@ def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
 def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     command_line: CommandLine,
 ) -> None:
-    """Other processes find the addresses in the run's directory; the trace has each of their calls.
+    """`groups` finds the addresses of the brokers in the run's directory, and is traced as a node.
 
-    SIGTERM, which service managers and `timeout` send, ends the run as Ctrl-C does. Ray has a
-    handler of its own for SIGTERM, which would exit before the faults are healed.
+    At the end SIGTERM, which service managers and `timeout` send, ends the run as Ctrl-C does. Ray
+    has a handler of its own for SIGTERM, which would exit before the faults are healed.
     """
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
@@ -78,25 +79,26 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     assert results is not None
     assert not [check for check in results.checks if check.outcome is CheckOutcome.VIOLATED]
     rows = rows_of_run(past.path)
-    # Each command is a node of its own in the trace; admin-0 is the run's own administrator. There
-    # were eight commands: describe, 2 refused orders, 4 changes, list.
-    visits = {row.node for row in rows if row.node.startswith("admin-") and row.node != "admin-0"}
-    assert len(visits) == 1 + 2 + 4 + 1
-    removed = [row for row in rows if row.kind == TraceKind.OFFSET_REMOVED]
+    # Each command is a node of its own in the trace: admin-1, admin-2 and so on. The run itself
+    # uses admin-0. There were a `describe`, two refused orders, four calls in check_changed, and a
+    # `list`.
+    commands = {row.node for row in rows if row.node.startswith("admin-") and row.node != "admin-0"}
+    assert len(commands) == 1 + 2 + 4 + 1
     # `delete-offsets` removed the first offset, the deletion of the group removed the second.
-    assert [row.partition for row in removed] == ["orders-1", "orders-0"]
-    assert {(row.group, row.cause) for row in removed} == {(TOOL, "deleted by an administrator")}
+    removals = [row for row in rows if row.kind == TraceKind.OFFSET_REMOVED]
+    assert [row.partition for row in removals] == ["orders-1", "orders-0"]
+    assert {(row.group, row.cause) for row in removals} == {(TOOL, "deleted by an administrator")}
     check_no_process_is_left(command_line)
 
 
 def broker_id(node: str | None) -> int:
-    """Return the id in a broker's node name."""
+    """Return the id of a broker: 2 of `broker-2`."""
     assert node is not None
     return int(node.removeprefix("broker-"))
 
 
 def check_described(code: int, described: Any, killed: int) -> None:  # noqa: ANN401 - JSON
-    """Check that another broker coordinates the group, which has had only its first rebalance."""
+    """Check the description of the group: another broker than the killed one coordinates it."""
     assert code == 0
     (group,) = described["groups"]
     assert (group["state"], group["error"], len(group["members"])) == ("Stable", None, 4)
@@ -114,7 +116,10 @@ def check_described(code: int, described: Any, killed: int) -> None:  # noqa: AN
 
 
 def check_refused(command_line: CommandLine) -> None:
-    """Check that an order which needs an empty group is refused, with the names of the members."""
+    """Check that the group cannot be deleted or reset, because it has members.
+
+    The refusal names the members.
+    """
     code, refused = ask(command_line, "delete", "--group", GROUP)
     assert (code, refused["groups"][0]["error"]) == (1, "NON_EMPTY_GROUP")
     assert len(refused["groups"][0]["held_by"]) == 4
@@ -125,12 +130,15 @@ def check_refused(command_line: CommandLine) -> None:
 
 
 def check_changed(command_line: CommandLine) -> None:
-    """Check that a group without members is created, described, loses an offset, and is deleted."""
-    reset = ("reset-offsets", "--group", TOOL, *TOPICS, "--to-earliest", "--execute")
-    code, done = ask(command_line, *reset)
-    assert (code, done["executed"]) == (0, True)
-    code, done = ask(command_line, "delete-offsets", "--group", TOOL, "--topic", "orders:1")
-    assert (code, done["error"]) == (0, None)
+    """Check that a group without members can be created, changed, described and deleted.
+
+    A reset of offsets creates it with two offsets, of which one is then deleted.
+    """
+    reset = ("reset-offsets", "--group", TOOL, *TWO_PARTITIONS, "--to-earliest", "--execute")
+    code, answer = ask(command_line, *reset)
+    assert (code, answer["executed"]) == (0, True)
+    code, answer = ask(command_line, "delete-offsets", "--group", TOOL, "--topic", "orders:1")
+    assert (code, answer["error"]) == (0, None)
     code, described = ask(command_line, "describe", "--group", TOOL)
     (group,) = described["groups"]
     assert (code, group["state"]) == (0, "Empty")

@@ -1,8 +1,10 @@
 """`python -m coordlab run` on a local Ray: real kills, Ctrl-C, and two runs on one machine.
 
-The timeouts are scaled down so that a run takes half a minute; `make soak` has the real ones. The
-driver is the process of the command. It starts the nodes, each in a process of its own. An
-incarnation is one life of a node, counted from 0. A run's journal is its list of faults.
+Here every broker and every consumer (a node) has a process of its own, which Ray starts. The
+process of the command is called the driver. It injects the faults, and writes each of them into the
+run's journal.
+
+The timeouts are scaled down so that a run takes half a minute; `make soak` has the real ones.
 """
 
 import os
@@ -48,10 +50,10 @@ SCALED_DOWN = (
     *("--var", "topics.orders.partitions=4"),
     *("--var", "faults[0].at=1s"),
 )
-# faults[0] is the experiment's only fault, the crash of the coordinator.
+# Options that change the experiment's only fault, the crash of the coordinator.
 SHORT = ("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s")
 ENDLESS = ("--var", "faults[0].duration=100s")
-PAUSED = ("--var", "faults[0].fault=pause")  # a pause instead of the crash
+PAUSE_INSTEAD = ("--var", "faults[0].fault=pause")
 PATIENCE_S = 120.0
 """Limit for waiting on other processes, generous because two Rays on a busy machine are slow."""
 
@@ -65,7 +67,10 @@ def wait_until(condition: Callable[[], bool], what: str, *, limit_s: float = PAT
 
 
 def node_pids(rows: list[TraceRow]) -> dict[str, int]:
-    """Return the process id of each incarnation of each node, by "node/incarnation"."""
+    """Return the process id of each life of each node, such as {"broker-0/0": 4711, ...}.
+
+    The incarnation behind the slash counts the lives, from 0.
+    """
     return {
         f"{row.node}/{row.incarnation}": int(str(detail_of(row)["pid"]))
         for row in rows
@@ -79,69 +84,74 @@ def check_no_process_is_left(command_line: CommandLine) -> None:
 
 
 def living_nodes(past: PastRun) -> dict[str, int]:
-    """Return the processes of a run that still live; each node's first row has its process id."""
+    """Return the ids of those processes of a run that still live.
+
+    While a run goes on, the nodes write their rows into files in its folder `trace`. The first row
+    of each node has the id of its process.
+    """
     files = sorted((past.path / "trace").glob("*.frames"))
     pids = node_pids([row for file in files for row in FrameReader(file)])
     return {node: pid for node, pid in pids.items() if start_ticks(pid) is not None}
 
 
 def in_force(command_line: CommandLine) -> bool:
-    """Return True if a fault of a run has been injected and not yet healed, by the journal."""
+    """Return True if the journal says that a fault has been injected and not yet healed."""
     return any(fault.in_force for run in command_line.runs() for fault in run.journal())
 
 
 def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) -> None:
     """Each run has its own Ray, ports and directory; each killed process has ended."""
-    sides = [CommandLine(tmp_path / name) for name in ("one", "other")]
-    for side in sides:
-        side.folder.mkdir()
-    with (
-        sides[0].started("run", "coordinator_crash", *SCALED_DOWN, *SHORT) as one,
-        sides[1].started("run", "coordinator_crash", *SCALED_DOWN, *SHORT) as other,
-    ):
-        outputs = [process.communicate(timeout=PATIENCE_S) for process in (one, other)]
+    one, other = CommandLine(tmp_path / "one"), CommandLine(tmp_path / "other")
+    one.folder.mkdir()
+    other.folder.mkdir()
+    arguments = ("run", "coordinator_crash", *SCALED_DOWN, *SHORT)
+    with one.started(*arguments) as process_of_one, other.started(*arguments) as process_of_other:
+        processes_of_both = (process_of_one, process_of_other)
+        outputs = [process.communicate(timeout=PATIENCE_S) for process in processes_of_both]
 
-    assert [one.returncode, other.returncode] == [0, 0], outputs
-    pids: list[set[int]] = []
-    for side in sides:
-        (past,) = side.runs()
+    assert [process.returncode for process in processes_of_both] == [0, 0], outputs
+    pids_of_runs: list[set[int]] = []
+    for command_line in (one, other):
+        (past,) = command_line.runs()
         rows = rows_of_run(past.path)
-        check_story(past, experiment_of(past.manifest), rows)
-        pids.append(set(node_pids(rows).values()))
-        check_no_process_is_left(side)
-    assert pids[0].isdisjoint(pids[1])
+        check_run(past, experiment_of(past.manifest), rows)
+        pids_of_runs.append(set(node_pids(rows).values()))
+        check_no_process_is_left(command_line)
+    pids_of_one, pids_of_other = pids_of_runs
+    assert pids_of_one.isdisjoint(pids_of_other)
 
 
-def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> None:
-    """Check a whole run against the acceptance bounds; the broker's session is shorter here."""
+def check_run(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> None:
+    """Check the verdict of a run, its killed process, and how long its failover took."""
     results = past.results()
     assert results is not None
     assert results.reasons == ()
     assert results.verdict is Verdict.PASS
-    # Two checks judge nothing in some runs, by chance: `fencing` needs an append that waited for
-    # the dead leader, and `recovery` needs a replica that recovers when the fault is undone. Two
-    # more checks apply only in virtual time.
-    untested = {report.check for report in results.checks if report.outcome != "pass"}
+    # All checks pass but these. Two of them apply only in virtual time. Two others may have nothing
+    # to judge, by chance: `fencing` needs an append that waited for the dead leader, and `recovery`
+    # needs a replica that recovers when the fault is undone.
+    not_passed = {report.check for report in results.checks if report.outcome != "pass"}
     of_virtual_time = {"administration", "stability"}
-    assert of_virtual_time <= untested <= {"fencing", "recovery", *of_virtual_time}
+    assert of_virtual_time <= not_passed <= {"fencing", "recovery", *of_virtual_time}
     assert past.manifest.status is RunStatus.COMPLETED
     assert {row.run for row in rows} == {past.manifest.run}
-    refused = [row for row in rows if row.kind == TraceKind.CONNECTION_REFUSED]
-    # A restarting broker may be asked before it serves; a broker of the other run is never asked.
-    assert [row for row in refused if detail_of(row)["reason"] != "does not serve"] == []
+    # A connection may be refused by a broker that restarts and does not serve yet, but by no broker
+    # of the other run.
+    refusals = [row for row in rows if row.kind == TraceKind.CONNECTION_REFUSED]
+    assert {detail_of(row)["reason"] for row in refusals} <= {"does not serve"}
 
     (fault,) = past.journal()
     pids = node_pids(rows)
     assert fault.pid is not None
     assert fault.pid == pids[f"{fault.node}/0"]
     assert start_ticks(fault.pid) is None  # the killed process has ended
-    assert pids[f"{fault.node}/1"] != fault.pid  # incarnation 1 is another process
+    assert pids[f"{fault.node}/1"] != fault.pid  # the restarted broker is another process
 
     failover = coordinator_failover(rows, experiment, GROUP)
     assert failover.victim == fault.node
-    # The session begins at the last heartbeat, at most one interval before the kill. The upper
-    # bound allows half a second more, for the controller's check and the scheduling of real
-    # processes.
+    # The session of the broker begins at its last heartbeat, at most one interval before the kill.
+    # The upper bound allows half a second more, because the controller looks at sessions only from
+    # time to time, and real processes have to wait for a processor.
     assert SESSION_US - HEARTBEAT_US <= failover.detect_us <= SESSION_US + 500_000
     assert failover.rebalances == 0
     # Each of the four members kept its member id and generation.
@@ -155,12 +165,13 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """Run an experiment that Ctrl-C ends between its fault and the healing."""
+    """Run an experiment until its fault is in force, then press Ctrl-C."""
     command_line = CommandLine(tmp_path_factory.mktemp("interrupted"))
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as process:
         wait_until(lambda: process.poll() is not None or in_force(command_line), "the fault")
         assert process.poll() is None, process.communicate()
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes, too
+        # A terminal sends the signal to all processes of the command, also to those of Ray.
+        os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, output + errors
     assert "Traceback" not in output + errors
@@ -169,9 +180,9 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def owners_of_sessions() -> set[int]:
-    """Return the ids of the processes whose Ray has left a session's folder.
+    """Return the ids of the processes that started a Ray whose session folder still exists.
 
-    A file in such a folder has two words: the host and the process id of its owner.
+    A file in such a folder has two words: the host and the id of the process.
     """
     owner_files = Path(tempfile.gettempdir(), "ray").glob(f"session_*/{OWNER_FILE}")
     return {int(path.read_text().split()[1]) for path in owner_files}
@@ -192,26 +203,29 @@ def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLi
     kinds = {row.kind for row in rows}
     assert {TraceKind.FAULT_INJECTED, TraceKind.FAULT_HEALED, TraceKind.NODE_STOPPED} <= kinds
     assert [row.node for row in rows if row.kind == TraceKind.TASK_FAILED] == []
-    restarted = [
+    # The healing of the crash started the broker again, and no other node.
+    restarted_nodes = [
         row.node for row in rows if row.kind == TraceKind.NODE_STARTED and row.incarnation == 1
     ]
-    assert restarted == [fault.node]
+    assert restarted_nodes == [fault.node]
 
 
 def test_ctrl_c_leaves_no_process(interrupted: CommandLine) -> None:
     """Neither a node nor the Ray of the run remains."""
     (past,) = interrupted.runs()
     pids = node_pids(rows_of_run(past.path))
-    assert len(pids) >= 5  # enough processes that could remain; there are eight nodes
+    # The run had eight nodes. With only a few in its trace, the test would prove little.
+    assert len(pids) >= 5
     check_no_process_is_left(interrupted)
     assert [name for name, pid in pids.items() if start_ticks(pid) is not None] == []
 
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """Run an experiment whose driver gets SIGKILL while the fault has a broker paused."""
+    """Run an experiment until its fault has paused a broker, then kill the driver by SIGKILL."""
     command_line = CommandLine(tmp_path_factory.mktemp("killed"))
-    with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *PAUSED, *ENDLESS) as run:
+    arguments = ("run", "coordinator_crash", *SCALED_DOWN, *PAUSE_INSTEAD, *ENDLESS)
+    with command_line.started(*arguments) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
         (past,) = command_line.runs()
         (fault,) = past.journal()
@@ -219,17 +233,22 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         nodes = living_nodes(past)
         assert len(nodes) >= 8, "three brokers, the controller and four members"
         assert is_stopped(*processes([fault.pid]))
-        ray = rays_own(run.pid)
-        assert len(ray) == 2  # gcs_server and raylet
+        processes_of_ray = rays_own(run.pid)
+        assert len(processes_of_ray) == 2  # gcs_server and raylet
         run.kill()
         run.wait()
-        assert left_after([*processes(nodes.values()), *ray]) == []
+        assert left_after([*processes(nodes.values()), *processes_of_ray]) == []
         yield command_line
-    command_line.kill_everything()  # Ray's own helpers remain for a minute
+    # Helpers of Ray remain for a minute.
+    command_line.kill_everything()
 
 
 def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> None:
-    """The driver cannot handle SIGKILL: nodes and Ray end by themselves, even a paused node."""
+    """The driver cannot handle SIGKILL, so nodes and Ray must end by themselves.
+
+    That even the paused node does so is asserted in the fixture `killed`. `list` then shows that
+    the run was killed.
+    """
     (past,) = killed.runs()
     assert past.incomplete
     listed = killed.run("list")
@@ -238,9 +257,10 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
 
 
 def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path) -> None:
-    """The traces of the nodes fill a disk of 4.6 MB: exit code 255, no PASS, no node remains.
+    """The traces of the nodes fill a small disk: exit code 255, no PASS, no node remains.
 
-    A run reserves 4 MB for the ends of its files, so half a MB is left for traces.
+    The disk has 4.6 MB. A run reserves 4 MB, so that it can complete its files when the disk is
+    full. So half a MB is left for traces, which the run fills in a moment.
     """
     command_line = CommandLine(tmp_path)
     with small_disk(tmp_path / "disk", "4600k") as disk:
@@ -269,17 +289,18 @@ def test_interrupted_or_failed_runs_can_be_analysed(
     java = find_java()
     if isinstance(java, JavaProblem):
         pytest.skip(java.found)
-    ((one,), (other,)) = (interrupted.runs(), killed.runs())
+    (interrupted_run,) = interrupted.runs()
+    (killed_run,) = killed.runs()
 
-    done = interrupted.run("analyze", str(one.path), str(other.path))
+    done = interrupted.run("analyze", str(interrupted_run.path), str(killed_run.path))
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{one.manifest.run}: " in done.stdout
-    assert f"{other.manifest.run}: " in done.stdout
+    assert f"{interrupted_run.manifest.run}: " in done.stdout
+    assert f"{killed_run.manifest.run}: " in done.stdout
     assert "events (interrupted)" in done.stdout
     assert "its driver was killed" in done.stdout
     assert "this run is incomplete" in done.stdout
     assert "crash-0" in done.stdout
     assert "pause-0" in done.stdout
-    for past in (one, other):
+    for past in (interrupted_run, killed_run):
         assert list((past.path / "tables").iterdir())

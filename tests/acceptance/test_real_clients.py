@@ -1,4 +1,4 @@
-"""Real Kafka clients in a cluster of the lab that `coordlab up` keeps running, during faults."""
+"""Real Kafka clients use a cluster that `coordlab up` keeps running, while it has faults."""
 
 import signal
 

@@ -1,16 +1,16 @@
-"""Reports in a headless Chromium: of three members and a thousand, violated and interrupted.
+"""Reports of whole runs in a headless Chromium: does a reader see and reach everything?
 
-Each report is of a run in virtual time (a simulated clock). A test fails if a page logs to the
-console, requests anything but itself, or cannot draw a chart. A lane is one row of the timeline,
-such as the owners of partitions; all lanes have one time axis. A range is the visible part of that
-axis, in seconds.
-
-The runs:
+The fixture `reports` plays these runs, and writes their reports:
 
 - "three" and "interrupted": the coordinator of three members is killed
 - "overlap": partitions have two owners
-- "violated": commits are lost because a guard (a safety rule) is off
+- "violated": commits are lost, because one of Kafka's safety rules is switched off
 - "thousand": the group has 1,000 members
+
+A report shows a run as several charts, called lanes, such as the owners of partitions over time.
+All lanes have the same time axis: a reader who zooms one of them zooms all.
+
+Any test fails if a page logs to the console, requests anything but itself, or cannot draw a chart.
 """
 
 import re
@@ -26,7 +26,6 @@ from tests.support.harness.browser import (
     PHONE,
     Scheme,
     Screen,
-    Visit,
     chart_states,
     draw_all,
     scrolls_sideways,
@@ -65,16 +64,16 @@ SECTIONS = {
     "configuration",
     "replay",
 }
-# For each run, the lane with the messages around its fault.
-DIAGRAMS = {
+MESSAGE_LANES = {
     "three": "lane-messages-crash-0",
     "overlap": "lane-messages-cut-0",
     "violated": "lane-messages-cut-0",
     "interrupted": "lane-messages-crash-0",
     "thousand": "lane-messages-crash-0",
 }
+"""For each run, the lane with the messages around its fault."""
 FIGURES = "#headline .figures > li"
-"""The main figures of a report, which are in its head."""
+"""Selector of the four main figures of a report, which are in its head."""
 TEXT = ", ".join(
     (
         "h1, h2, h3, p, th, td, caption, summary, dt, dd, a, button, label",
@@ -87,7 +86,7 @@ RUNS = pytest.mark.parametrize("run", list(RECIPES))
 
 
 class Shelf:
-    """Opens the reports of the session's runs; an error in an opened report fails the test."""
+    """Opens the reports of the runs: `with shelf.opened("three") as page`."""
 
     def __init__(self, browser: Browser, reports: Reports) -> None:
         self._browser = browser
@@ -97,7 +96,11 @@ class Shelf:
     def opened(
         self, run: str, *, screen: Screen = DESKTOP, scheme: Scheme = "light", fragment: str = ""
     ) -> Iterator[Page]:
-        """Open a report for the `with` block; require at its end that the page logged no error."""
+        """Open a report for the `with` block.
+
+        At the end of the block, the test fails if the page logged to the console, or requested
+        anything but itself.
+        """
         with visit(
             self._browser,
             self.reports.pages[run],
@@ -106,17 +109,16 @@ class Shelf:
             fragment=fragment,
         ) as opened:
             yield opened.page
-            _check_clean(opened)
-
-
-def _check_clean(opened: Visit) -> None:
-    """Require that the page neither logged to the console nor requested anything but itself."""
-    assert opened.problems == []
+            assert opened.problems == []
 
 
 @pytest.fixture(scope="module")
 def shelf(reports: Reports, browser: Browser) -> Shelf:
-    """Return the shelf. `reports` come first: no run can be played beside the browser's loop."""
+    """Return the shelf.
+
+    The fixture `reports` must come before `browser`: the browser keeps an event loop running, and
+    no run can be played beside it.
+    """
     return Shelf(browser, reports)
 
 
@@ -132,10 +134,10 @@ def test_report_opens_offline_and_draws_every_lane(shelf: Shelf, run: str) -> No
 
         states = chart_states(page)
         assert set(states.values()) == {"drawn"}
-        assert set(states) >= LANES | {DIAGRAMS[run]}
-        empty = page.locator("figure.chart:not(:has(svg g.mark-group))")
-        assert [figure.get_attribute("id") for figure in empty.all()] == []
-        sections = page.locator("main section[id]").evaluate_all("all => all.map(each => each.id)")
+        assert set(states) >= LANES | {MESSAGE_LANES[run]}
+        empty_charts = page.locator("figure.chart:not(:has(svg g.mark-group))")
+        assert [figure.get_attribute("id") for figure in empty_charts.all()] == []
+        sections = page.locator("main section[id]").evaluate_all("all => all.map(e => e.id)")
         assert set(sections) >= SECTIONS
         assert ("violations" in sections) == (run == "violated")
         assert scrolls_sideways(page) == []
@@ -158,59 +160,68 @@ def _check_on_screen(page: Page, selector: str) -> None:
 
 
 def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
-    """Keys: arrows, plus and minus, 0 for the whole run, brackets for the faults."""
+    """Plus and minus zoom, arrows move, brackets go to the faults, 0 shows the whole run.
+
+    `shown_range` returns the begin and the end of the visible part of the axis, in seconds.
+    """
     with shelf.opened("three") as page:
-        whole = shown_range(page)
-        fault_us = shelf.reports.facts["three"].faults[0].injected_at_us
-        assert fault_us is not None
+        whole_run = shown_range(page)
+        assert whole_run[0] == 0
 
         page.keyboard.press("+")
-        closer = shown_range(page)
+        zoomed = shown_range(page)
+        assert _length(zoomed) == pytest.approx(_length(whole_run) / 2)
+
         page.keyboard.press("ArrowRight")
-        later = shown_range(page)
+        moved = shown_range(page)
+        assert moved[0] > zoomed[0]
+        assert _length(moved) == pytest.approx(_length(zoomed))
+
         page.keyboard.press("ArrowLeft")
-        back = shown_range(page)
+        assert shown_range(page) == pytest.approx(zoomed)
+
         page.keyboard.press("-")
-        wide = shown_range(page)
+        assert _length(shown_range(page)) > _length(zoomed)
+
         page.keyboard.press("]")
         at_fault = shown_range(page)
-        page.keyboard.press("0")
-
-        assert whole[0] == 0
-        assert _length(closer) == pytest.approx(_length(whole) / 2)
-        assert later[0] > closer[0]
-        assert _length(later) == pytest.approx(_length(closer))
-        assert back == pytest.approx(closer)
-        assert _length(wide) > _length(closer)
+        fault_us = shelf.reports.facts["three"].faults[0].injected_at_us
+        assert fault_us is not None
         assert at_fault[0] < fault_us / 1e6 < at_fault[1]
-        assert _length(at_fault) < _length(whole)
-        assert shown_range(page) == whole
+        assert _length(at_fault) < _length(whole_run)
+
+        page.keyboard.press("0")
+        assert shown_range(page) == whole_run
 
 
 def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
     """Tab follows the order of the page, shows a ring around each element, and is never trapped."""
+    # The name of the element with the focus, which is a lane's id, a label or a text, and the style
+    # of the ring around it. The body of the page has the focus behind the last element.
+    focus_script = """() => {
+        const element = document.activeElement;
+        if (element === document.body) return [null, null];
+        const lane = element.closest('figure')?.id;
+        const name = lane ?? element.getAttribute('aria-label') ?? element.textContent;
+        return [name, getComputedStyle(element).outlineStyle];
+    }"""
     with shelf.opened("violated") as page:
         draw_all(page)
         reached: list[str] = []
         for _ in range(600):  # far more than the controls and links of the page
             page.keyboard.press("Tab")
-            where, ring = page.evaluate(
-                "() => { const at = document.activeElement;"
-                " if (at === document.body) return [null, null];"
-                " return [at.closest('figure')?.id ?? at.getAttribute('aria-label')"
-                " ?? at.textContent, getComputedStyle(at).outlineStyle] }"
-            )
-            if where is None:
-                break  # behind the last element
-            assert ring != "none", f"nothing shows that {where} has the focus"
-            reached.append(where)
+            name, ring = page.evaluate(focus_script)
+            if name is None:
+                break
+            assert ring != "none", f"nothing shows that {name} has the focus"
+            reached.append(name)
         else:
             pytest.fail("Tab never came to the end of the page")
 
         assert "Whole run" in reached
-        lanes = [where for where in dict.fromkeys(reached) if where.startswith("lane-")]
+        lanes = [name for name in dict.fromkeys(reached) if name.startswith("lane-")]
         assert set(lanes) >= LANES
-        assert lanes == page.locator("figure.lane").evaluate_all("all => all.map(each => each.id)")
+        assert lanes == page.locator("figure.lane").evaluate_all("all => all.map(e => e.id)")
 
 
 def test_escape_removes_the_mark(shelf: Shelf) -> None:
@@ -230,26 +241,32 @@ def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
     with shelf.opened("violated") as page:
         links = page.locator("#violations a[data-from]")
         assert links.count() > 3
-        targets = links.evaluate_all("all => all.map(each => each.hash.slice(1))")
-        known = page.locator("[id]").evaluate_all("all => all.map(each => each.id)")
-        assert set(targets) <= set(known)
-        # The first link to a lane; a link to #time only moves the axis.
-        chosen = next(index for index, target in enumerate(targets) if target != "time")
-        link = links.nth(chosen)
+        targets = links.evaluate_all("all => all.map(e => e.hash.slice(1))")
+        ids_of_page = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
+        assert set(targets) <= set(ids_of_page)
+        # Take the first link to a lane. A link to #time only moves the axis.
+        index, lane = next(
+            (index, target) for index, target in enumerate(targets) if target != "time"
+        )
+        link = links.nth(index)
         from_s = float(link.get_attribute("data-from") or "")
 
         link.click()
 
-        expect(page.locator(f"#{targets[chosen]}")).to_be_in_viewport()
+        expect(page.locator(f"#{lane}")).to_be_in_viewport()
         shown = shown_range(page)
         assert shown[0] < from_s < shown[1]
-        assert _length(shown) < 30  # seconds: the surroundings of the row, not the whole run
+        # The axis shows what happened around the row, and not the whole run.
+        assert _length(shown) < 30
         page.go_back()
         page.wait_for_function("window.coordlab.range()[0] === 0")
 
 
 def test_address_restores_the_same_view(shelf: Shelf) -> None:
-    """The part of the address behind # names lane and span, so that people can share a view."""
+    """The part of the address behind # names the lane and the range of time.
+
+    So people can send each other a link to what they see.
+    """
     with shelf.opened("overlap", fragment="lane-ownership?t=60-95") as page:
         assert shown_range(page) == (60, 95)
         expect(page.locator("#lane-ownership .picture svg")).to_be_in_viewport()
@@ -262,22 +279,26 @@ def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
         set_range(page, 62, 68)
         draw_all(page)
 
-        # Each lane with the labels of its time axis: of the axes with more than one label, that of
-        # which all labels end with " s".
-        axes = {
+        # A lane has several axes. Its time axis is the one whose labels all end with " s".
+        labels_of_time_axes = page.locator("figure.lane").evaluate_all(
+            """lanes => lanes.map(lane => {
+                const axes = [...lane.querySelectorAll('.role-axis-label')];
+                const labels_of_axes = axes.map(axis =>
+                    [...axis.querySelectorAll('text')].map(t => t.textContent).filter(t => t));
+                const time_axis = labels_of_axes.find(labels =>
+                    labels.length > 1 && labels.every(label => / s$/.test(label)));
+                return [lane.id, time_axis ?? []];
+            })"""
+        )
+        seconds_of_lane = {
             lane: [float(label.removesuffix(" s")) for label in labels]
-            for lane, labels in page.locator("figure.lane").evaluate_all(
-                "all => all.map(lane => [lane.id,"
-                " [...lane.querySelectorAll('.role-axis-label')].map(g =>"
-                " [...g.querySelectorAll('text')].map(t => t.textContent).filter(t => t))"
-                ".find(texts => texts.length > 1 && texts.every(t => / s$/.test(t))) ?? []])"
-            )
+            for lane, labels in labels_of_time_axes
         }
-        assert set(axes) >= LANES
-        for lane, labels in axes.items():
-            assert labels, f"{lane} has no time axis"
-            assert 62 <= min(labels) < max(labels) <= 68, lane
-        assert len({tuple(labels) for labels in axes.values()}) == 1
+        assert set(seconds_of_lane) >= LANES
+        for lane, seconds in seconds_of_lane.items():
+            assert seconds, f"{lane} has no time axis"
+            assert 62 <= min(seconds) < max(seconds) <= 68, lane
+        assert len({tuple(seconds) for seconds in seconds_of_lane.values()}) == 1
 
 
 def test_selection_changes_the_chart_of_many_members(shelf: Shelf) -> None:
@@ -287,13 +308,13 @@ def test_selection_changes_the_chart_of_many_members(shelf: Shelf) -> None:
         chart = page.locator("figure.chart:has(.picks select)").first
         select = chart.locator("select").first
         assert select.locator("option").count() > 1
-        before = chart.locator(".picture svg").inner_html()  # the drawing of the first option
+        drawing = chart.locator(".picture svg").inner_html()
 
         select.select_option(index=select.locator("option").count() - 1)
 
         page.wait_for_function(
-            "([id, before]) => document.querySelector(`#${id} .picture svg`).innerHTML !== before",
-            arg=[chart.get_attribute("id"), before],
+            "([id, old]) => document.querySelector(`#${id} .picture svg`).innerHTML !== old",
+            arg=[chart.get_attribute("id"), drawing],
         )
 
 
@@ -313,18 +334,23 @@ def test_text_has_enough_contrast(shelf: Shelf, scheme: Scheme) -> None:
 
 def test_dark_mode_follows_the_system_and_the_button(shelf: Shelf) -> None:
     """The page follows the system's setting until the reader uses the button."""
-    ground = "getComputedStyle(document.body).backgroundColor"
     with shelf.opened("three") as page:
-        light = page.evaluate(ground)
+        light = _background(page)
         page.locator("#theme").click()
-        chosen = page.evaluate(ground)
+        after_click = _background(page)
     with shelf.opened("three", scheme="dark") as page:
-        dark = page.evaluate(ground)
+        dark = _background(page)
 
     assert dark != light
-    assert chosen == dark
+    assert after_click == dark
     # Red, green and blue have up to 255 each: below 200 in sum is dark.
-    assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 200
+    assert sum(dark) < 200
+
+
+def _background(page: Page) -> tuple[int, ...]:
+    """Return red, green and blue of the page's background, from 0 to 255."""
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return tuple(map(int, re.findall(r"\d+", colour)[:3]))
 
 
 def test_print_is_on_white_without_fixed_elements(shelf: Shelf) -> None:
@@ -333,15 +359,15 @@ def test_print_is_on_white_without_fixed_elements(shelf: Shelf) -> None:
         draw_all(page)
         page.emulate_media(media="print", color_scheme="dark")
 
-        stuck = page.evaluate(
-            "() => [...document.querySelectorAll('body *')].filter(each =>"
-            " each.getClientRects().length &&"
-            " ['sticky', 'fixed'].includes(getComputedStyle(each).position)).map(each => each.id)"
+        fixed_elements = page.evaluate(
+            """() => [...document.querySelectorAll('body *')]
+                .filter(element => element.getClientRects().length)
+                .filter(element =>
+                    ['sticky', 'fixed'].includes(getComputedStyle(element).position))
+                .map(element => element.id)"""
         )
-        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert stuck == []
-        # Red, green and blue of white are 255 each.
-        assert min(map(int, re.findall(r"\d+", ground)[:3])) > 240
+        assert fixed_elements == []
+        assert min(_background(page)) > 240  # red, green and blue of white are 255 each
         for figure in page.locator("figure.chart").all():
             expect(figure).to_be_visible()
 
@@ -363,14 +389,16 @@ def test_words_are_visible_without_javascript(shelf: Shelf, browser: Browser) ->
 def test_report_names_both_owners_of_partition_0_and_the_times(shelf: Shelf) -> None:
     """The experiment split_brain_ownership asks which members own a partition, and when."""
     with shelf.opened("overlap") as page:
-        (owned_twice,) = shelf.reports.owned_twice("overlap", "orders-0")
-        text = page.locator("main").inner_text()
-
-        lines = [line.replace("\N{NO-BREAK SPACE}", " ") for line in text.splitlines()]
-        sentences = [line for line in lines if "orders-0" in line.split()]
-        wanted = (
-            str(owned_twice["first_consumer"]).removeprefix("consumer-orders-"),
-            str(owned_twice["second_consumer"]).removeprefix("consumer-orders-"),
-            f"{owned_twice['from_us'] / 1e6:.3f} s to {owned_twice['to_us'] / 1e6:.3f} s",
+        # The row of the table `ownership_overlaps` about partition 0 of the topic.
+        (overlap,) = shelf.reports.owned_twice("overlap", "orders-0")
+        from_s, to_s = overlap["from_us"] / 1e6, overlap["to_us"] / 1e6
+        facts = (
+            str(overlap["first_consumer"]).removeprefix("consumer-orders-"),
+            str(overlap["second_consumer"]).removeprefix("consumer-orders-"),
+            f"{from_s:.3f} s to {to_s:.3f} s",
         )
-        assert any(all(word in line for word in wanted) for line in sentences), (wanted, sentences)
+
+        # Some line of the page about the partition has all of these facts.
+        text = page.locator("main").inner_text().replace("\N{NO-BREAK SPACE}", " ")
+        lines = [line for line in text.splitlines() if "orders-0" in line.split()]
+        assert any(all(fact in line for fact in facts) for line in lines), (facts, lines)

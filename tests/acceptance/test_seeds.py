@@ -1,8 +1,8 @@
-"""`run --seeds` from outside: the runs of single seeds, and their common results.
+"""`coordlab run --seeds 1..20` from outside: the runs of single seeds, and their common results.
 
-A seed is the number that decides all random choices of a run. Every command is a process in an
-empty folder; the runs are small and in virtual time (a simulated clock). Exit codes: 0 all passed,
-2 unknown, 130 interrupted, 254 wrong arguments, 255 a failure of the tool.
+Every command is a process of its own in an empty folder. The runs are small, and in virtual time.
+The exit code is 0 if all seeds passed, 2 if some are unknown, 130 after Ctrl-C, 254 for wrong
+arguments, and 255 after a failure of coordlab itself.
 """
 
 import json
@@ -28,9 +28,9 @@ SMALL = (
 
 
 def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) -> None:
-    """One of several seeds gives the digest and the replay command that `--seed` gives alone.
+    """A seed that is played among others gives the same run as alone with `--seed`.
 
-    A digest is a hash of a run's trace.
+    The two runs have the same digest (a hash of the trace) and the same replay command.
     """
     alone = command_line.run(*VIRTUAL, *SMALL, "--seed", "7", "--no-analyze")
     several = command_line.run(
@@ -41,21 +41,21 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
     assert (alone.returncode, several.returncode) == (0, 0), several.stderr
     document = json.loads(several.stdout)
     assert document["seeds"]["passed"] == [7, 8]
+    # The name of a directory ends in `-seed-7` if the seed was one of several.
     manifests = {run.path.name: run.manifest for run in command_line.runs()}
-    (seven,) = (manifest for name, manifest in manifests.items() if name.endswith("-seed-7"))
-    (eight,) = (manifest for name, manifest in manifests.items() if name.endswith("-seed-8"))
-    # The directory of a run that `--seed` played has no seed in its name.
-    (single,) = (manifest for name, manifest in manifests.items() if "-seed-" not in name)
-    assert seven.digest == single.digest
-    assert eight.digest != seven.digest
-    assert seven.replay == single.replay
+    (seed_7,) = (manifest for name, manifest in manifests.items() if name.endswith("-seed-7"))
+    (seed_8,) = (manifest for name, manifest in manifests.items() if name.endswith("-seed-8"))
+    (seed_7_alone,) = (manifest for name, manifest in manifests.items() if "-seed-" not in name)
+    assert seed_7.digest == seed_7_alone.digest
+    assert seed_8.digest != seed_7.digest
+    assert seed_7.replay == seed_7_alone.replay
     assert len(json.loads(listed.stdout)["runs"]) == 3
-    detects = [
+    (detect,) = [
         figure
         for figure in document["figures"]
         if (figure["figure"], figure["statistic"]) == ("detect", "max")
     ]
-    assert [(figure["unit"], figure["seeds"]) for figure in detects] == [("us", 2)]
+    assert (detect["unit"], detect["seeds"]) == ("us", 2)
     suites = ET.parse(command_line.folder / "seeds.xml").getroot()
     assert [suite.get("name") for suite in suites] == [
         "coordlab.coordinator_crash.seed-7",
@@ -83,7 +83,7 @@ def test_inconclusive_seeds_are_listed_with_their_commands(command_line: Command
 def test_file_with_its_own_seed_is_played_with_those_of_the_command(
     command_line: CommandLine,
 ) -> None:
-    """A file that an exploration has written names a seed; the seeds of the command replace it."""
+    """A file that a search has written names the seed of its run; `--seeds` replaces this seed."""
     file = str(ROOT / "tests/corpus/coordinator_elected_again_before_it_heard_of_another.yaml")
     done = command_line.run(
         "run", file, "--runtime", "virtual", "--seeds", "0,2", "--no-analyze", "--no-trace"
@@ -104,9 +104,9 @@ def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: Com
 
 
 def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine) -> None:
-    """The seed of the killed worker is named and the other seeds are played; the exit code is 255.
+    """A worker is the process that plays the seeds. It is killed when it has begun seed 2.
 
-    When seed 1 has passed, the worker has begun seed 2, and is killed.
+    Seed 2 is reported as a failure, and seed 3 is still played, by a new worker.
     """
     with command_line.started(
         *VIRTUAL, *SMALL, "--seeds", "1..3", "--workers", "1", "--no-analyze"
@@ -140,7 +140,7 @@ def test_ctrl_c_ends_the_workers_and_lists_finished_seeds(command_line: CommandL
 
     assert process.returncode == 130
     assert "INTERRUPTED  coordinator_crash on virtual, 9 seeds: " in output
-    # The worker may have finished more than the first seed: `seed 1` or `seeds 1..2`.
+    # The worker may have finished more than the first seed: "passed: seed 1" or "seeds 1..2".
     assert "passed: seeds 1" in output.replace("seed 1", "seeds 1")
     hint = f"to analyse them: {sys.executable} -m coordlab analyze runs/coordinator_crash/"
     assert hint in output

@@ -1,9 +1,10 @@
-"""120 seeds of the standard space with every guard on: no finding, and each seed is one run.
+"""A search of 120 runs, in which Kafka must keep every promise.
 
-A space is a file from which each seed (a number) draws an experiment and its faults. A guard is a
-safety rule of Kafka's that can be switched off. A finding is a broken promise. Here it would be a
-bug of ours, a checker that demands more than Kafka promises, or a fault of the space that Kafka
-does not survive. A recheck plays a seed a second time, in another process, to compare the results.
+Each run has a seed, which draws an experiment and its faults from the standard space, a file that
+describes many. All of Kafka's safety rules are on. So a broken promise would be a mistake: a bug of
+coordlab, a check that demands more than Kafka promises, or a fault that Kafka does not survive.
+
+Some seeds are played a second time in another process, which must give the same run.
 `make soak PART=explore` plays 20,000 seeds.
 """
 
@@ -39,13 +40,14 @@ LEAST_SHARES = {
     "lost_JoinGroup_MEMBER_ID_REQUIRED": 0.01,
     "lost_AlterPartition": 0.01,
 }
-"""The smallest share of the runs that must reach each mark (a named rare situation)."""
+"""Rare situations (coverage marks) that the runs must reach, each with the smallest share of runs
+that must reach it. A search that does not reach them proves little."""
 
 
 def test_no_seed_breaks_a_promise_and_rechecks_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No run has a finding; up to 2 % may be inconclusive (neither a pass nor a finding).
+    """No run breaks a promise. Up to 2 % of the runs may prove nothing.
 
     The workers run compiled modules if `make fast` compiled them, as in a user's search.
     """
@@ -68,7 +70,8 @@ def test_no_seed_breaks_a_promise_and_rechecks_agree(
         f"{group.name}, seeds {group.seeds}: {group.finding.summary}"
         for group in tally.groups.values()
     ]
-    assert findings == [], "\n".join(findings)  # in full: the next step is to replay one
+    # All findings are printed, because a developer will replay one of them next.
+    assert findings == [], "\n".join(findings)
     assert (tally.broken, tally.lost, tally.differences) == ({}, {}, [])
     assert (stop, tally.runs) == (Stop.COUNT, SEEDS)
     assert tally.rechecked == tally.rechecked_elsewhere == SEEDS * RECHECK_PERCENT // 100

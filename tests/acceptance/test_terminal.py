@@ -1,8 +1,8 @@
-"""Output of runs on a terminal, on a terminal without cursor movement, and through a pipe.
+"""What a run prints on a terminal, on a terminal that cannot move its cursor, and through a pipe.
 
-A TerminalCommand runs `python -m coordlab` on a pseudo-terminal (a terminal that a program reads);
-`screen` is everything that the command has written, including control codes. The panel is the live
-view of a run, which is drawn again and again in its place.
+On a terminal a run shows a panel, which is drawn again and again in its place, and at last a
+summary. A TerminalCommand runs `python -m coordlab` on a pseudo-terminal, a terminal that a program
+can read. Its `screen` is everything that the command has written, with all control codes.
 """
 
 import re
@@ -29,12 +29,15 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7](;|m)")
 
 
 def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) -> None:
-    """At the end the panel is gone, the cursor is visible, and no line exceeds the width."""
+    """While the panel is drawn, the cursor is hidden. At the end the summary remains.
+
+    No line of the summary is wider than the terminal, except paths and commands, which a user
+    copies.
+    """
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
     code = command.finish()
 
     assert code == 0
-    # The panel hides the cursor, and shows it again as often.
     assert command.screen.count(HIDE) > 0
     assert command.screen.count(SHOW) == command.screen.count(HIDE)
     assert "[faults]" in command.screen
@@ -42,9 +45,9 @@ def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) 
     # The summary is what comes after the last code that shows the cursor.
     summary = without_control(command.screen.rpartition(SHOW)[2])
     assert "PASS  coordinator_crash on virtual, seed 0" in summary
-    never_wrapped = ("run directory: ", "again: ")  # a path or a command to copy
-    wide = [line for line in summary.splitlines() if len(line.rstrip()) > 80]
-    assert [line for line in wide if not line.startswith(never_wrapped)] == []
+    never_wrapped = ("run directory: ", "again: ")
+    too_wide = [line for line in summary.splitlines() if len(line.rstrip()) > 80]
+    assert [line for line in too_wide if not line.startswith(never_wrapped)] == []
 
 
 def test_run_with_no_color_moves_the_cursor_without_colours(tmp_path: Path) -> None:
@@ -76,8 +79,8 @@ def test_interrupted_run_restores_the_terminal(tmp_path: Path) -> None:
 
     assert command.finish() == 130
     assert command.screen.rindex(SHOW) > command.screen.rindex(HIDE)
-    rest = without_control(command.screen[command.screen.rindex(SHOW) :])
-    assert "INTERRUPTED  coordinator_crash" in rest
+    after_panel = without_control(command.screen[command.screen.rindex(SHOW) :])
+    assert "INTERRUPTED  coordinator_crash" in after_panel
     (past,) = list_runs(tmp_path / "runs")
     assert past.manifest.status.value == "interrupted"
     assert [fault.healed_by for fault in past.journal()] == ["end"]
@@ -104,9 +107,9 @@ def test_interrupted_exploration_restores_the_terminal(tmp_path: Path) -> None:
     assert "exploring reference" in command.screen
     assert command.screen.count(HIDE) == 1
     assert command.screen.count(SHOW) == 1
-    rest = without_control(command.screen[command.screen.rindex(SHOW) :])
-    assert "INTERRUPTED, PASS so far" in rest
+    after_panel = without_control(command.screen[command.screen.rindex(SHOW) :])
+    assert "INTERRUPTED, PASS so far" in after_panel
     resume_hint = (
         f"to go on: {sys.executable} -m coordlab explore --resume runs/explorations/reference/"
     )
-    assert resume_hint in rest
+    assert resume_hint in after_panel

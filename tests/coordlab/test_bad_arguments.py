@@ -1,8 +1,8 @@
-"""Refusals of the command line: in words, and without leaving files.
+"""What coordlab says to a wrong command line or a broken experiment file.
 
-These tests call the command in their own process; tests/acceptance/test_command_line.py starts
-processes. `golden` compares the messages with a file in pages/, which `pytest --rewrite` writes and
-a person reviews.
+All messages are compared with files in pages/, which a person has reviewed. `pytest --rewrite`
+writes these files. The tests call the command in their own process, which is fast;
+tests/acceptance/test_command_line.py starts real processes.
 """
 
 from pathlib import Path
@@ -73,7 +73,8 @@ def test_bad_arguments_exit_254_and_leave_nothing(
 ) -> None:
     """A wrong command line has exit code 254.
 
-    The library Click would give it 2, but here 2 means that the verdict of a run is UNKNOWN.
+    Most programs that use the library Click exit with 2. Here 2 means that the verdict of a run is
+    UNKNOWN.
     """
     outputs = []
     for arguments in REFUSED:

@@ -19,7 +19,11 @@ Captured = pytest.CaptureFixture[str]
 def test_validate_as_json_has_problems_and_warnings_with_their_places(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Editors and CI show a problem beside its line; the exit code is that of an invalid file."""
+    """Editors and CI show a problem beside its line.
+
+    Of the three files, one has a warning and one a problem: a misspelt fault. The exit code is that
+    of an invalid file only if a file has a problem.
+    """
     monkeypatch.chdir(tmp_path)
     assert run_cli(["init", "mine"]) == EXIT_PASS
     text = Path("mine.yaml").read_text()
@@ -31,8 +35,8 @@ def test_validate_as_json_has_problems_and_warnings_with_their_places(
 
     captured = capsys.readouterr()
     assert (code, captured.err) == (EXIT_BAD_ARGUMENTS, "")
-    fine, unwise, wrong = json.loads(captured.out)["experiments"]
-    assert fine == {
+    mine, unwise, wrong = json.loads(captured.out)["experiments"]
+    assert mine == {
         "file": "mine.yaml",
         "ok": True,
         "name": "mine",
@@ -63,7 +67,8 @@ def test_analyze_as_json_has_the_figures_of_the_summary_file(tmp_path: Path) -> 
 
     (run,) = json.loads(printed.getvalue())["runs"]
 
-    written = json.loads(summary_path(tmp_path).read_bytes())
-    # `made_from` says which events the tables in the folder were made of.
-    assert run == {key: value for key, value in written.items() if key != "made_from"}
+    summary_file = json.loads(summary_path(tmp_path).read_bytes())
+    # Only the file says from which events the tables beside it were made.
+    del summary_file["made_from"]
+    assert run == summary_file
     assert run["faults"][0]["members"] == 2

@@ -1,4 +1,7 @@
-"""Options that several commands share: a command gets all of them as one value."""
+"""Options that several commands share, such as those that say which cluster is meant.
+
+A command gets all of them as one dataclass, and not as many arguments.
+"""
 
 from dataclasses import dataclass
 
@@ -9,30 +12,31 @@ from coordlab.options import as_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """The values of the shared options."""
+class SharedOptions:
+    """The values of the shared options `--count` and `--json`."""
 
     count: int
     json: bool
 
 
 def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() -> None:
-    """`as_one` gathers `--count` and `--json`, the fields of Given, into the argument `where`.
+    """`as_one` gathers `--count` and `--json` into the argument `shared`.
 
-    The help is still that of the command's own docstring.
+    The option `--group`, which is no field of the dataclass, is still an argument of its own. The
+    help is still that of the command's own docstring.
     """
-    calls: list[tuple[Given, str]] = []  # the arguments of each call of the command
+    calls: list[tuple[SharedOptions, str]] = []
 
     @click.command()
     @click.option("--count", type=int, default=3)
     @click.option("--json", is_flag=True)
     @click.option("--group")
-    @as_one(Given, "where")
-    def command(where: Given, group: str) -> int:
+    @as_one(SharedOptions, "shared")
+    def command(shared: SharedOptions, group: str) -> int:
         """Do nothing."""
-        calls.append((where, group))
+        calls.append((shared, group))
         return 0
 
     assert CliRunner().invoke(command, ["--json", "--group", "readers"]).exit_code == 0
-    assert calls == [(Given(count=3, json=True), "readers")]
+    assert calls == [(SharedOptions(count=3, json=True), "readers")]
     assert command.help == "Do nothing."

@@ -1,8 +1,9 @@
-"""Standard output that is a pipe: nothing that a command prints is lost while its reader lives.
+"""Standard output that is a pipe: a command must not lose what it prints if the reader is slow.
 
-A pipe holds 64 KiB. A write to a full pipe waits for the reader. If the pipe is non-blocking, which
-any process that shares it can set, the operating system refuses the write instead. `_WatchedFile`
-is the file behind sys.stdout.
+A pipe holds 64 KiB. Usually a write into a full pipe waits until the reader has read something. But
+any process that shares the pipe can make it non-blocking, and then the operating system refuses the
+write with an error. coordlab replaces the file behind sys.stdout by a `_WatchedFile`, which tries
+again.
 """
 
 import os
@@ -16,35 +17,35 @@ def test_write_into_a_full_non_blocking_pipe_waits_for_the_reader() -> None:
     """If the operating system refuses the write, it must be repeated until the pipe has room.
 
     1. The test fills the pipe.
-    2. A thread writes into the full pipe, and must wait.
-    3. The test reads the filling. Then the pipe has room, and the write must end.
+    2. A thread writes "last words" into the full pipe, and must wait.
+    3. The test reads what it had filled in. Then the pipe has room, and the write must succeed.
     """
-    reading, writing = os.pipe()  # the two ends of a pipe
-    os.set_blocking(writing, False)
-    filled = 0
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    bytes_in_pipe = 0
     with suppress(BlockingIOError):  # raised when the pipe is full
         while True:
-            filled += os.write(writing, b"-" * 1024)
+            bytes_in_pipe += os.write(write_end, b"-" * 1024)
     is_about_to_write = Event()
 
     def write() -> None:
         is_about_to_write.set()
-        _WatchedFile(writing, Output()).write(b"last words")
+        _WatchedFile(write_end, Output()).write(b"last words")
 
     writer = Thread(target=write)
     writer.start()
     is_about_to_write.wait()
-    # Time for the write to reach the full pipe. A write that does not wait ends here.
+    # Give the thread time to reach its write before the pipe has room.
     writer.join(timeout=0.2)
-    _read_exactly(reading, filled)
+    _read_exactly(read_end, bytes_in_pipe)
     writer.join()
-    os.close(writing)
+    os.close(write_end)
 
-    assert os.read(reading, 1024) == b"last words"
-    os.close(reading)
+    assert os.read(read_end, 1024) == b"last words"
+    os.close(read_end)
 
 
-def _read_exactly(reading: int, size: int) -> None:
+def _read_exactly(read_end: int, size: int) -> None:
     """Read `size` bytes; one read may return fewer."""
     while size > 0:
-        size -= len(os.read(reading, size))
+        size -= len(os.read(read_end, size))

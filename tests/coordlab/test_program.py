@@ -1,4 +1,8 @@
-"""Commands that the program prints begin with the words with which the user has called it."""
+"""coordlab prints commands for its user to paste, such as `coordlab replay found.yaml`.
+
+They must begin with the words with which the user called the program: `coordlab`, or
+`.venv/bin/python -m coordlab`.
+"""
 
 import subprocess
 import sys
@@ -14,7 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 def called(
     monkeypatch: pytest.MonkeyPatch, typed: list[str], *, script: str, on_path: str | None = None
 ) -> str:
-    """Return how the program calls itself if it was started by these words and this script."""
+    """Return how the program calls itself if a user `typed` these words, which ran `script`.
+
+    `on_path` is the script of that name that the shell would find.
+    """
     monkeypatch.setattr("sys.orig_argv", typed)
     monkeypatch.setattr("sys.argv", [script])
     monkeypatch.setattr("shutil.which", lambda _: on_path)
@@ -43,13 +50,13 @@ def test_module_is_called_by_the_interpreter_that_was_typed(
 def test_script_is_called_by_its_name_if_the_path_has_it(
     monkeypatch: pytest.MonkeyPatch, on_path: str | None, expected: str
 ) -> None:
-    """The PATH may have the script of another installation (/w), or no script (None)."""
+    """The PATH may have this script (/v), that of another installation (/w), or none."""
     typed = ["/v/bin/python", "/v/bin/coordlab", "run"]
     assert called(monkeypatch, typed, script="/v/bin/coordlab", on_path=on_path) == expected
 
 
 def test_other_callers_get_the_name_in_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a test no program was typed, so the name in the documents is used.
+    """If coordlab was not called by a command, as in a test, its name in the documents is used.
 
     Commands of other programs are printed unchanged.
     """

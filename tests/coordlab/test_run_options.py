@@ -1,4 +1,8 @@
-"""Options of `run`: invalid ones are refused, others are recorded in the replay command."""
+"""Options of `coordlab run`.
+
+Invalid ones are refused. Valid ones become part of the replay command: the command that a run
+prints for people who want to repeat it.
+"""
 
 import shlex
 from pathlib import Path
@@ -26,7 +30,7 @@ def test_invalid_time_scale_is_refused(
 ) -> None:
     """The options are refused before the start, with exit code 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
-    # The message is in a box, whose frame and line ends would interrupt it.
+    # The message is printed in a box, whose frame and line ends would interrupt it.
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 

@@ -19,12 +19,14 @@ def _signals_as_before() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-# SIG_IGN: a shell starts the background processes of a script with SIGINT ignored.
 @pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
 def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handlers) -> None:
-    """The task must end by its cancellation before the program heals the run's faults.
+    """The task must end by its cancellation, so that its clean-up heals the faults of a run.
 
     An exception raised in the signal's handler would leave the task running.
+
+    `handler` is what Ctrl-C did before. A shell starts the background processes of a script with
+    SIG_IGN: they ignore Ctrl-C, but must still react to SIGTERM.
     """
     ended: list[str] = []
 

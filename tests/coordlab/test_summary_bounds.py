@@ -1,8 +1,10 @@
-"""The closing summary fits the terminal, in a screen or two, however long the run was.
+"""The summary that a run prints at its end fits the terminal, however long the run was.
 
-The limits for the number of lines, such as 70, are a screen or two on a narrow terminal. A finding
-is a broken promise that a check reports; its story is a list of rows of evidence. `S` is a second
-in microseconds.
+A run may have hundreds of faults and of findings (broken promises that its checks report). The
+summary must still fit a screen or two, so the tests limit the number of lines, for example to 70,
+and must not hide what matters.
+
+Times are microseconds, and S is a second.
 """
 
 import io
@@ -51,14 +53,27 @@ def entry(number: int, outcome: FaultOutcome = FaultOutcome.HIT) -> JournalEntry
 
 def crash(number: int, **changes: object) -> FaultSummary:
     """Return the figures of a crash that moved one leadership in a group of twelve members."""
-    values = {"detect": [8 * S], "notice": [200], "rediscover": [7 * S], "commit gap": [8 * S] * 12}
-    given: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
-    given |= {"fault": f"crash-0.{number}", "injected_us": number * S, "values": values}
-    return fault_summary(**given | changes)  # type: ignore[arg-type]
+    fields: dict[str, object] = {
+        "fault": f"crash-0.{number}",
+        "injected_us": number * S,
+        "members": 12,
+        "members_kept": 12,
+        "partitions_moved": 1,
+        "values": {
+            "detect": [8 * S],
+            "notice": [200],
+            "rediscover": [7 * S],
+            "commit gap": [8 * S] * 12,
+        },
+    }
+    return fault_summary(**(fields | changes))  # type: ignore[arg-type]
 
 
 def violated(count: int) -> CheckReport:
-    """Return a check with `count` findings; a report keeps at most twenty, each with its story."""
+    """Return a check with `count` findings; a report keeps at most twenty of them.
+
+    The story of a finding is its evidence as text, here in twenty lines.
+    """
     findings = tuple(
         Finding(check="fencing", summary=f"loss {n}", time_us=n, story=(f"story {n}",) * 20)
         for n in range(min(count, 20))
@@ -74,12 +89,15 @@ def violated(count: int) -> CheckReport:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int) -> None:
-    """The summary shows 21 of a hundred faults, also the one that the tool could not inject."""
+    """The summary shows 21 of a hundred faults, and counts the other 79.
+
+    Fault 70, which the tool could not inject, is among those that are shown.
+    """
     faults = [entry(n) for n in range(100)]
     faults[70] = entry(70, FaultOutcome.FAILED)
-    made = results(faults=tuple(faults))
+    without_figures = None  # the run was not analysed
     shown = console(width)
-    print_summary(shown, manifest(), made, None)
+    print_summary(shown, manifest(), results(faults=tuple(faults)), without_figures)
     lines = lines_of(shown)
     text = " ".join(" ".join(lines).split())
     assert len(lines) < 70
@@ -103,17 +121,17 @@ def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
 def test_narrow_terminal_keeps_median_and_longest() -> None:
     """A terminal of 40 columns has no room for the 90th percentile and for counts."""
     # The gaps are 1, 2, ... 12 ms: the median is 6 ms, the longest is 12 ms.
-    gap = [n * MS for n in range(1, 13)]
+    gaps_us = [n * MS for n in range(1, 13)]
     shown = console(40)
-    print_phases(shown, summary_of("x/1", crash(0, values={"commit gap": gap})))
+    print_phases(shown, summary_of("x/1", crash(0, values={"commit gap": gaps_us})))
     assert "commit gap, per member  6 ms  12 ms" in lines_of(shown)
 
 
 def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> None:
     """The evidence of thirty findings would scroll the verdict off the screen.
 
-    The terminal shows 12 of the first finding's 20 rows of evidence, and the summaries of five
-    findings.
+    So the terminal shows 12 of the 20 lines of the first finding's story, one line for each of the
+    first five findings, and counts the other 25.
     """
     shown = console(80)
     print_checks(shown, (violated(30),))

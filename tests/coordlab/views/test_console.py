@@ -1,4 +1,4 @@
-"""Output that all commands share: tables and paths."""
+"""How all commands print tables and paths of files."""
 
 import io
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_lines_of_a_table_have_no_trailing_blanks() -> None:
 
 
 def test_table_keeps_its_styles() -> None:
-    """The code that removes blanks must keep styles: `ESC [1m` begins bold text."""
+    """The code that removes trailing blanks must keep styles, such as bold text (`ESC [1m`)."""
     console, file = printed(colour=True)
     print_table(console, two_columns())
     assert "\x1b[1ma" in file.getvalue()

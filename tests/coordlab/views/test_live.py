@@ -1,7 +1,9 @@
-"""A live view: a panel on a terminal, lines elsewhere, nothing beside a JSON document.
+"""A live view shows the progress of a command: as a panel on a terminal, as lines elsewhere.
 
-In these tests the progress is a number. `render` shows the number in the panel; `lines` returns
-that number of lines.
+With `--json` a command prints a document, and nothing else may be printed.
+
+A LiveView gets two functions: one makes the panel from the progress, the other makes the new lines.
+In these tests the progress is a number, and `lines` makes that many lines.
 """
 
 import io
@@ -13,13 +15,12 @@ from rich.text import Text
 from coordlab.views.live import LiveView
 
 
-def render(progress: int | None) -> RenderableType:
-    """Return the panel."""
+def panel(progress: int | None) -> RenderableType:
     return Text(f"panel {progress}")
 
 
 def lines(progress: int) -> tuple[str, ...]:
-    """Return lines that look like rich's markup."""
+    """Return lines that look like markup of the library rich: `[red]line[/] 0`, and so on."""
     return tuple(f"[red]line[/] {number}" for number in range(progress))
 
 
@@ -30,16 +31,17 @@ def lines(progress: int) -> tuple[str, ...]:
         (False, False, ""),
         (True, False, ""),
     ],
+    ids=["into a file", "hidden by --json", "hidden by --json on a terminal"],
 )
 def test_live_view_prints_each_line_unchanged_unless_it_is_hidden(
     terminal: bool, shown: bool, expected: str
 ) -> None:
-    """Names may look like rich's markup, and must stay as they are.
+    """Names may look like markup, and must be printed as they are.
 
-    With `--json`, standard output is only for the document.
+    With `--json` the view is not `shown`, because standard output is only for the document.
     """
     console = Console(file=io.StringIO(), width=40, force_terminal=terminal)
-    with LiveView(console, render, lines, shown=shown) as view:
+    with LiveView(console, panel, lines, shown=shown) as view:
         view(1)
         view(2)
     assert isinstance(console.file, io.StringIO)
@@ -49,7 +51,7 @@ def test_live_view_prints_each_line_unchanged_unless_it_is_hidden(
 def test_live_view_on_a_terminal_draws_the_latest_progress_and_no_line() -> None:
     """The panel is drawn again in its place, and lines would push it away."""
     console = Console(file=io.StringIO(), width=40, force_terminal=True, no_color=True)
-    with LiveView(console, render, lines) as view:
+    with LiveView(console, panel, lines) as view:
         view(1)
         view(2)
     assert isinstance(console.file, io.StringIO)
@@ -64,7 +66,7 @@ def test_live_view_on_a_terminal_without_cursor_movement_prints_lines(
     """TERM=dumb means a terminal that cannot move its cursor, such as an editor's shell."""
     monkeypatch.setenv("TERM", "dumb")
     console = Console(file=io.StringIO(), width=40, force_terminal=True)
-    with LiveView(console, render, lines) as view:
+    with LiveView(console, panel, lines) as view:
         view(1)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == "[red]line[/] 0\n"

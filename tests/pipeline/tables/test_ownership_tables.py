@@ -60,15 +60,15 @@ def test_ownership_of_a_split_brain_names_its_coordinator_and_how_it_ended(
     """
     rows = analysed.table("split", "ownership", "partition", "consumer")
     # `position` is where the member began to read: `committed`, `earliest` or `latest`.
-    columns = ("member", "generation", "coordinator", "leader_epoch", "position", "start_offset")
-    assert _rows(rows, *columns) == {
+    begin = ("member", "generation", "coordinator", "leader_epoch", "position", "start_offset")
+    assert _rows(rows, *begin) == {
         ("t-0", "c-0"): ["c-0-a", 1, "broker-2", 0, "earliest", 0],
         ("t-1", "c-1"): ["c-1-a", 1, "broker-2", 0, None, None],
         ("t-1", "c-2"): ["c-2-a", 2, "broker-0", 1, "earliest", 0],
         ("t-0", "c-3"): ["c-3-a", 2, None, None, None, None],
     }
-    columns = ("from_us", "to_us", "length_us", "ended_by", "records")
-    assert _rows(rows, *columns) == {
+    end = ("from_us", "to_us", "length_us", "ended_by", "records")
+    assert _rows(rows, *end) == {
         ("t-0", "c-0"): [4_120_000, 33 * S, 28_880_000, "revoked", 5],
         ("t-1", "c-1"): [4_120_000, 63 * S, 58_880_000, "lost", 30],
         # The run ends at 70 s, when its stage "stopping" begins. c-2 and c-3 still own their
@@ -277,8 +277,8 @@ def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: Ana
     }
     # `longest_wait_us` is the longest wait for an answer of the old coordinator. `late_heartbeats`
     # counts heartbeats that the old coordinator answered after the new one was active.
-    columns = ("notice_us", "longest_wait_us", "late_heartbeats")
-    assert _rows(rows, *columns) == {
+    waits = ("notice_us", "longest_wait_us", "late_heartbeats")
+    assert _rows(rows, *waits) == {
         # c-0 notices the fault of 10 s when its commit times out at 15.1 s.
         "c-0": [5_100_000, 5_100_000, 1],
         "c-1": [None, 100_000, 1],
@@ -292,15 +292,15 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
     c-0 leaves (33 s) and the session of c-1 expires (40 s).
     """
     rows = analysed.table("split", "rebalances", "started_us")
-    columns = ("reason", "consumer", "client_reason", "leader_epoch", "new_generation")
+    causes = ("reason", "consumer", "client_reason", "leader_epoch", "new_generation")
     # The third rebalance has no new generation: the run ends before it completes.
-    assert _rows(rows, *columns) == {
+    assert _rows(rows, *causes) == {
         1 * S: ["join", "c-0", None, 0, 1],
         30 * S: ["join", "c-2", None, 1, 2],
         63_100_000: ["join", "c-1", None, 1, None],
     }
-    columns = ("removed", "removed_because", "added", "join_us", "sync_us", "length_us")
-    assert _rows(rows, *columns) == {
+    effects = ("removed", "removed_because", "added", "join_us", "sync_us", "length_us")
+    assert _rows(rows, *effects) == {
         1 * S: [[], [], ["c-0", "c-1"], 3 * S, 100_000, 3_100_000],
         30 * S: [
             ["c-0", "c-1"],

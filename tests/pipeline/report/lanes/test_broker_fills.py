@@ -20,6 +20,11 @@ from tests.support.builders.lane_rows import ownership as owned
 from tests.support.builders.report_inputs import report_input
 from tests.support.vega import cells, compiled_without_warnings
 
+# Keys of a chart's data, which is JSON with short keys to save room.
+ROW = "r"
+COORDINATOR_COLOUR = "w"
+MEMBER, GENERATION, FILL = "m", "g", "c"
+
 _TABLES = {
     "groups": [group()],
     "coordinator_tenures": [
@@ -53,16 +58,15 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
     fills_of_scale = dict(zip(fill_scale["domain"], fill_scale["range"], strict=True))
     assert fills_of_scale == {broker: soft(fill) for broker, fill in fills.items()}
 
-    # In the group lane each bar has the colour of its coordinator in the key `w` of its data.
-    assert set(cells(states, "states", "r", "w")) == {
+    # In the group lane the data of each bar has the colour of its coordinator.
+    assert set(cells(states, "states", ROW, COORDINATOR_COLOUR)) == {
         (f"readers · {broker}", fill) for broker, fill in fills.items()
     }
 
-    # In the ownership lane each bar has its fill in the key `c`. `m` is the member, `g` the
-    # generation.
+    # In the ownership lane the data of each bar has its fill.
     fill_by_owner = {
         (member, generation): fill
-        for member, generation, fill in cells(owners, "owners", "m", "g", "c")
+        for member, generation, fill in cells(owners, "owners", MEMBER, GENERATION, FILL)
     }
     assert fill_by_owner["consumer-0", 1] == soft(fills["broker-2"])
     assert fill_by_owner["consumer-1", 2] == soft(fills["broker-0"])

@@ -5,13 +5,10 @@ each partition of `__consumer_offsets` that stores groups, and shows which broke
 when. The time in which a broker coordinates is called its tenure. Before it, the broker loads the
 partition: it reads the groups into memory.
 
-The page gets the data of a chart as JSON, with keys of one letter that save room. `cells` reads
-some of these keys:
+The page gets the data of a chart as JSON, with keys of one letter that save room; the constants
+below name these keys. `cells` reads some of them, for each bar of the chart:
 
-    cells(chart, "parts", "r", "p", "a", "b") -> [("crash-0", "in force", 11.5, 36.25), ...]
-
-Every bar has the name of its row `r`, its begin `a` and end `b` in seconds, and some bars have a
-length `d` or a label `l`. The other keys are explained where a test reads them.
+    cells(chart, "parts", ROW, PART, BEGIN_S, END_S) -> [("crash-0", "in force", 11.5, 36.25), ...]
 
 The runs are steady from 6 s on and end at 60 s. `journal_entry` describes the fault crash-0:
 broker-2 is killed at 11.25 s and started again at 36.25 s. `tenure` makes a row of the table of
@@ -25,6 +22,17 @@ from results_schema.journal import FaultOutcome
 from tests.support.builders.lane_rows import OFFSETS_2, group, load, tenure, tenure_overlap, us
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings
+
+# Keys of the data of a chart.
+ROW = "r"
+BEGIN_S, END_S = "a", "b"
+LENGTH = "d"
+LABEL = "l"
+PART = "p"  # of a fault: its injection, its time in force, or its healing
+COMMITS = "c"  # number of commits in a tenure
+END_REASON = "x"  # why a tenure ended
+RECORDS = "n"  # number of records that a load read
+WAITED = "g"  # how long a load waited for the loads before it
 
 
 def test_fault_lane_without_a_fault_is_none() -> None:
@@ -40,26 +48,26 @@ def test_fault_lane_without_a_fault_is_none() -> None:
 
 
 def test_fault_lane_of_a_crash_has_its_parts() -> None:
-    """Injection, time in force and healing are separate bars; `p` names the part."""
+    """Injection, time in force and healing are separate bars."""
     crash = journal_entry(in_force_from_us=us(11.5), healed_at_us=us(37))
     chart = faults_lane(report_input(run_facts(faults=(crash,), healed_at_us=us(37))))
     assert chart is not None
     compiled_without_warnings(chart)
-    assert cells(chart, "parts", "r", "p", "a", "b", "d") == [
+    assert cells(chart, "parts", ROW, PART, BEGIN_S, END_S, LENGTH) == [
         ("crash-0", "being injected", 11.25, 11.5, "250 ms"),
         ("crash-0", "in force", 11.5, 36.25, "24.75 s"),
         ("crash-0", "being healed", 36.25, 37.0, "750 ms"),
     ]
     # The run has three stages: before the steady state, until the last healing, and after it.
-    assert cells(chart, "run", "a", "b") == [(0.0, 6.0), (6.0, 37.0), (37.0, 60.0)]
+    assert cells(chart, "run", BEGIN_S, END_S) == [(0.0, 6.0), (6.0, 37.0), (37.0, 60.0)]
     # A coloured band behind every lane shows the time of the fault.
-    assert cells(chart, "faults", "a", "b") == [(11.25, 37.0)]
+    assert cells(chart, "faults", BEGIN_S, END_S) == [(11.25, 37.0)]
 
 
 def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
     """Many short faults, such as deletions of groups, share a row; their labels must not overlap.
 
-    `b` is the time at which the room for a label ends.
+    The end of such a fault is the time at which the room for its label ends.
     """
     # MAX_ROWS + 1 = 31 faults, at 10 to 40 s: too many for a row each.
     moments = [
@@ -73,7 +81,7 @@ def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
     ]
     chart = faults_lane(report_input(run_facts(faults=tuple(moments))))
     assert chart is not None
-    ends = cells(chart, "points", "a", "b")
+    ends = cells(chart, "points", BEGIN_S, END_S)
     assert ends[:2] == [(10.0, 11.0), (11.0, 12.0)]
     assert ends[-1] == (40.0, 60.0)  # the last label may extend to the end of the run
 
@@ -83,8 +91,8 @@ def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
     crash = journal_entry(in_force_until_us=None, healed_at_us=None)
     chart = faults_lane(report_input(run_facts(faults=(crash,))))
     assert chart is not None
-    assert cells(chart, "parts", "p", "b") == [("in force", 60.0)]
-    assert cells(chart, "faults", "b") == [(60.0,)]
+    assert cells(chart, "parts", PART, END_S) == [("in force", 60.0)]
+    assert cells(chart, "faults", END_S) == [(60.0,)]
 
 
 def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
@@ -106,7 +114,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
     chart = faults_lane(report_input(run_facts(faults=faults_of_two_kinds)))
     assert chart is not None
     compiled_without_warnings(chart)
-    rows = {row for (row,) in cells(chart, "parts", "r")}
+    rows = {row for (row,) in cells(chart, "parts", ROW)}
     assert len(rows) == 4, "each fault overlaps only its neighbour: two rows for each of two kinds"
 
 
@@ -116,8 +124,8 @@ def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
     chart = faults_lane(report_input(run_facts(faults=(reset,))))
     assert chart is not None
     compiled_without_warnings(chart)
-    assert cells(chart, "parts", "r") == []
-    assert cells(chart, "points", "r", "a") == [("reset-0", 11.25)]
+    assert cells(chart, "parts", ROW) == []
+    assert cells(chart, "points", ROW, BEGIN_S) == [("reset-0", 11.25)]
 
 
 def test_coordinator_lane_without_groups_is_none() -> None:
@@ -146,18 +154,17 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
     chart = coordinators_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
-    # __consumer_offsets-1 has no group, and therefore no row. `c` is the number of commits, `x` why
-    # the tenure ended.
-    assert cells(chart, "tenures", "r", "l", "a", "b", "c", "x") == [
+    # __consumer_offsets-1 has no group, and therefore no row.
+    assert cells(chart, "tenures", ROW, LABEL, BEGIN_S, END_S, COMMITS, END_REASON) == [
         (OFFSETS_2, "broker-2 · leader epoch 0", 0.08, 11.25, 264, "killed"),
         (OFFSETS_2, "broker-0 · leader epoch 1 · loaded in 5 ms", 19.08, 60.0, 0, "run end"),
     ]
-    assert cells(chart, "vacant", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
-    # The builder's load reads 265 records (`n`), and waited 1.2 ms for earlier loads (`g`).
-    assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
-    assert cells(chart, "loads", "g") == [("1.2 ms",)]
+    assert cells(chart, "vacant", BEGIN_S, END_S, LENGTH) == [(11.25, 19.08, "7.83 s")]
+    # The load that the builder makes reads 265 records, and waited 1.2 ms for earlier loads.
+    assert cells(chart, "loads", ROW, BEGIN_S, END_S, RECORDS) == [(OFFSETS_2, 19.075, 19.08, 265)]
+    assert cells(chart, "loads", WAITED) == [("1.2 ms",)]
     # `twice` has the times with two coordinators.
-    assert cells(chart, "twice", "r") == []
+    assert cells(chart, "twice", ROW) == []
 
 
 def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_overlap() -> None:
@@ -183,17 +190,17 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
     assert chart is not None
     compiled_without_warnings(chart)
     # The tenures are in the order of time, so that of broker-2 is the first.
-    (row_of_older, label_of_older), (row_of_newer, _) = cells(chart, "tenures", "r", "l")
+    (row_of_older, label_of_older), (row_of_newer, _) = cells(chart, "tenures", ROW, LABEL)
     assert row_of_older == OFFSETS_2
     assert row_of_newer != row_of_older
     assert label_of_older == "broker-2 · leader epoch 0 · cut off 30.00 s"
     # A part of the bar shows the time in which the broker was cut off.
-    assert cells(chart, "stalled", "r", "a", "b") == [(OFFSETS_2, 9.0, 39.0)]
-    ((row_of_overlap, from_s, to_s, text),) = cells(chart, "twice", "r", "a", "b", "l")
+    assert cells(chart, "stalled", ROW, BEGIN_S, END_S) == [(OFFSETS_2, 9.0, 39.0)]
+    ((row_of_overlap, from_s, to_s, text),) = cells(chart, "twice", ROW, BEGIN_S, END_S, LABEL)
     assert row_of_overlap not in {row_of_older, row_of_newer}
     assert (from_s, to_s) == (19.0, 40.0)
     assert text == "broker-2 (leader epoch 0) and broker-0 (leader epoch 1) for 21.00 s"
-    assert cells(chart, "vacant", "a") == []
+    assert cells(chart, "vacant", BEGIN_S) == []
 
 
 def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
@@ -215,7 +222,7 @@ def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
         report_input(tables={"groups": groups, "coordinator_tenures": tenures})
     )
     assert chart is not None
-    shown = {row for (row,) in cells(chart, "tenures", "r")}
+    shown = {row for (row,) in cells(chart, "tenures", ROW)}
     assert len(shown) == coordinators.MAX_PARTITIONS
     assert moved in shown
     assert "70 more partitions" in chart.about  # 120 - MAX_PARTITIONS

@@ -11,6 +11,11 @@ from pipeline.report.report_input import ReportInput
 from results_schema.journal import JournalEntry
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 
+# Keys of a chart's data, which is JSON with short keys to save room.
+BEGIN_S, END_S = "a", "b"
+LONG_LABEL, SHORT_LABEL = "l", "s"
+IS_ACCIDENT = "x"
+
 NOTE = "machine 10.0.0.3 was disturbed from 24.1 to 36.3 s"
 ACCIDENT = journal_entry(
     fault_id="machine-0",
@@ -33,13 +38,12 @@ def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
     """Without its own label, the bar of an accident would look like a fault of the plan."""
     lane = faults_lane(run_with(journal_entry(), ACCIDENT))
     assert lane is not None
-    # `l` is the long label of a bar, `s` the short one. `x` is 1 for an accident.
     planned, accident = lane.data["parts"]
-    assert planned["l"] == "crash broker-2"
-    assert "x" not in planned
-    assert accident["x"] == 1
-    assert accident["l"] == f"by accident: {NOTE}"
-    assert accident["s"] == "accident"
+    assert planned[LONG_LABEL] == "crash broker-2"
+    assert IS_ACCIDENT not in planned
+    assert accident[IS_ACCIDENT] == 1
+    assert accident[LONG_LABEL] == f"by accident: {NOTE}"
+    assert accident[SHORT_LABEL] == "accident"
     assert lane.table is not None
     kinds = [kind for _, kind, *_ in lane.table.rows]
     assert kinds == ["crash", "machine_disturbed"]
@@ -62,4 +66,4 @@ def test_band_of_an_accident_is_grey() -> None:
     assert _fills_of_bands(journal_entry()) == [orange]
     assert _fills_of_bands(ACCIDENT) == [grey, orange]
     (band,) = fault_bands(run_with(ACCIDENT))
-    assert (band["a"], band["b"]) == (24.1, 36.3)
+    assert (band[BEGIN_S], band[END_S]) == (24.1, 36.3)

@@ -4,13 +4,10 @@ A lane is a chart of the report whose x axis is the time of the run. A lane with
 and partitions has a row for each. With many, it shows their number over time, and a second chart
 shows the rows of the consumer group that a reader picks there.
 
-The page gets the data of a chart as JSON, with keys of one letter that save room. `cells` reads
-some of these keys:
+The page gets the data of a chart as JSON, with keys of one letter that save room; the constants
+below name these keys. `cells` reads some of them, for each bar of the chart:
 
-    cells(chart, "states", "r", "a", "b") -> [("readers · broker-2", 6.0, 40.0), ...]
-
-Every bar has the name of its row `r`, its begin `a` and end `b` in seconds, its kind `k` and its
-label `l`. The other keys are explained where a test reads them.
+    cells(chart, "states", ROW, BEGIN_S, END_S) -> [("readers · broker-2", 6.0, 40.0), ...]
 
 The runs last 60 s. The builders make rows of tables about the group `readers`, with times in
 seconds: `state` is a state of the group on broker-2, `tenure` the time in which a broker is its
@@ -26,6 +23,18 @@ from pipeline.report.lanes.rebalances import rebalance_detail, rebalances_lane
 from tests.support.builders.lane_rows import gap, group, rebalance, state, tenure
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 from tests.support.vega import cells, compiled_without_warnings, rows
+
+# Keys of the data of a chart.
+ROW = "r"
+BEGIN_S, END_S = "a", "b"
+KIND = "k"  # such as the state of a group
+LABEL = "l"
+LABEL_END_S = "u"  # the time at which the room for the label ends
+LENGTH = "t"  # of a whole rebalance, as a text
+NUMBER = "n"  # how many groups or members are of the kind from BEGIN_S on
+GROUP_TO_PICK = "p"  # the group that a reader has to pick to see the bar
+FAULT = "f"  # the fault that a gap is around
+LEADER_FATE = "y"  # what happened to the leader of a partition
 
 
 def test_group_lane_without_states_is_none() -> None:
@@ -48,7 +57,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
     chart = groups_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
-    assert cells(chart, "states", "r", "k", "a", "b", "l") == [
+    assert cells(chart, "states", ROW, KIND, BEGIN_S, END_S, LABEL) == [
         ("readers · broker-2", "Stable", 6.0, 40.0, "Stable · generation 1 · 2 members"),
         ("readers · broker-0", "Stable", 19.0, 26.0, "Stable · generation 1 · 2 members"),
         (
@@ -60,7 +69,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
         ),
     ]
     # A group is Dead only for a moment, so the lane has a mark for this state, and no bar.
-    assert cells(chart, "dead", "r", "a") == [("readers · broker-2", 40.0)]
+    assert cells(chart, "dead", ROW, BEGIN_S) == [("readers · broker-2", 40.0)]
     assert group_detail(run) is None, "the lane itself has a row for each group"
 
 
@@ -83,8 +92,7 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     compiled_without_warnings(chart)
     compiled_without_warnings(detail)
 
-    # `n` is the number of groups in the state `k` from the time `a` on.
-    counts = cells(chart, "counts", "k", "a", "n")
+    counts = cells(chart, "counts", KIND, BEGIN_S, NUMBER)
     groups_by_state_at_10_s = {kind: number for kind, from_s, number in counts if from_s == 10.0}
     assert groups_by_state_at_10_s == {"Stable": 1_000, "PreparingRebalance": 0, "Empty": 0}
     # There is a count for each state at each time of a change, and not one for each of the groups.
@@ -93,9 +101,8 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     (pick,) = detail.picks
     assert pick.options[0] == "group-7", "the group with the most states comes first"
     assert len(pick.options) == 1_000
-    # `p` is the group that a reader has to pick to see the bar.
     rows_of_group_7 = {
-        row for row, picked in cells(detail, "states", "r", "p") if picked == "group-7"
+        row for row, picked in cells(detail, "states", ROW, GROUP_TO_PICK) if picked == "group-7"
     }
     assert rows_of_group_7 == {"group-7 · broker-2", "group-7 · broker-1"}
 
@@ -127,9 +134,9 @@ def test_rebalance_lane_without_rebalances_is_none() -> None:
 def test_bar_of_a_rebalance_has_a_part_for_joining_and_one_for_syncing() -> None:
     """Members join from 26 s to 64 s. At 64.5 s the assignment is stored.
 
-    Both parts have the length of the whole rebalance (`t`), 64.5 - 26 = 38.5 s. Only the first has
-    a label, which may extend over both: `u` is the time at which the room for the label ends. The
-    bars go beyond the end of the run, at 60 s, and the axis of the chart cuts them off there.
+    Both parts have the length of the whole rebalance, 64.5 - 26 = 38.5 s. Only the first has a
+    label, which may extend over both. The bars go beyond the end of the run, at 60 s, and the axis
+    of the chart cuts them off there.
     """
     run = report_input(
         tables={
@@ -141,14 +148,14 @@ def test_bar_of_a_rebalance_has_a_part_for_joining_and_one_for_syncing() -> None
     chart = rebalances_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
-    assert cells(chart, "parts", "k", "a", "b", "t") == [
+    assert cells(chart, "parts", KIND, BEGIN_S, END_S, LENGTH) == [
         (rebalances.JOINING, 26.0, 64.0, "38.50 s"),
         (rebalances.SYNCING, 64.0, 64.5, "38.50 s"),
     ]
     first, second = rows(chart, "parts")
-    assert first["l"] == "session expiry of consumer-1 · generation 1 to 2 · 38.50 s"
-    assert first["u"] == 64.5, "the label may extend to the end of the second part"
-    assert "l" not in second
+    assert first[LABEL] == "session expiry of consumer-1 · generation 1 to 2 · 38.50 s"
+    assert first[LABEL_END_S] == 64.5, "the label may extend to the end of the second part"
+    assert LABEL not in second
 
 
 def test_rebalance_that_never_completed_ends_with_the_next_one_or_its_coordinator() -> None:
@@ -171,7 +178,7 @@ def test_rebalance_that_never_completed_ends_with_the_next_one_or_its_coordinato
     )
     chart = rebalances_lane(run)
     assert chart is not None
-    assert cells(chart, "parts", "k", "a", "b") == [
+    assert cells(chart, "parts", KIND, BEGIN_S, END_S) == [
         (rebalances.BROKEN_OFF, 20.0, 26.0),
         (rebalances.BROKEN_OFF, 26.0, 30.0),
     ]
@@ -189,7 +196,7 @@ def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
     assert detail is not None
     compiled_without_warnings(chart)
     compiled_without_warnings(detail)
-    counts = cells(chart, "counts", "k", "n")
+    counts = cells(chart, "counts", KIND, NUMBER)
     joining = [number for kind, number in counts if kind == rebalances.JOINING]
     assert max(joining) == 500
     assert len(detail.picks[0].options) == 500
@@ -217,7 +224,7 @@ def test_availability_lane_has_a_row_for_each_subject() -> None:
     vega = compiled_without_warnings(chart)
     y_axis = next(scale for scale in vega["scales"] if scale["name"] == "y")
     assert y_axis["domain"] == ["readers", "consumer-2", "consumer-10", "orders-10"]
-    bars_by_row = {row: bar for row, *bar in cells(chart, "gaps", "r", "a", "b", "l")}
+    bars_by_row = {row: bar for row, *bar in cells(chart, "gaps", ROW, BEGIN_S, END_S, LABEL)}
     assert bars_by_row["consumer-10"] == [11.1, 19.2, "8.10 s"]
     assert bars_by_row["consumer-2"] == [11.2, 60.0, "48.80 s, until the run ended"]
 
@@ -234,7 +241,7 @@ def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group
     )
     chart = availability_lane(run)
     assert chart is not None
-    assert {row for (row,) in cells(chart, "gaps", "r")} == {
+    assert {row for (row,) in cells(chart, "gaps", ROW)} == {
         "readers · orders-0",
         "auditors · orders-0",
     }
@@ -251,8 +258,8 @@ def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
     gaps.append(gap("member", "consumer-1", from_s=11, to_s=12))
     chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
-    assert sorted(cells(chart, "gaps", "r", "f")) == [
-        # `f` names the first of the 401 faults (MAX_GAPS + 1), and counts the others.
+    assert sorted(cells(chart, "gaps", ROW, FAULT)) == [
+        # The first of the 401 faults (MAX_GAPS + 1) is named, and the others are counted.
         ("consumer-0", "crash-0 and 400 more"),
         ("consumer-1", "crash-0"),
     ]
@@ -271,7 +278,7 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
     assert chart is not None
     compiled_without_warnings(chart)
     gaps_of_members = availability.KINDS["member"]
-    counts = cells(chart, "counts", "k", "a", "n")
+    counts = cells(chart, "counts", KIND, BEGIN_S, NUMBER)
     members_in_a_gap = [
         (from_s, number) for kind, from_s, number in counts if kind == gaps_of_members
     ]
@@ -288,7 +295,7 @@ def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
     run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
     chart = availability_lane(run)
     assert chart is not None
-    assert cells(chart, "counts", "a", "n") == [(0.0, 0), (11.25, 100), (19.0, 0), (60.0, 0)]
+    assert cells(chart, "counts", BEGIN_S, NUMBER) == [(0.0, 0), (11.25, 100), (19.0, 0), (60.0, 0)]
 
 
 def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
@@ -302,9 +309,8 @@ def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
         report_input(run_facts(faults=(crash,)), tables={"availability": gaps})
     )
     assert chart is not None
-    # `y` is what happened to the leader of the partition. The text table beside the chart has it in
-    # its last column.
-    assert sorted(cells(chart, "gaps", "r", "y", "l")) == [
+    # The text table beside the chart has the fate of the leader in its last column.
+    assert sorted(cells(chart, "gaps", ROW, LEADER_FATE, LABEL)) == [
         ("orders-1", None, "39.00 s"),
         ("orders-2", "broker-2 was killed", "39.00 s · its leader broker-2 was killed"),
     ]
@@ -323,6 +329,6 @@ def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> No
     of_a_member = gap("member", "consumer-orders-readers-1", from_s=11, to_s=19)
     chart = availability_lane(report_input(tables={"availability": [kept, of_a_member]}))
     assert chart is not None
-    assert [row for (row,) in cells(chart, "gaps", "r")] == ["consumer-orders-readers-1"]
+    assert [row for (row,) in cells(chart, "gaps", ROW)] == ["consumer-orders-readers-1"]
     assert "An active coordinator all the time: readers." in chart.about
     assert "without consumer-orders- in front" in chart.more

@@ -4,15 +4,11 @@ The lane is a chart with a row for each partition, or, if there are many, with t
 time. A second chart, the detail, then shows the rows that the reader picks: a range of fifty
 partitions, or the partitions of a member.
 
-The page gets the data of a chart as JSON, with keys of one letter that save room. `rows` returns
-them as dicts, and `cells` returns only some keys. A bar is the time in which a member owned a
-partition:
+The page gets the data of a chart as JSON, with keys of one letter that save room; the constants
+below name these keys. `rows` returns each bar as a dict, and `cells` returns some keys of it. A bar
+is the time in which a member owned a partition:
 
-    {"r": "orders-0", "m": "consumer-0", "a": 6.0, "b": 93.2, "w": "broker-2", "e": 0, ...}
-
-It has its row `r` and its member `m`, begin `a` and end `b` in seconds, the coordinator `w` that
-assigned the partition, and the leader epoch `e` in which it did so. The other keys are explained
-where a test reads them.
+    cells(chart, "owners", ROW, MEMBER, BEGIN_S, END_S) -> [("orders-0", "consumer-0", 6.0, 93.2)]
 
 `owned` makes a row of the table `ownership`, with times in seconds. An end of None means that the
 run ended first, at 60 s. By default broker-2 assigned the partition in generation 1 and leader
@@ -26,6 +22,20 @@ from tests.support.builders.lane_rows import ownership as owned
 from tests.support.builders.lane_rows import ownership_overlap
 from tests.support.builders.report_inputs import report_input
 from tests.support.vega import Datum, cells, compiled_without_warnings, rows
+
+# Keys of the data of a chart.
+ROW = "r"
+BEGIN_S, END_S = "a", "b"
+MEMBER = "m"
+COORDINATOR, LEADER_EPOCH = "w", "e"  # by which the partition was assigned
+FILL = "c"  # a colour or a pattern
+LABEL = "l"
+RANGE = "h"  # number of the range of partitions that a reader can pick
+ROW_OF_MEMBER = "q"  # number of the row among the rows of its member
+SHOWN_FIRST = "t"  # 1 for the rows that the page shows before a reader picks any
+KIND, NUMBER = "k", "n"  # how many partitions have one owner, none or two from BEGIN_S on
+# The bar of a partition with two owners has other contents behind two of the keys.
+OWNERS, ASSIGNED_BY = "w", "e"
 
 
 def _owned_lost_and_owned_again(partitions: int) -> list[Datum]:
@@ -77,20 +87,24 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     assert chart is not None
     vega = compiled_without_warnings(chart)
 
-    bar_0, bar_1, bar_6 = sorted(rows(chart, "owners"), key=lambda bar: str(bar["m"]))
-    assert (bar_0["r"], bar_0["a"], bar_0["b"]) == ("orders-0", 6.0, 93.2)
-    assert bar_6["r"] != bar_0["r"], "the second owner has a row of its own"
-    assert (bar_6["a"], bar_6["b"], bar_6["w"], bar_6["e"]) == (64.08, 94.0, "broker-0", 1)
-    assert (bar_1["r"], bar_1["b"]) == ("orders-1", 60.0), "still owned when the run ended"
-    # `c` is the fill of a bar, a colour or a pattern. Each generation has its own.
-    assert bar_6["c"] != bar_0["c"]
-    assert bar_1["c"] == bar_0["c"]
+    bar_0, bar_1, bar_6 = sorted(rows(chart, "owners"), key=lambda bar: str(bar[MEMBER]))
+    assert (bar_0[ROW], bar_0[BEGIN_S], bar_0[END_S]) == ("orders-0", 6.0, 93.2)
+    assert bar_6[ROW] != bar_0[ROW], "the second owner has a row of its own"
+    assert (bar_6[BEGIN_S], bar_6[END_S], bar_6[COORDINATOR], bar_6[LEADER_EPOCH]) == (
+        64.08,
+        94.0,
+        "broker-0",
+        1,
+    )
+    assert (bar_1[ROW], bar_1[END_S]) == ("orders-1", 60.0), "still owned when the run ended"
+    # Each generation has its own fill.
+    assert bar_6[FILL] != bar_0[FILL]
+    assert bar_1[FILL] == bar_0[FILL]
 
-    # A bar of its own shows that there are two owners. Its `w` names both owners, and its `e` says
-    # by whom they were assigned.
-    (overlap,) = cells(chart, "twice", "r", "a", "b", "w", "e", "l")
+    # A bar of its own shows that there are two owners.
+    (overlap,) = cells(chart, "twice", ROW, BEGIN_S, END_S, OWNERS, ASSIGNED_BY, LABEL)
     row, begin, end, owners, assigned_by, label = overlap
-    assert (row, begin, end) == (bar_6["r"], 64.08, 93.2)
+    assert (row, begin, end) == (bar_6[ROW], 64.08, 93.2)
     assert owners == "consumer-0 and consumer-6"
     assert assigned_by == (
         "generation 1 by broker-2 in leader epoch 0; generation 2 by broker-0 in leader epoch 1"
@@ -99,7 +113,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
 
     # The rows from top to bottom, and the table below the chart.
     y_axis = next(scale for scale in vega["scales"] if scale["name"] == "y")
-    assert y_axis["domain"] == ["orders-0", bar_6["r"], "orders-1"]
+    assert y_axis["domain"] == ["orders-0", bar_6[ROW], "orders-1"]
     assert chart.table is not None
     assert chart.table.rows[0][:3] == (
         "orders-0",
@@ -140,7 +154,7 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
     ]
     chart, _ = _lane_and_detail({"ownership": intervals})
     counts_at: dict[float, dict[str, int]] = {}
-    for time_s, kind, number in cells(chart, "counts", "a", "k", "n"):
+    for time_s, kind, number in cells(chart, "counts", BEGIN_S, KIND, NUMBER):
         counts_at.setdefault(time_s, {})[kind] = number
 
     once, no_owner, twice = ownership.ONCE, ownership.NO_OWNER, ownership.TWICE
@@ -160,22 +174,17 @@ def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
         owned("orders-999", "consumer-99", from_s=10, to_s=15),
     ]
     _, detail = _lane_and_detail({"ownership": intervals, "ownership_overlaps": [overlap]})
-    # The first choice of the reader, and the one that the page shows at first, has the bars whose
-    # `t` is 1.
+    # The first choice of a reader is "two owners", and the page shows it at first.
     assert detail.picks[0].options[0].startswith("0: two owners")
-    shown_first = [bar for bar in rows(detail, "owners") if bar["t"]]
-    assert any(str(bar["r"]).startswith("orders-999") for bar in shown_first)
+    shown_first = [bar for bar in rows(detail, "owners") if bar[SHOWN_FIRST]]
+    assert any(str(bar[ROW]).startswith("orders-999") for bar in shown_first)
     # The partition with two owners takes two rows, so there can be one row more than partitions.
-    assert len({bar["r"] for bar in shown_first}) <= ownership.ROWS_AT_ONCE + 1
-    assert [bar["t"] for bar in rows(detail, "twice")] == [1]
+    assert len({bar[ROW] for bar in shown_first}) <= ownership.ROWS_AT_ONCE + 1
+    assert [bar[SHOWN_FIRST] for bar in rows(detail, "twice")] == [1]
 
 
 def test_ownership_rows_of_every_selection_are_few() -> None:
-    """Whatever a reader selects, a range of partitions or a member, must fit a screen or two.
-
-    `h` is the number of the range to which a bar belongs, and `q` the number of its row among the
-    rows of its member.
-    """
+    """Whatever a reader selects, a range of partitions or a member, must fit a screen or two."""
     intervals = [
         owned(f"orders-{index}", "consumer-0", from_s=6, to_s=None) for index in range(1_000)
     ]
@@ -185,14 +194,14 @@ def test_ownership_rows_of_every_selection_are_few() -> None:
     assert partitions.options[0] == "1: orders-0 to 49"
     assert members.options == ("all members", "consumer-0")
     bars = rows(detail, "owners")
-    ranges = {bar["h"] for bar in bars}
+    ranges = {bar[RANGE] for bar in bars}
     # One option more is for partitions with two owners or none.
     assert len(partitions.options) == len(ranges) + 1
     for number in ranges:
-        rows_of_range = {bar["r"] for bar in bars if bar["h"] == number}
+        rows_of_range = {bar[ROW] for bar in bars if bar[RANGE] == number}
         assert len(rows_of_range) <= ownership.ROWS_AT_ONCE
     # The only member has a thousand rows, and the page shows the first fifty.
-    bars_shown_of_member = [bar for bar in bars if bar["q"] < ownership.ROWS_AT_ONCE]
+    bars_shown_of_member = [bar for bar in bars if bar[ROW_OF_MEMBER] < ownership.ROWS_AT_ONCE]
     assert len(bars_shown_of_member) == ownership.ROWS_AT_ONCE
 
 
