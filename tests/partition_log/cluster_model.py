@@ -1,18 +1,14 @@
 """Three replicas of one partition, a controller, and a network that delays and loses messages.
 
-A model for tests. All messages between the replicas are explicit state, which a test moves step by
-step, so that every order of events is possible.
+This is a model for tests, in which every order of events is possible: a message is sent by one call
+of the test, and delivered by another. For example, `send_fetch(B)` takes a Fetch of B to its
+leader, and the answer waits until `deliver_fetch(B)`. Likewise, a broker learns of an election only
+when the test calls `apply_metadata`.
 
-- The leader epoch counts a partition's leaders; the partition epoch counts all changes of the
-  partition's metadata. The version of the metadata in this model counts changes of any kind.
-- The in-sync replicas are the ISR. A leader proposes changes of the ISR to the controller, with
-  AlterPartition requests.
-- The high watermark is the offset below which all members of the ISR have the records.
-- A fenced broker is one that the controller counts as dead. No fenced broker is elected as leader.
-- An election is clean (of a member of the ISR) unless a test calls `elect_unclean`.
-- A crash loses a broker's memory and keeps its disk and page cache; no broker loses power.
-
-At first broker REPLICAS[0] leads, all replicas are in the ISR, and min.insync.replicas is 2.
+At first broker REPLICAS[0] leads, all replicas are in the ISR, and min.insync.replicas is 2. A
+broker that is fenced, that is, counted as dead, is not elected. All elections are clean, unless a
+test calls `elect_unclean`. A broker that crashes loses its memory and keeps its disk; no broker
+loses power.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +31,7 @@ CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)
 
 @dataclass
 class Metadata:
-    """The controller's knowledge of the partition and of the brokers."""
+    """What the controller knows of the partition and of the brokers."""
 
     leader_id: BrokerId = NO_BROKER
     leader_epoch: int = 0
@@ -43,7 +39,7 @@ class Metadata:
     isr: tuple[BrokerId, ...] = REPLICAS
     unfenced: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
     """Brokers that are not fenced, with the epochs of their registrations (their starts)."""
-    version: int = 0  # number of changes so far
+    version: int = 0  # number of changes of any kind so far
 
 
 @dataclass
@@ -53,13 +49,20 @@ class Broker:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     disk: MemoryLogStorage = field(default_factory=MemoryLogStorage)
-    checkpoint: int = 0  # the high watermark that is on the disk
-    partition: Partition | None = None  # None while the broker is crashed
-    version: int = -1  # version of the metadata that the broker has applied
-    parked: set[int] = field(default_factory=set)  # end offsets of unanswered acks=all appends
-    fetched: tuple[FetchPartition, PartitionData] | None = None  # answered Fetch, not delivered yet
-    proposal: IsrProposal | None = None  # change of the ISR that is not sent yet
-    answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None  # not delivered yet
+    checkpoint: int = 0
+    """The high watermark that is on the disk."""
+    partition: Partition | None = None
+    """The replica; None while the broker is crashed."""
+    version: int = -1
+    """The version of the metadata that the broker has applied."""
+    waiting_appends: set[int] = field(default_factory=set)
+    """The end offsets of appends with acks=all that are not acknowledged yet."""
+    fetch_answer: tuple[FetchPartition, PartitionData] | None = None
+    """The broker's last Fetch and its answer, until the answer is delivered."""
+    proposal: IsrProposal | None = None
+    """A change of the ISR that is not sent to the controller yet."""
+    proposal_answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None
+    """The last proposal that was sent and its answer, until the answer is delivered."""
 
 
 class ClusterModel:
@@ -69,7 +72,7 @@ class ClusterModel:
         self.now_us = 0
         self.metadata = Metadata()
         self.acknowledged: dict[int, RecordBatch] = {}  # offset -> batch
-        self.appended = 0  # number of records so far; the values are v0, v1, ...
+        self.record_count = 0  # the records have the values v0, v1, ...
         # Broker epochs start at different numbers, so that a mix-up of two brokers shows.
         self.brokers = {broker: Broker(broker, BrokerEpoch(100 + broker)) for broker in REPLICAS}
         for broker in self.brokers.values():
@@ -86,16 +89,16 @@ class ClusterModel:
         broker = self.brokers.get(broker_id)  # None for NO_BROKER
         if broker is None or broker.partition is None:
             return
-        value = f"v{self.appended}"
+        value = f"v{self.record_count}"
         info = broker.partition.append_records(
             records(value), required_acks=ACKS_ALL, now_us=self.now_us
         )
         if info.error is ErrorCode.NONE:
-            self.appended += 1
-            broker.parked.add(info.next_offset)
+            self.record_count += 1
+            broker.waiting_appends.add(info.next_offset)
 
     def send_fetch(self, broker_id: BrokerId) -> None:
-        """Send a Fetch to the leader that this replica knows; the answer waits for its delivery."""
+        """Send a Fetch to the leader that this replica knows, which keeps its answer ready."""
         broker = self.brokers[broker_id]
         if broker.partition is None or broker.partition.leader_id in (NO_BROKER, broker_id):
             return
@@ -103,9 +106,9 @@ class ClusterModel:
         if leading.partition is None:
             return
 
-        request = broker.partition.fetch_position(1_048_576)  # most bytes that it asks for
-        # A real broker calls `fetch_nothing` first, and `fetch` only if there is no answer. Here
-        # both are called, because both must give the same answer.
+        request = broker.partition.fetch_position(partition_max_bytes=1_048_576)
+        # A real broker calls `fetch_nothing` first, and `fetch` only if this gives no answer. Here
+        # both are called, because their answers must be equal.
         quick_answer = leading.partition.fetch_nothing(
             request, broker_id, broker.broker_epoch, self.now_us
         )
@@ -121,17 +124,17 @@ class ClusterModel:
             leading.proposal = result.proposal
         if quick_answer is not None:
             assert result == FetchResult(data=quick_answer)
-        broker.fetched = (request, result.data)
+        broker.fetch_answer = (request, result.data)
 
     def deliver_fetch(self, broker_id: BrokerId) -> None:
-        """Deliver the Fetch answer in flight."""
+        """Deliver the answer to the last Fetch, if there is one."""
         broker = self.brokers[broker_id]
-        if broker.partition is not None and broker.fetched is not None:
-            broker.partition.handle_fetch_response(*broker.fetched)
-        broker.fetched = None
+        if broker.partition is not None and broker.fetch_answer is not None:
+            broker.partition.handle_fetch_response(*broker.fetch_answer)
+        broker.fetch_answer = None
 
     def replicate(self, broker_id: BrokerId) -> None:
-        """Send a Fetch and deliver its answer, without another event between."""
+        """Send a Fetch and deliver its answer at once."""
         self.send_fetch(broker_id)
         self.deliver_fetch(broker_id)
 
@@ -146,9 +149,9 @@ class ClusterModel:
 
     def crash(self, broker_id: BrokerId) -> None:
         """Kill a broker: its memory and its messages in flight are lost, its disk is kept."""
-        old = self.brokers[broker_id]
+        killed = self.brokers[broker_id]
         self.brokers[broker_id] = Broker(
-            broker_id, old.broker_epoch, disk=old.disk, checkpoint=old.checkpoint
+            broker_id, killed.broker_epoch, disk=killed.disk, checkpoint=killed.checkpoint
         )
 
     def restart(self, broker_id: BrokerId) -> None:
@@ -168,10 +171,7 @@ class ClusterModel:
             broker.checkpoint = broker.partition.high_watermark
 
     def apply_metadata(self, broker_id: BrokerId) -> None:
-        """Apply the controller's newest metadata at a broker, and skip the versions before.
-
-        A former leader answers its parked appends with an error, so the model forgets them.
-        """
+        """Let a broker learn of the controller's newest metadata; it never sees those before."""
         broker, state = self.brokers[broker_id], self.metadata
         if broker.partition is None or broker.version == state.version:
             return
@@ -186,7 +186,8 @@ class ClusterModel:
                 now_us=self.now_us,
             )
             return
-        broker.parked.clear()
+        # A former leader answers its waiting appends with an error, so the model forgets them.
+        broker.waiting_appends.clear()
         broker.partition.make_follower(
             leader_id=state.leader_id,
             leader_epoch=state.leader_epoch,
@@ -251,7 +252,7 @@ class ClusterModel:
         """Deliver a leader's proposal to the controller. The answer waits for `deliver_answer`."""
         broker, state = self.brokers[broker_id], self.metadata
         # A leader has at most one AlterPartition in flight.
-        if broker.proposal is None or broker.answer is not None:
+        if broker.proposal is None or broker.proposal_answer is not None:
             return
         proposal, broker.proposal = broker.proposal, None
         data = proposal.data
@@ -274,7 +275,7 @@ class ClusterModel:
             state.isr = proposal.new_isr
             self._publish()
 
-        broker.answer = (
+        broker.proposal_answer = (
             proposal,
             AlterPartitionPartitionResponse(
                 partition_index=data.partition_index,
@@ -286,13 +287,13 @@ class ClusterModel:
             ),
         )
 
-    def deliver_answer(self, broker_id: BrokerId, *, lost: bool = False) -> None:
-        """Deliver the controller's answer. If `lost`, the connection breaks instead."""
+    def deliver_answer(self, broker_id: BrokerId, *, is_lost: bool = False) -> None:
+        """Deliver the controller's answer. If `is_lost`, the connection breaks instead."""
         broker = self.brokers[broker_id]
-        if broker.partition is None or broker.answer is None:
+        if broker.partition is None or broker.proposal_answer is None:
             return
-        (proposal, answer), broker.answer = broker.answer, None
-        if lost:
+        (proposal, answer), broker.proposal_answer = broker.proposal_answer, None
+        if is_lost:
             answer = AlterPartitionPartitionResponse(
                 partition_index=answer.partition_index, error_code=ErrorCode.NETWORK_EXCEPTION
             )
@@ -316,20 +317,23 @@ class ClusterModel:
     def check(self) -> None:
         """Acknowledge the appends that are complete, and check that no acknowledged record is lost.
 
-        Each member of the controller's ISR must have every acknowledged record in its log, because
-        each may be elected next.
+        Each member of the controller's ISR may be elected next, so it must have every acknowledged
+        record in its log.
         Raises: InvariantViolation.
         """
         for broker in self.brokers.values():
             if broker.partition is not None:
                 check_partition(broker.partition)
                 self._acknowledge(broker)
-        check_agreement([b.partition.log for b in self.brokers.values() if b.partition])
+        check_agreement(
+            [broker.partition.log for broker in self.brokers.values() if broker.partition]
+        )
         for member in self.metadata.isr:
             disk = self.brokers[member].disk
             for offset, batch in self.acknowledged.items():
-                # Each batch has one record here, so the index of a batch is its offset. The
-                # replicas share batch objects, so `is` notices an equal batch of another append.
+                # Each batch has one record here, so the index of a batch is its offset. Followers
+                # keep the leader's batch object. So another object, even an equal one, comes from
+                # another append.
                 if offset >= len(disk) or disk.batch(offset) is not batch:
                     raise InvariantViolation(
                         "acknowledged records are in every log of the ISR",
@@ -352,7 +356,7 @@ class ClusterModel:
         for broker_id in REPLICAS:
             self.recover(broker_id)
 
-        # A round delivers each kind of message once. A healing needs a few rounds; 30 are enough.
+        # A round delivers each kind of message once. 30 rounds are more than enough.
         for _ in range(30):
             for broker_id in REPLICAS:
                 self.apply_metadata(broker_id)
@@ -363,27 +367,28 @@ class ClusterModel:
                 self.check()
 
         self.check_logs()
-        ends = {
-            (b.partition.log_end_offset, b.partition.high_watermark)
-            for b in self.brokers.values()
-            if b.partition
+        log_ends_and_high_watermarks = {
+            (broker.partition.log_end_offset, broker.partition.high_watermark)
+            for broker in self.brokers.values()
+            if broker.partition
         }
-        if len(ends) > 1:
-            raise InvariantViolation("replicas converge", f"{sorted(ends)}")
-        if any(end != high_watermark for end, high_watermark in ends):
-            raise InvariantViolation("everything is committed", f"{sorted(ends)}")
+        found = f"{sorted(log_ends_and_high_watermarks)}"
+        if len(log_ends_and_high_watermarks) > 1:
+            raise InvariantViolation("replicas converge", found)
+        if any(log_end != high for log_end, high in log_ends_and_high_watermarks):
+            raise InvariantViolation("everything is committed", found)
         if sorted(self.metadata.isr) != sorted(REPLICAS):
             raise InvariantViolation("all replicas are in sync", f"{self.metadata.isr}")
 
     def _acknowledge(self, broker: Broker) -> None:
         if broker.partition is None or not broker.partition.is_leader:
             return
-        # `check_acknowledged` returns None while replicas are missing, NONE when the append is
-        # complete, and an error otherwise. With None or an error, the append stays parked.
-        for end_offset in sorted(broker.parked):
+        # `check_acknowledged` returns None while replicas lack the record, and then the outcome.
+        # After an error the append stays in the set, because the model does not answer it.
+        for end_offset in sorted(broker.waiting_appends):
             if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
                 # Each append has one record, so its offset is the one before its end.
-                broker.parked.remove(end_offset)
+                broker.waiting_appends.remove(end_offset)
                 self.acknowledged[end_offset - 1] = broker.disk.batch(end_offset - 1)
 
     def _elect(self) -> None:

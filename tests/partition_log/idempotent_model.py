@@ -1,17 +1,17 @@
 """Two idempotent producers, added to the model of three replicas.
 
-An idempotent producer numbers its records (sequence numbers), so that the leader can recognise a
-repeated batch. The producers here send and repeat as Kafka's client does:
+The producers number their records, so that the leader can recognise a batch that is sent again.
+They send batches, and send them again, as Kafka's client does:
 
-1. A client has up to five batches in flight on one connection. The batches arrive in order.
+1. A client has up to five batches in flight on one connection, which arrive in order.
 2. After an error or a lost connection the client repeats the unanswered batches one at a time, the
-   oldest first. The client sends them to the broker that leads as far as the client knows. When
-   all are answered, the client continues with new batches.
+   oldest first, at the broker that it knows as the leader. When all are answered, it continues
+   with new batches.
 3. A request of an earlier connection may still arrive, at any time.
-4. The first batch of a client is sent alone. A leader accepts any sequence number of a producer
-   that it does not know. So a second batch that arrives before the first would be accepted.
+4. The first batch of a client is sent alone. A leader that does not know a producer accepts any
+   sequence number, so it would also accept a second batch that arrives before the first.
 
-Each batch has one record here, and therefore one sequence number.
+Each batch has one record here, and so one sequence number.
 """
 
 from collections import deque
@@ -25,23 +25,31 @@ from tests.partition_log.cluster_model import ClusterModel
 from tests.support.builders.client_batches import client_batch
 
 FIRST_SEQUENCE = 2**31 - 4
-"""First sequence number of each producer. It is near the largest, so that the numbers wrap to 0."""
+"""The first sequence number of each producer.
+
+It is near the largest one, so that the numbers soon begin again at 0.
+"""
 MAX_IN_FLIGHT = 5
 """Default of the client's setting max.in.flight.requests.per.connection."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A batch in flight; `connection` is the number of the connection on which it was sent."""
+    """A request with one batch, which is on its way to a broker."""
 
-    index: int  # of the batch: 0 for the first of its producer
+    index: int
+    """The number of the batch, 0 for the first one of its producer."""
     broker_id: BrokerId
     connection: int
+    """The number of the connection on which the request was sent."""
 
 
 @dataclass(frozen=True)
-class Wait:
-    """An appended batch whose request the leader answers when enough replicas have the batch."""
+class WaitingAnswer:
+    """A request whose batch the leader has appended, but not acknowledged yet.
+
+    It is answered when enough replicas have the batch, which ends at `end_offset`.
+    """
 
     request: Request
     end_offset: int
@@ -52,30 +60,34 @@ class Producer:
     """One client. Its batch `index` has the sequence number FIRST_SEQUENCE + index (mod 2**31)."""
 
     producer_id: int
-    created: int = 0  # number of batches so far
+    batch_count: int = 0
+    """The number of batches so far."""
     offsets: dict[int, int] = field(default_factory=dict)
-    """For each answered batch: its index, and the offset in its answer."""
-    connection: int = 0  # number of the present connection
-    broker_id: BrokerId = NO_BROKER  # broker at the other end of the present connection
-    must_repeat: bool = False  # unanswered batches must be repeated before a new one is sent
-    # A request is in `on_the_way` or `late` until it arrives, and then in `waits`.
+    """The offset in the answer to each answered batch, by the index of the batch."""
+    connection: int = 0
+    """The number of the present connection."""
+    broker_id: BrokerId = NO_BROKER
+    """The broker at the other end of the present connection."""
+    must_repeat: bool = False
+    """True while unanswered batches must be repeated before a new one is sent."""
     on_the_way: deque[Request] = field(default_factory=deque)
     """Requests of the present connection that have not arrived."""
     late: deque[Request] = field(default_factory=deque)
     """Requests of earlier connections that may still arrive."""
-    waits: list[Wait] = field(default_factory=list)
+    waiting_answers: list[WaitingAnswer] = field(default_factory=list)
+    """Requests of all connections that have arrived, and are not answered yet."""
 
     def unanswered(self) -> list[int]:
         """Return the indexes of the unanswered batches, the oldest first."""
-        return [index for index in range(self.created) if index not in self.offsets]
+        return [index for index in range(self.batch_count) if index not in self.offsets]
 
     def value(self, index: int) -> str:
-        """Return the record of a batch."""
+        """Return the value of a batch's record, such as "7:2" for batch 2 of producer 7."""
         return f"{self.producer_id}:{index}"
 
 
 class IdempotentModel(ClusterModel):
-    """The cluster with two producers. Each public method except the checks is one event."""
+    """The cluster with two producers. Each public method is one event, except the checks."""
 
     def __init__(self) -> None:
         self.producers = [Producer(producer_id) for producer_id in (7, 8)]
@@ -83,20 +95,21 @@ class IdempotentModel(ClusterModel):
 
     def send(self, producer: Producer) -> None:
         """Send the next batch on the connection, if the client may send one now."""
-        waiting = producer.unanswered()
-        if producer.must_repeat or len(waiting) >= MAX_IN_FLIGHT:
+        unanswered = producer.unanswered()
+        if producer.must_repeat or len(unanswered) >= MAX_IN_FLIGHT:
             return
         # The first batch is sent alone (rule 4).
-        if waiting and not producer.offsets:
+        is_first_unanswered = len(unanswered) > 0 and not producer.offsets
+        if is_first_unanswered:
             return
         if producer.broker_id == NO_BROKER:
             producer.broker_id = self.metadata.leader_id
         if producer.broker_id == NO_BROKER:
             return
         producer.on_the_way.append(
-            Request(producer.created, producer.broker_id, producer.connection)
+            Request(producer.batch_count, producer.broker_id, producer.connection)
         )
-        producer.created += 1
+        producer.batch_count += 1
 
     def reconnect(self, producer: Producer) -> None:
         """Close the connection, open one to the leader, and repeat the oldest unanswered batch."""
@@ -104,10 +117,10 @@ class IdempotentModel(ClusterModel):
         producer.on_the_way.clear()
         producer.connection += 1
         producer.broker_id = self.metadata.leader_id
-        waiting = producer.unanswered()
-        producer.must_repeat = bool(waiting)
-        if waiting and producer.broker_id != NO_BROKER:
-            self._repeat(producer, waiting[0])
+        unanswered = producer.unanswered()
+        producer.must_repeat = len(unanswered) > 0
+        if unanswered and producer.broker_id != NO_BROKER:
+            self._repeat(producer, unanswered[0])
 
     def deliver(self, producer: Producer) -> None:
         """Deliver the next request of the present connection."""
@@ -130,9 +143,10 @@ class IdempotentModel(ClusterModel):
 
     def continue_sending(self, producer: Producer) -> None:
         """Let the client repeat its oldest batch or send a new one; then deliver a request."""
-        # A request of the present connection has arrived, and its answer has not been sent.
+        # True if a request of the present connection has arrived, and is not answered yet.
         is_answer_pending = any(
-            wait.request.connection == producer.connection for wait in producer.waits
+            waiting.request.connection == producer.connection
+            for waiting in producer.waiting_answers
         )
         if producer.must_repeat and not producer.on_the_way and not is_answer_pending:
             # Nothing is in flight, so the client looks for the leader and repeats a batch there.
@@ -141,37 +155,38 @@ class IdempotentModel(ClusterModel):
             self.send(producer)
         self.deliver(producer)
 
-    def answer(self, producer: Producer, *, lost: bool = False) -> None:
-        """Answer the appends whose outcome is known. If `lost`, the connection closes instead.
+    def answer(self, producer: Producer, *, is_lost: bool = False) -> None:
+        """Answer the appends whose outcome is known. If `is_lost`, the connection closes instead.
 
-        Answers on an earlier connection reach no client.
+        An answer on an earlier connection does not reach the client.
         """
-        for wait in list(producer.waits):
-            partition = self.brokers[wait.request.broker_id].partition
-            if partition is None:
-                producer.waits.remove(wait)
+        for waiting in list(producer.waiting_answers):
+            partition = self.brokers[waiting.request.broker_id].partition
+            if partition is None:  # the broker is crashed
+                producer.waiting_answers.remove(waiting)
                 continue
 
-            error = partition.check_acknowledged(wait.end_offset)
-            # None: not enough replicas have the batch yet.
-            if error is None:
+            error = partition.check_acknowledged(waiting.end_offset)
+            if error is None:  # not enough replicas have the batch yet
                 continue
-            producer.waits.remove(wait)
-            if wait.request.connection != producer.connection:
+            producer.waiting_answers.remove(waiting)
+            if waiting.request.connection != producer.connection:
                 continue
-            if lost:
+            if is_lost:
                 self.reconnect(producer)
             elif error is ErrorCode.NONE:
-                self._handle_success(producer, wait)
+                self._handle_success(producer, waiting)
             else:
                 producer.must_repeat = True
 
     def crash(self, broker_id: BrokerId) -> None:
-        """Kill a broker. Requests that wait for their answer there are never answered."""
+        """Kill a broker, which never answers the requests that wait there."""
         super().crash(broker_id)
         for producer in self.producers:
-            producer.waits = [
-                wait for wait in producer.waits if wait.request.broker_id != broker_id
+            producer.waiting_answers = [
+                waiting
+                for waiting in producer.waiting_answers
+                if waiting.request.broker_id != broker_id
             ]
 
     def heal(self) -> None:
@@ -184,8 +199,8 @@ class IdempotentModel(ClusterModel):
             while producer.late:
                 self.deliver_late(producer)
 
-            # A round gets the answer of the oldest unanswered batch, and at most MAX_IN_FLIGHT
-            # are unanswered; twice as many rounds are enough.
+            # Each round gets the answer to the oldest unanswered batch. There are at most
+            # MAX_IN_FLIGHT of them, so twice as many rounds are more than enough.
             for _ in range(2 * MAX_IN_FLIGHT):
                 self.reconnect(producer)
                 self.deliver(producer)
@@ -206,34 +221,34 @@ class IdempotentModel(ClusterModel):
         if partition is None:
             raise InvariantViolation("a broker leads", f"{self.metadata}")
         log = partition.log
-        written: dict[int, list[tuple[int, str]]] = {}
+        # producer id -> offset and value of each of its records
+        written_by_producer: dict[int, list[tuple[int, str]]] = {}
         for index in range(len(log.storage)):
             batch = log.storage.batch(index)
             for offset, record in records_of(batch):
                 value = (record.value or b"").decode()
-                written.setdefault(batch.producer_id, []).append((offset, value))
+                written_by_producer.setdefault(batch.producer_id, []).append((offset, value))
 
         for producer in self.producers:
-            found = written.get(producer.producer_id, [])
-            if [value for _, value in found] != [
-                producer.value(index) for index in range(producer.created)
-            ]:
+            written = written_by_producer.get(producer.producer_id, [])
+            sent_values = [producer.value(index) for index in range(producer.batch_count)]
+            if [value for _, value in written] != sent_values:
                 raise InvariantViolation(
                     "nothing is lost, written twice or out of order",
-                    f"producer {producer.producer_id} sent {producer.created} batches: {found}",
+                    f"producer {producer.producer_id} sent {producer.batch_count} batches: "
+                    f"{written}",
                 )
 
-            if [offset for offset, _ in found] != [
-                producer.offsets[index] for index in range(producer.created)
-            ]:
+            answered_offsets = [producer.offsets[index] for index in range(producer.batch_count)]
+            if [offset for offset, _ in written] != answered_offsets:
                 raise InvariantViolation(
-                    "a batch stands where its answer says", f"{found}, {producer.offsets}"
+                    "a batch stands where its answer says", f"{written}, {producer.offsets}"
                 )
 
     def _arrive(self, producer: Producer, request: Request) -> None:
         broker = self.brokers[request.broker_id]
         if broker.partition is None:
-            # The broker is crashed, so the connection breaks.
+            # The broker is crashed, so the connection on which the request was sent breaks.
             if request.connection == producer.connection:
                 producer.must_repeat = True
             return
@@ -244,12 +259,13 @@ class IdempotentModel(ClusterModel):
         )
         info = broker.partition.append_batch(batch, required_acks=ACKS_ALL, now_us=self.now_us)
         if info.error is ErrorCode.NONE:
-            broker.parked.add(info.next_offset)
-            producer.waits.append(Wait(request, info.next_offset))
+            broker.waiting_appends.add(info.next_offset)
+            producer.waiting_answers.append(WaitingAnswer(request, info.next_offset))
             return
 
+        # An error on an earlier connection does not reach the client.
         if request.connection != producer.connection:
-            return  # the request is of an earlier connection: the client does not see the error
+            return
 
         oldest = producer.unanswered()[0]
         if info.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and request.index == oldest:
@@ -257,22 +273,22 @@ class IdempotentModel(ClusterModel):
                 "the oldest batch without an answer is in order",
                 f"{producer.value(request.index)} at {request.broker_id}",
             )
-        # The requests behind this one lack their predecessor now, and will be refused, too. The
-        # client repeats from the oldest unanswered batch.
+        # The requests behind this one will be refused, too, because this batch is missing before
+        # them. So the client repeats all, from the oldest unanswered batch on.
         producer.must_repeat = True
 
-    def _handle_success(self, producer: Producer, wait: Wait) -> None:
-        index, offset = wait.request.index, wait.end_offset - 1
-        known = producer.offsets.setdefault(index, offset)
-        if known != offset:
+    def _handle_success(self, producer: Producer, waiting: WaitingAnswer) -> None:
+        index, offset = waiting.request.index, waiting.end_offset - 1
+        first_answer = producer.offsets.setdefault(index, offset)
+        if first_answer != offset:
             raise InvariantViolation(
                 "a batch stands where its answer says",
-                f"{producer.value(index)} at {known} and at {offset}",
+                f"{producer.value(index)} at {first_answer} and at {offset}",
             )
         if producer.must_repeat and not producer.on_the_way:
-            waiting = producer.unanswered()
-            if waiting:
-                self._repeat(producer, waiting[0])
+            unanswered = producer.unanswered()
+            if unanswered:
+                self._repeat(producer, unanswered[0])
             else:
                 producer.must_repeat = False
 

@@ -1,14 +1,14 @@
 """Idempotent producers under random events: each batch is written once, and in order.
 
-An idempotent producer gives its records sequence numbers, so that a leader recognises a repeated
-batch. The model has three replicas. min.insync.replicas is 2, so a write needs two replicas in
-sync. Only replicas in sync are elected. No power loss occurs. Brokers crash and restart from their
-disks, truncate their logs and change leaders, while clients repeat batches that got no answer. The
-events are methods of the model. The model's invariants are checked after each event.
+Two producers write to an `IdempotentModel` of three replicas. Brokers crash and restart, truncate
+their logs and change leaders, while the producers repeat the batches that got no answer. Each event
+is a method of the model, and the model is checked after each event. As in Kafka, this can work only
+if min.insync.replicas is 2, all elections are clean, and no broker loses power.
 """
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import settings
@@ -35,15 +35,15 @@ class IdempotenceMachine(ReplicationMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        # `clients` and `model` are one object; the type of `clients` has the methods of producers.
+        # This is also the object that the base class checks as `model`.
         self.clients = IdempotentModel()
         self.model = self.clients
 
-    @rule(index=PRODUCERS, arrives=st.booleans())
-    def send(self, index: int, arrives: bool) -> None:
+    @rule(index=PRODUCERS, is_delivered=st.booleans())
+    def send(self, index: int, is_delivered: bool) -> None:
         producer = self.clients.producers[index]
         self.clients.send(producer)
-        if arrives:
+        if is_delivered:
             self.clients.deliver(producer)
 
     @rule(index=PRODUCERS)
@@ -54,9 +54,9 @@ class IdempotenceMachine(ReplicationMachine):
     def deliver_late(self, index: int) -> None:
         self.clients.deliver_late(self.clients.producers[index])
 
-    @rule(index=PRODUCERS, lost=st.booleans())
-    def answer(self, index: int, lost: bool) -> None:
-        self.clients.answer(self.clients.producers[index], lost=lost)
+    @rule(index=PRODUCERS, is_lost=st.booleans())
+    def answer(self, index: int, is_lost: bool) -> None:
+        self.clients.answer(self.clients.producers[index], is_lost=is_lost)
 
     @rule(index=PRODUCERS)
     def refuse(self, index: int) -> None:
@@ -74,15 +74,15 @@ TestIdempotence.settings = settings(
 )
 
 
-def walk(seed: int) -> IdempotentModel:
-    """Return the model after a random schedule of STEPS events, healed, with every batch answered.
+def play_random_events(seed: int) -> IdempotentModel:
+    """Play STEPS random events, heal the cluster until all batches are answered; return the model.
 
-    Each seed first draws a rate for each event, so that schedules differ in kind (swarm testing).
+    Each seed first draws how frequent each event is, so that the seeds differ much (swarm testing).
     """
     rng = random.Random(seed)
     model = IdempotentModel()
-    # For each event, the rates from which a seed draws one. A rate is a weight: an event with twice
-    # the rate of another occurs about twice as often. With the rate 0 it never occurs.
+    # For each event, the weights from which a seed draws one. An event with twice the weight of
+    # another occurs about twice as often. With the weight 0 it never occurs.
     broker_events: list[tuple[Callable[[BrokerId], None], tuple[float, ...]]] = [
         (model.send_fetch, (0.1, 1)),
         (model.deliver_fetch, (0.1, 1)),
@@ -96,34 +96,33 @@ def walk(seed: int) -> IdempotentModel:
         (model.fence, (0, 0.03)),
         (model.move_leadership, (0, 0.03, 0.1)),
         (model.checkpoint, (0, 0.1)),
-        # After 11 s a follower that has not fetched counts as lagging: the limit is 10 s.
+        # After 11 s without a Fetch a follower lags: replica.lag.time.max.ms is 10 s in the model.
         (lambda _: model.pass_time(11), (0, 0.05)),
     ]
 
     events: list[Callable[[], None]] = []
     weights: list[float] = []
-    for event, rates in broker_events:
+    for event, possible_weights in broker_events:
         for broker in REPLICAS:
-            # The default arguments bind the present values of the loop's variables.
-            events.append(lambda event=event, broker=broker: event(broker))  # type: ignore[misc]
-            weights.append(rng.choice(rates))
+            events.append(partial(event, broker))
+            weights.append(rng.choice(possible_weights))
 
     for client in model.producers:
-        for act, rates in (
+        for act, possible_weights in (
             (model.continue_sending, (1.0, 3.0)),
             (model.send, (0.3, 1.0)),
             (model.deliver, (0.3, 1.0)),
             (model.deliver_late, (0.1, 1.0)),
             (model.answer, (2.0, 4.0)),
-            (lambda producer: model.answer(producer, lost=True), (0.0, 0.1, 0.3)),
+            (partial(model.answer, is_lost=True), (0.0, 0.1, 0.3)),
             (model.refuse, (0.1, 0.3)),
             (model.reconnect, (0.0, 0.1, 0.3)),
         ):
-            events.append(lambda act=act, client=client: act(client))  # type: ignore[misc]
-            weights.append(rng.choice(rates))
+            events.append(partial(act, client))
+            weights.append(rng.choice(possible_weights))
 
-    for step, event_of_step in enumerate(rng.choices(events, weights, k=STEPS)):
-        event_of_step()
+    for step, drawn_event in enumerate(rng.choices(events, weights, k=STEPS)):
+        drawn_event()
         model.check()
         # Comparing whole logs is slow, so it is done only at some steps.
         if step % 50 == 0:
@@ -134,30 +133,32 @@ def walk(seed: int) -> IdempotentModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 30, 10))
 def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -> None:
-    """In Hypothesis' 40 events few batches succeed, so these schedules have 400 events."""
+    """The 40 events of Hypothesis rarely answer a batch, so these schedules have 400 events."""
     answered = 0
     for seed in range(first_seed, first_seed + 10):
         try:
-            model = walk(seed)
+            model = play_random_events(seed)
         except InvariantViolation as violation:
             violation.add_note(f"seed {seed}")
             raise
         answered += sum(len(producer.offsets) for producer in model.producers)
-    # 15 batches for each of the ten seeds show that the producers made progress.
-    assert answered > 150
+    assert answered > 150  # 15 batches for each of the ten seeds, so the producers made progress
 
 
 @pytest.mark.parametrize(
-    ("missing_check", "broken_invariant"),
+    ("missing_check", "violated_invariant"),
     [
         ("find_duplicate", "the oldest batch without an answer is in order"),
         ("check_produced", "nothing is lost, written twice or out of order"),
     ],
 )
-def test_leader_without_one_of_its_checks_is_found(
-    missing_check: str, broken_invariant: str, monkeypatch: pytest.MonkeyPatch
+def test_leader_without_one_of_its_checks_violates_an_invariant(
+    missing_check: str, violated_invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without one of the leader's two checks, some seed breaks the invariant of this check."""
+    """Planted bugs: the leader does not look for repeated batches, or not for missing ones.
+
+    At least one of 20 seeds must violate the invariant.
+    """
 
     def no_duplicate(self: ProducerStates, batch: RecordBatch) -> None:
         return None
@@ -167,10 +168,10 @@ def test_leader_without_one_of_its_checks_is_found(
 
     replacement = no_duplicate if missing_check == "find_duplicate" else no_check
     monkeypatch.setattr(ProducerStates, missing_check, replacement)
-    broken_invariants = set()
+    violated_invariants = set()
     for seed in range(20):
         try:
-            walk(seed)
+            play_random_events(seed)
         except InvariantViolation as violation:
-            broken_invariants.add(violation.name)
-    assert broken_invariant in broken_invariants
+            violated_invariants.add(violation.name)
+    assert violated_invariant in violated_invariants

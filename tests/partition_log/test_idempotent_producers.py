@@ -1,13 +1,13 @@
 """Idempotent producers at a leader: repeated batches are written once and in order (KIP-98).
 
-A producer numbers its records, and a batch has the sequence number of its first record. From this
-number the leader recognises a repeated batch, and a batch whose predecessor is missing. A producer
-epoch fences: when a producer has raised its epoch, batches of the old epoch are refused. A marker
-is the record that ends a transaction.
+A producer numbers its records, and a batch has the sequence number of its first record. So the
+leader recognises a batch that is sent again, and one before which another batch is missing. When a
+producer has raised its epoch, batches of the old epoch are refused.
 
-`leader()` and `follower()` return replicas of one partition with an empty log.
-`with_batches(leader(), 0, 2)` appends two batches of two records each, with the sequence numbers 0
-and 2.
+`leader()` and `follower()` are replicas of a partition with an empty log.
+`with_batches(leader(), 0, 2)` is a leader with two batches of two records each, whose sequence
+numbers begin at 0 and 2. `outcome(leading, "a", sequence=4)` appends a batch, and returns its
+offset or the error.
 """
 
 from pathlib import Path
@@ -24,37 +24,44 @@ from protocol.errors import ErrorCode
 from protocol.records.batch import RecordBatch
 from protocol.records.control import EndTransactionMarker
 from tests.support.builders.client_batches import client_batch
-from tests.support.builders.partition_logs import B, follower, leader, log, records, replicate
+from tests.support.builders.partition_logs import (
+    PARTITION,
+    B,
+    follower,
+    leader,
+    records,
+    replicate,
+)
 
 PRODUCER = 7
 LAST = 2**31 - 1
-"""Last sequence number before the wrap to 0."""
+"""The last sequence number. The next one is 0 again."""
 
 
-def produced(*values: str, sequence: int = 0, epoch: int = 0) -> RecordBatch:
-    """Return a batch of the producer with these values; `sequence` is that of its first record."""
+def numbered_batch(*values: str, sequence: int = 0, epoch: int = 0) -> RecordBatch:
+    """Return a batch of the producer; its first record has the number `sequence`."""
     return client_batch(*values, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence)
 
 
 def append(leading: Partition, batch: RecordBatch) -> AppendInfo:
-    """Append with acks=1 (the answer does not wait for followers)."""
+    """Append with acks=1, so that the answer does not wait for followers."""
     return leading.append_batch(batch, required_acks=1, now_us=0, codecs=CODECS)
 
 
 def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0) -> ErrorCode | int:
-    """Append a batch, and return its offset or, if it is refused, the error.
-
-    Checks that a refused batch or a duplicate changes nothing.
-    """
-    before = leading.log_end_offset
-    info = append(leading, produced(*values, sequence=sequence, epoch=epoch))
-    if info.error is not ErrorCode.NONE or info.is_duplicate:
-        assert leading.log_end_offset == before
-    return info.base_offset if info.error is ErrorCode.NONE else info.error
+    """Append a batch, and return its offset or, if it is refused, the error."""
+    log_end_before = leading.log_end_offset
+    info = append(leading, numbered_batch(*values, sequence=sequence, epoch=epoch))
+    if info.error is not ErrorCode.NONE:
+        assert leading.log_end_offset == log_end_before
+        return info.error
+    if info.is_duplicate:
+        assert leading.log_end_offset == log_end_before
+    return info.base_offset
 
 
 def with_batches(leading: Partition, *sequences: int) -> Partition:
-    """Append a batch of two records for each of the sequence numbers."""
+    """Append a batch of two records for each of the sequence numbers, and return the leader."""
     for sequence in sequences:
         assert isinstance(outcome(leading, "a", "b", sequence=sequence), int)
     return leading
@@ -72,10 +79,10 @@ def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
     """If the first answer is lost, the client learns the offset from the second answer."""
     leading = with_batches(leader(), 0, 2, 4)
     leading.append_records(records("another"), required_acks=1, now_us=0)
-    info = append(leading, produced("a", "b", sequence=2))
+    info = append(leading, numbered_batch("a", "b", sequence=2))
     assert (info.error, info.is_duplicate) == (ErrorCode.NONE, True)
     assert (info.base_offset, info.next_offset) == (2, 4)
-    # 7 is the timestamp in the batch; the duplicate is answered with the first batch's time.
+    # The time in the answer is that of the first batch, 7.
     assert (info.log_append_time_ms, info.log_start_offset) == (7, 0)
     assert leading.log_end_offset == 7  # three batches of two records, and the other record
 
@@ -83,12 +90,12 @@ def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
 def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
     """A client has at most five batches in flight, so the leader remembers five, as Kafka 3.9 does.
 
-    An older batch counts as out of order. Of six batches of two records, the first (sequence 0) is
-    forgotten.
+    An older batch counts as out of order.
     """
-    leading = with_batches(leader(), *range(0, 12, 2))
+    # Of these six batches the leader has forgotten the first one.
+    leading = with_batches(leader(), 0, 2, 4, 6, 8, 10)
     assert outcome(leading, "a", "b", sequence=0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    for sequence in range(2, 12, 2):
+    for sequence in (2, 4, 6, 8, 10):
         assert outcome(leading, "a", "b", sequence=sequence) == sequence
     assert BATCHES_TO_RETAIN == 5
 
@@ -128,22 +135,24 @@ def test_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
 def test_sequences_wrap_to_zero() -> None:
     """The wrap to 0 may be within a batch or between two batches."""
     leading = leader()
-    # The three records have the sequence numbers LAST - 1, LAST and 0.
+    # The three records of the first batch have the sequence numbers LAST - 1, LAST and 0.
     assert outcome(leading, "a", "b", "c", sequence=LAST - 1) == 0
-    assert last_sequence_of(produced("a", "b", "c", sequence=LAST - 1)) == 0
+    assert last_sequence_of(numbered_batch("a", "b", "c", sequence=LAST - 1)) == 0
     assert outcome(leading, "d", sequence=1) == 3
-    # A duplicate of the first batch.
+    # The first batch is recognised as a duplicate.
     assert outcome(leading, "a", "b", "c", sequence=LAST - 1) == 0
-    # The two records have the numbers LAST - 1 and LAST: the wrap is before the next batch.
-    other = with_batches(leader(), LAST - 1)
-    assert outcome(other, "x", sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert outcome(other, "x", sequence=0) == 2
+
+    # Here the two records have the numbers LAST - 1 and LAST, so the next batch begins with 0.
+    leading = with_batches(leader(), LAST - 1)
+    assert outcome(leading, "x", sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert outcome(leading, "x", sequence=0) == 2
 
 
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
-    """A client's batch was not verified: the transaction's coordinator may not know this partition.
+    """Perhaps the coordinator of the transaction does not know that it includes this partition.
 
-    A coordinator that does not know the partition would never end the transaction here.
+    Then it would never end the transaction here. So the leader refuses the batch of a client if it
+    was not verified at the coordinator.
     """
     leading = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)
@@ -152,13 +161,13 @@ def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
 
 
 def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
-    """While a transaction is open, its producer may not write a plain batch.
+    """While a transaction is open, its producer may write no batch outside of it.
 
-    The marker that ends the transaction has producer epoch 1. After it, a plain batch must begin
-    epoch 1 with sequence number 0.
+    The marker that ends the transaction has producer epoch 1. So the next batch must have this
+    epoch, and begin with sequence number 0 again.
     """
     leading = leader()
-    # The guard is a token: the first batch of a verified transaction must show it.
+    # The verification of a transaction returns a guard, which its first batch must show.
     guard = leading.log.producers.begin_verification(PRODUCER, 0)
     opened = leading.append_records(
         records("t"),
@@ -181,7 +190,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     )
 
     assert outcome(leading, "x", sequence=5, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    # The offsets 0 and 1 have the record of the transaction and its marker.
+    # The record of the transaction has the offset 0, and the marker has 1.
     assert outcome(leading, "x", sequence=0, epoch=1) == 2
 
 
@@ -198,41 +207,39 @@ def test_producer_state_is_replicated_to_the_next_leader() -> None:
 
 
 def test_truncated_batches_are_no_duplicates() -> None:
-    """A truncated batch was not acknowledged, so the producer sends it again.
-
-    The truncation to 2 keeps the first batch. The truncation to 0 keeps nothing of the producer.
-    """
+    """A truncated batch was not acknowledged, so the producer sends it again."""
     leading = with_batches(leader(), 0, 2, 4)
-    leading.log.truncate_to(2)
+    leading.log.truncate_to(2)  # only the first batch is left
     assert outcome(leading, "a", "b", sequence=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(leading, "a", "b", sequence=0) == 0
     assert outcome(leading, "a", "b", sequence=2) == 2
-    leading.log.truncate_to(0)
+    leading.log.truncate_to(0)  # now the leader does not know the producer any more
     assert outcome(leading, "x", sequence=77) == 0
 
 
 def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) -> None:
-    """The state is computed from the batches in the log; no snapshot file could be outdated."""
+    """There is no file with the state, which could be outdated."""
     storage = FileStorage(tmp_path)
-    name = log().topic_partition
-    with_batches(leader(B, PartitionLog(name, storage.log(name))), 0, 2, 4)
+    partition_log = PartitionLog(PARTITION, storage.log(PARTITION))
+    with_batches(leader(B, partition_log), 0, 2, 4)
     storage.close()
 
-    opened = FileStorage(tmp_path)
-    again = leader(B, PartitionLog(name, opened.log(name)), leader_epoch=2)
-    assert outcome(again, "a", "b", sequence=0) == 0
-    assert outcome(again, "x", sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert outcome(again, "x", sequence=6) == 6
-    opened.close()
+    reopened_storage = FileStorage(tmp_path)
+    reopened_log = PartitionLog(PARTITION, reopened_storage.log(PARTITION))
+    restarted = leader(B, reopened_log, leader_epoch=2)
+    assert outcome(restarted, "a", "b", sequence=0) == 0
+    assert outcome(restarted, "x", sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert outcome(restarted, "x", sequence=6) == 6
+    reopened_storage.close()
 
 
 def test_idle_producer_is_forgotten() -> None:
     """The state of a producer expires after producer.id.expiration.ms without a batch.
 
-    The time counts from the timestamp of the producer's last batch, 7. A producer with an open
-    transaction does not expire.
+    A producer with an open transaction does not expire.
     """
     leading = with_batches(leader(), 0)
+    # The time counts from the timestamp of the producer's last batch, 7.
     leading.log.producers.remove_expired(now_ms=7 + 999, expiration_ms=1_000)
     assert len(leading.log.producers) == 1
     leading.log.producers.remove_expired(now_ms=7 + 1_000, expiration_ms=1_000)

@@ -1,14 +1,10 @@
-"""Each invariant check of replicas finds the damage that it is for.
+"""Each invariant of a log or of a replica is violated by the damage that it is for.
 
-A test damages a sound log or replica, and the check must raise an error. Functions such as
-`batch_lost` do one kind of damage.
+The tests take a sound log or replica and damage it, as a bug of ours would. Then the check must
+raise an error. Functions such as `batches_lost` do one kind of damage each.
 
-- A leader epoch counts a partition's leaders. The epoch cache of a log has the first offset of each
-  epoch. The high watermark is the end of the committed records.
-- The ISR is the set of in-sync replicas. The maximal ISR also has the members that a proposal to
-  the controller would add.
-- `log_of_epochs(0, 1, 2)` returns a log with a batch of one record in each of these leader epochs.
-- `leader()` returns a leader, with the replicas A, B and C in its ISR.
+`log_of_epochs(0, 1, 2)` is a log with a batch of one record in each of these leader epochs.
+`leader()` is a replica that leads, with the replicas A, B and C in its ISR.
 """
 
 from collections.abc import Callable
@@ -40,8 +36,8 @@ from tests.support.builders.partition_logs import (
     records,
 )
 
-# The name of an invariant. The first unstable offset is where the oldest open transaction begins.
-UNSTABLE = "the first unstable offset begins the oldest transaction without a marker"
+FIRST_UNSTABLE_OFFSET = "the first unstable offset begins the oldest transaction without a marker"
+"""The name of an invariant. A log knows where its oldest open transaction begins."""
 
 
 def high_watermark_above_the_log(log: PartitionLog) -> None:
@@ -49,8 +45,8 @@ def high_watermark_above_the_log(log: PartitionLog) -> None:
     log.high_watermark = Offset(9)
 
 
-def batch_lost(log: PartitionLog) -> None:
-    """Remove the batches from offset 2 on, behind the log's back: its end stays 4."""
+def batches_lost(log: PartitionLog) -> None:
+    """Remove the batches from offset 2 on from the storage. The log does not notice it."""
     log.storage.truncate(2)
 
 
@@ -89,7 +85,7 @@ def transaction_forgotten(log: PartitionLog) -> None:
 
 
 def flush_forgotten(log: PartitionLog) -> None:
-    """Set flush.messages to 1, which demands a flush after each record, on an unflushed log."""
+    """Set flush.messages to 1. By this setting the log should have been flushed long ago."""
     log.flush_interval_messages = 1
 
 
@@ -99,10 +95,10 @@ def transaction_invented(log: PartitionLog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "name"),
+    ("damage", "invariant"),
     [
         (high_watermark_above_the_log, "log start <= high watermark <= log end"),
-        (batch_lost, "contiguous log"),
+        (batches_lost, "contiguous log"),
         (batch_in_a_wrong_place, "contiguous log"),
         (batch_of_an_older_epoch, "leader epochs never fall"),
         (batch_damaged, "batches are whole"),
@@ -110,14 +106,14 @@ def transaction_invented(log: PartitionLog) -> None:
         (epoch_invented, "epoch cache matches the batches"),
         (epochs_out_of_order, "epoch cache increases"),
         (flush_forgotten, "a log is flushed at flush.messages"),
-        (transaction_forgotten, UNSTABLE),
-        (transaction_invented, UNSTABLE),
+        (transaction_forgotten, FIRST_UNSTABLE_OFFSET),
+        (transaction_invented, FIRST_UNSTABLE_OFFSET),
     ],
 )
 def test_check_log_finds_each_kind_of_damage(
-    damage: Callable[[PartitionLog], None], name: str
+    damage: Callable[[PartitionLog], None], invariant: str
 ) -> None:
-    """The test damages the log directly, as a bug or a broken disk would."""
+    """The error has the name of the invariant that is violated."""
     log = log_of_epochs(0, 1, 2)
     log.append_as_leader(
         records("open"), leader_epoch=2, producer_id=7, producer_epoch=0, is_transactional=True
@@ -126,12 +122,13 @@ def test_check_log_finds_each_kind_of_damage(
     damage(log)
     with pytest.raises(InvariantViolation) as raised:
         check_log(log)
-    assert raised.value.name == name
+    assert raised.value.name == invariant
 
 
 def truncated_while_leading(partition: Partition) -> None:
     partition.log.truncate_to(0)
-    # Without its epoch in the epoch cache, the check of "leader writes in its epoch" would raise.
+    # The truncation has also removed the entry of the leader's epoch. It is added again, so that
+    # only one invariant is violated.
     partition.log.assign_epoch_start(partition.leader_epoch)
 
 
@@ -143,36 +140,39 @@ def removed_from_the_replicas(partition: Partition) -> None:
     partition.replicas = (B,)
 
 
-def member_not_counted(partition: Partition) -> None:
-    """Leave members of the ISR out of the maximal ISR."""
+def maximal_isr_lacks_members_of_the_isr(partition: Partition) -> None:
+    """The maximal ISR has the members of the ISR, and those that a proposal would add."""
     partition._in_sync.maximal = (A,)
 
 
-def non_member_counted(partition: Partition) -> None:
-    """Remove B and C from the ISR. Then the maximal ISR has members that no proposal adds."""
+def maximal_isr_has_members_without_a_proposal(partition: Partition) -> None:
+    """Only A is left in the ISR, and no proposal adds B and C."""
     partition._in_sync.committed = (A,)
 
 
 @pytest.mark.parametrize(
-    ("damage", "name"),
+    ("damage", "invariant"),
     [
         (truncated_while_leading, "a leader never truncates"),
         (in_an_older_epoch, "leader writes in its epoch"),
         (removed_from_the_replicas, "leader is a replica"),
-        (member_not_counted, "ISR within the maximal ISR"),
-        (non_member_counted, "without a proposal in flight, the ISR is the maximal ISR"),
+        (maximal_isr_lacks_members_of_the_isr, "ISR within the maximal ISR"),
+        (
+            maximal_isr_has_members_without_a_proposal,
+            "without a proposal in flight, the ISR is the maximal ISR",
+        ),
     ],
 )
 def test_check_partition_finds_each_kind_of_damage(
-    damage: Callable[[Partition], None], name: str
+    damage: Callable[[Partition], None], invariant: str
 ) -> None:
-    """A leader with such damage would replicate wrong records, so the check must find it."""
+    """A leader with such damage would replicate wrong records, or acknowledge them too early."""
     leading = leader(partition_log=log_of_epochs(0, 0))
     check_partition(leading)
     damage(leading)
     with pytest.raises(InvariantViolation) as raised:
         check_partition(leading)
-    assert raised.value.name == name
+    assert raised.value.name == invariant
 
 
 def test_check_partition_finds_a_follower_that_proposes() -> None:
@@ -180,7 +180,7 @@ def test_check_partition_finds_a_follower_that_proposes() -> None:
     leading = leader(isr=(A,), min_insync_replicas=1)
     # The log is empty, so B has all records, and A proposes to add B to the ISR.
     assert fetch_as(leading, B, offset=0).proposal is not None
-    # The damage: a proposal is in flight, and B is now the leader.
+    # The damage: the proposal is still in flight when B leads.
     leading.leader_id = B
     with pytest.raises(InvariantViolation, match="follower proposes nothing"):
         check_partition(leading)
@@ -188,7 +188,7 @@ def test_check_partition_finds_a_follower_that_proposes() -> None:
 
 
 def test_check_agreement_compares_below_both_high_watermarks() -> None:
-    """Logs must agree up to the lower high watermark; behind it they may differ for a while."""
+    """Logs must agree below the lower high watermark. Behind it they may differ for a while."""
     first_log, second_log = log_of_epochs(0, 0), log_of_epochs(0)
     second_log.append_as_leader(records("different"), leader_epoch=1)
     first_log.update_high_watermark(2)
@@ -200,7 +200,7 @@ def test_check_agreement_compares_below_both_high_watermarks() -> None:
 
 
 def test_check_log_compares_producer_states_with_the_batches() -> None:
-    """A leader with a wrong producer state refuses a client's batches, or appends them twice."""
+    """With a wrong producer state, a leader refuses a client's batches, or appends them twice."""
     written = log()
     for sequence in range(2):
         written.append_batch_as_leader(
@@ -216,11 +216,11 @@ def test_check_log_compares_producer_states_with_the_batches() -> None:
         check_log(written)
 
 
-def compacted(count: int) -> PartitionLog:
-    """Return a compacted log with the first `count` batches of producer 7, one record each."""
+def compacted_log(batch_count: int) -> PartitionLog:
+    """Return a compacted log with this number of batches of producer 7, of one record each."""
     written = log()
     written.is_compacted = True
-    for sequence in range(count):
+    for sequence in range(batch_count):
         written.append_batch_as_leader(
             client_batch("v", producer_id=7, base_sequence=sequence), leader_epoch=0
         )
@@ -228,25 +228,26 @@ def compacted(count: int) -> PartitionLog:
 
 
 def without_batches(written: PartitionLog, *removed: int) -> PartitionLog:
-    """Remove these batches by a cleaning; the producer states stay as they were before."""
-    rest = [written.storage.batch(i) for i in range(len(written.storage)) if i not in removed]
-    written.replace_prefix(len(written.storage), rest)
+    """Remove these batches, as a cleaning does. The producer states do not change."""
+    batch_count = len(written.storage)
+    kept = [written.storage.batch(index) for index in range(batch_count) if index not in removed]
+    written.replace_prefix(batch_count, kept)
     return written
 
 
-def test_producer_states_of_a_compacted_log_may_remember_more() -> None:
-    """A producer state may have batches that a cleaning removed, or may have forgotten them.
+def test_producer_states_of_a_compacted_log_may_remember_removed_batches() -> None:
+    """A producer state remembers the last five batches of its producer.
 
-    A state has at most the last five batches of its producer. The first log had four batches, the
-    second nine; the cleaning of the second removes two batches that the state has forgotten.
+    So after a cleaning it may have batches that are no longer in the log.
     """
-    check_producers(without_batches(compacted(4), 1, 2))
-    check_producers(without_batches(compacted(9), 1, 2, 5, 7))
+    check_producers(without_batches(compacted_log(4), 1, 2))
+    # Of these nine batches the state remembers those from 4 on, and so has forgotten 1 and 2.
+    check_producers(without_batches(compacted_log(9), 1, 2, 5, 7))
 
 
 def test_producer_state_beyond_the_end_of_a_compacted_log_is_found() -> None:
-    """The state knows a third batch, which the log has lost."""
-    written = compacted(3)
+    """The producer state has a third batch, which was truncated."""
+    written = compacted_log(3)
     states_before = written.producers
     written.truncate_to(2)
     check_producers(written)
@@ -256,8 +257,8 @@ def test_producer_state_beyond_the_end_of_a_compacted_log_is_found() -> None:
 
 
 def test_producer_state_that_lacks_a_batch_of_a_compacted_log_is_found() -> None:
-    """The state lacks the second of three batches."""
-    written = compacted(3)
+    """The producer state lacks the second of three batches."""
+    written = compacted_log(3)
     written.producers = ProducerStates()
     for index in (0, 2):
         written.producers.appended(written.storage.batch(index))
@@ -265,12 +266,14 @@ def test_producer_state_that_lacks_a_batch_of_a_compacted_log_is_found() -> None
         check_producers(written)
 
 
-def test_producer_that_expired_and_wrote_again_lacks_only_old_batches() -> None:
-    """The state lacks batches that are old enough for an expiry; younger ones are a violation.
+def test_producer_state_may_lack_batches_from_before_an_expiry() -> None:
+    """A producer that writes nothing for some time expires: its state is forgotten.
 
-    The log has three batches of producer 7, at 0, 1,000 and 2,000 ms.
+    If it then writes again, the new state has only the new batches. So a state may lack batches,
+    but only if there was enough time for an expiry before the next batch.
     """
     written = log()
+    # Producer 7 has written a batch at 0, 1,000 and 2,000 ms. Its state has only the last one.
     for sequence in range(3):
         sent = client_batch(
             "v", producer_id=7, base_sequence=sequence, timestamp_ms=sequence * 1_000
@@ -282,8 +285,9 @@ def test_producer_that_expired_and_wrote_again_lacks_only_old_batches() -> None:
     with pytest.raises(InvariantViolation, match="the state of a producer follows from the log"):
         check_producers(written, expired_ms=999)
 
-    other = client_batch("v", producer_id=8, base_sequence=0, timestamp_ms=2_000)
-    written.append_batch_as_leader(other, leader_epoch=0)
+    # Now there is no state of producer 7 at all, but one of producer 8.
+    of_producer_8 = client_batch("v", producer_id=8, base_sequence=0, timestamp_ms=2_000)
+    written.append_batch_as_leader(of_producer_8, leader_epoch=0)
     written.producers = ProducerStates()
     written.producers.appended(written.storage.batch(3))
     check_producers(written, expired_ms=2_000)
@@ -292,20 +296,20 @@ def test_producer_that_expired_and_wrote_again_lacks_only_old_batches() -> None:
 
 
 def test_producer_epoch_below_that_of_the_log_is_found() -> None:
-    """The state knows epoch 0 of producer 7; the log ends with a batch of epoch 1."""
-    written = compacted(2)
-    states_before = compacted(2).producers  # of another, equal log
+    """The state has epoch 0 of producer 7, but the log ends with a batch of epoch 1."""
+    written = compacted_log(2)
+    states_of_epoch_0 = compacted_log(2).producers  # those of an equal log
     written.append_batch_as_leader(
         client_batch("v", producer_id=7, producer_epoch=1, base_sequence=0), leader_epoch=0
     )
     check_producers(written)
-    written.producers = states_before
+    written.producers = states_of_epoch_0
     with pytest.raises(InvariantViolation, match=r"has epoch 0 .* has epoch 1"):
         check_producers(written)
 
 
 def test_sequences_of_a_producer_begin_again_after_the_largest_one() -> None:
-    """Sequence numbers are 32-bit integers of 0 and more: 0 follows 2,147,483,647."""
+    """After 2**31 - 1, the largest 32-bit integer, comes 0. This is no violation."""
     written = log()
     written.append_batch_as_leader(
         client_batch("v", "w", producer_id=7, base_sequence=2**31 - 1), leader_epoch=0

@@ -1,11 +1,9 @@
 """The leader's checks of a client's batch, and the fields of the batch that the leader changes.
 
-- A batch of a real client has Kafka's bytes and a KafkaHeader (`batch.kafka`). A batch of our own
-  producers (`batch("own")`) has MessagePack (a compact binary JSON) instead.
-- `client_batch("a", "b")` returns a batch in Kafka's format. Each record has the value also as
-  its key, and the timestamp 7 ms.
-- `resealed` returns a batch with changed fields and a new CRC (checksum).
-- A producer numbers its records with sequence numbers.
+`client_batch("a", "b")` is a batch of a real client, in Kafka's format, with a KafkaHeader
+(`batch.kafka`). Its records have the keys and values "a" and "b", and the timestamp 7 ms.
+`resealed` changes fields of such a batch, and gives it a valid CRC again. `batch("ours")` is a
+batch of our simulated producers, which has another format.
 """
 
 import re
@@ -55,7 +53,7 @@ def partition(
 
 
 APPEND_TIME_MS = 99
-"""Wall clock time at which the leader appends."""
+"""The time of the leader's clock when it appends."""
 
 
 def append(leading: Partition, produced: RecordBatch) -> AppendInfo:
@@ -78,12 +76,13 @@ def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch)
     info = append(leading, produced)
     assert (info.error, info.base_offset) == (ErrorCode.NONE, 1)
     assert (info.next_offset, info.log_append_time_ms) == (1 + len(recorded.records), -1)
-    # The CRC does not cover the two fields that the leader sets. The batch begins with its base
-    # offset (8 bytes), its length (4) and its leader epoch (4).
+    # A batch begins with its base offset (8 bytes), its length (4) and its leader epoch (4). The
+    # leader has set the base offset 1 and its leader epoch, 5.
     stored = encode_batch(leading.log.storage.batch(1))
-    assert stored[8:12] + stored[16:] == recorded.data[8:12] + recorded.data[16:]
-    # The leader has set base offset 1 and its leader epoch, 5.
-    assert stored[:8] + stored[12:16] == (1).to_bytes(8, "big") + (5).to_bytes(4, "big")
+    assert stored[:8] == (1).to_bytes(8, "big")
+    assert stored[8:12] == recorded.data[8:12]
+    assert stored[12:16] == (5).to_bytes(4, "big")
+    assert stored[16:] == recorded.data[16:]
 
 
 def header(produced: RecordBatch, **changes: int) -> KafkaHeader:
@@ -94,38 +93,39 @@ def header(produced: RecordBatch, **changes: int) -> KafkaHeader:
 
 GZIP, ZSTD = 1, 4
 """Kafka's numbers of two compression codecs."""
-PLAIN = client_batch("a", "b", "c")
-PACKED = client_batch("a", "b", "c", compression=GZIP)
+UNCOMPRESSED = client_batch("a", "b", "c")
+COMPRESSED = client_batch("a", "b", "c", compression=GZIP)
 
 
 @pytest.mark.parametrize(
     ("produced", "message"),
     [
-        (resealed(PLAIN, base_offset=1), "the base offset is 1, expected 0 from a client"),
-        (resealed(PLAIN, last_offset_delta=-1), "the last offset delta is -1"),
-        (resealed(PLAIN, last_offset_delta=1), "3 records for 2 offsets"),
-        (resealed(PLAIN, header(PLAIN, record_count=2)), "2 records for 3 offsets"),
+        (resealed(UNCOMPRESSED, base_offset=1), "the base offset is 1, expected 0 from a client"),
+        (resealed(UNCOMPRESSED, last_offset_delta=-1), "the last offset delta is -1"),
+        (resealed(UNCOMPRESSED, last_offset_delta=1), "3 records for 2 offsets"),
+        (resealed(UNCOMPRESSED, header(UNCOMPRESSED, record_count=2)), "2 records for 3 offsets"),
         (
             resealed(client_batch("a", producer_id=4), base_sequence=-1),
             "the sequence number of producer 4 is -1",
         ),
         (
-            # 0x20 is the bit of control batches, which hold transaction markers.
-            resealed(PLAIN, header(PLAIN, attributes=0x20), is_control=True),
+            # 0x20 marks a control batch, which has the marker of a transaction.
+            resealed(UNCOMPRESSED, header(UNCOMPRESSED, attributes=0x20), is_control=True),
             "clients are not allowed to write control records",
         ),
         (
-            resealed(PLAIN, header(PLAIN, record_count=4), last_offset_delta=3),
+            resealed(UNCOMPRESSED, header(UNCOMPRESSED, record_count=4), last_offset_delta=3),
             "record 3 of 4 is cut short",
         ),
         (
-            resealed(replace(PACKED, records=PACKED.records[:-3])),
+            resealed(replace(COMPRESSED, records=COMPRESSED.records[:-3])),
             "codec 1: .* bytes end in the middle",
         ),
         (
             resealed(
                 replace(
-                    PLAIN, records=encode_kafka_records([(n * 2, 0, b"", b"") for n in range(3)])
+                    UNCOMPRESSED,
+                    records=encode_kafka_records([(n * 2, 0, b"", b"") for n in range(3)]),
                 )
             ),
             "record 1 has the offset delta 2, expected 1",
@@ -135,9 +135,9 @@ PACKED = client_batch("a", "b", "c", compression=GZIP)
 def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
     produced: RecordBatch, message: str
 ) -> None:
-    """INVALID_RECORD makes the client give up. Source: Kafka LogValidator.
+    """In each case one field or record contradicts another one. Source: Kafka LogValidator.
 
-    Each case has one field or record that contradicts another one.
+    The error INVALID_RECORD makes the client give up.
     """
     leading = partition()
     info = append(leading, produced)
@@ -148,7 +148,7 @@ def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
 
 
 def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
-    """The error names the place of each such record in the batch; Kafka's clients print it."""
+    """The error lists the places of such records in the batch, which Kafka's clients print."""
     produced = client_batch("a", "b", has_keys=False)
     assert append(partition(), produced).error is ErrorCode.NONE
     leading = partition(is_compacted=True)
@@ -166,67 +166,76 @@ def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
 
 
 def test_wrong_max_timestamp_is_corrected() -> None:
-    """Lookups by time need the right timestamp. The leader computes a new CRC, as Kafka does."""
+    """Clients look up offsets by time, so the timestamp must be right.
+
+    As in Kafka, the leader also computes a new CRC.
+    """
     leading = partition()
-    append(leading, resealed(PLAIN, max_timestamp_ms=5_000))
+    append(leading, resealed(UNCOMPRESSED, max_timestamp_ms=5_000))
     stored = leading.log.storage.batch(0)
     assert stored.max_timestamp_ms == 7  # the time of all records of `client_batch`
-    # The comparison includes the CRC: it is that of PLAIN, not that of the resealed batch.
-    assert stored == replace(PLAIN, partition_leader_epoch=5)
+    # The CRC is that of the batch with the right timestamp, too.
+    assert stored == replace(UNCOMPRESSED, partition_leader_epoch=5)
 
 
-def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
+def test_log_append_time_gives_every_record_the_leaders_time() -> None:
     """message.timestamp.type LogAppendTime applies to batches of both formats."""
     leading = partition(uses_log_append_time=True)
-    info = append(leading, PACKED)
+    info = append(leading, COMPRESSED)
     assert (info.error, info.log_append_time_ms) == (ErrorCode.NONE, APPEND_TIME_MS)
-    append(leading, batch("own"))
+    append(leading, batch("ours"))
 
     for index in (0, 1):
         stored = leading.log.storage.batch(index)
         timestamps_ms = {record.timestamp_ms for _, record in records_of(stored, CODECS)}
         assert timestamps_ms == {APPEND_TIME_MS}
         assert stored.max_timestamp_ms == APPEND_TIME_MS
-    # The records themselves are unchanged: the attribute tells readers to use the batch's time.
+    # The bytes of the records are unchanged. The attribute makes readers use the batch's time.
     kept = leading.log.storage.batch(0)
-    assert kept.records == PACKED.records
+    assert kept.records == COMPRESSED.records
     assert kept.kafka is not None
     assert kept.kafka.attributes == GZIP | LOG_APPEND_TIME
 
 
 def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
-    """In a topic with CreateTime each record has the timestamp of its producer.
+    """This topic has CreateTime: each record keeps the timestamp of its producer, 7 ms.
 
-    The attribute of LogAppendTime would give all records the batch's time, here 3 ms.
+    With the client's attribute, all records would have the batch's time, here 3 ms.
     """
     leading = partition()
-    append(leading, resealed(PLAIN, header(PLAIN, attributes=LOG_APPEND_TIME), max_timestamp_ms=3))
+    append(
+        leading,
+        resealed(
+            UNCOMPRESSED, header(UNCOMPRESSED, attributes=LOG_APPEND_TIME), max_timestamp_ms=3
+        ),
+    )
     stored = leading.log.storage.batch(0)
     assert {record.timestamp_ms for _, record in records_of(stored)} == {7}
 
 
 def test_size_is_checked_before_the_records_are_read() -> None:
-    """message.max.bytes is checked before the CRC; the size includes the header.
+    """message.max.bytes is checked before the CRC, and segment.bytes after it.
 
-    segment.bytes is checked last, when the batch is known to be valid.
+    The size includes the batch's header.
     """
-    damaged = replace(PLAIN, crc=1)
-    small = PLAIN.size_in_bytes
-    assert append(partition(message_max_bytes=small - 1), damaged).error is (
-        ErrorCode.MESSAGE_TOO_LARGE
-    )
-    assert append(partition(message_max_bytes=small), damaged).error is ErrorCode.CORRUPT_MESSAGE
-    too_small_segment = partition(segment_bytes=small - 1)
-    assert append(too_small_segment, damaged).error is ErrorCode.CORRUPT_MESSAGE
-    assert append(too_small_segment, PLAIN).error is ErrorCode.RECORD_LIST_TOO_LARGE
+    corrupt = replace(UNCOMPRESSED, crc=1)
+    size = UNCOMPRESSED.size_in_bytes
+    with_small_messages = partition(message_max_bytes=size - 1)
+    assert append(with_small_messages, corrupt).error is ErrorCode.MESSAGE_TOO_LARGE
+    with_exact_messages = partition(message_max_bytes=size)
+    assert append(with_exact_messages, corrupt).error is ErrorCode.CORRUPT_MESSAGE
+
+    with_small_segments = partition(segment_bytes=size - 1)
+    assert append(with_small_segments, corrupt).error is ErrorCode.CORRUPT_MESSAGE
+    assert append(with_small_segments, UNCOMPRESSED).error is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
-    """A RecordBatch repeats flags of its KafkaHeader (`attributes`), so the two must agree."""
+    """A RecordBatch repeats some flags of its KafkaHeader's `attributes`. The two must agree."""
     for changed in (
-        replace(PLAIN, is_control=True),
-        replace(PLAIN, is_transactional=True),
-        replace(PLAIN, compression=2),
+        replace(UNCOMPRESSED, is_control=True),
+        replace(UNCOMPRESSED, is_transactional=True),
+        replace(UNCOMPRESSED, compression=2),
     ):
         assert append(partition(), changed).error is ErrorCode.CORRUPT_MESSAGE
 

@@ -1,13 +1,12 @@
 """State of transactional producers in a log (KIP-98), and verification guards (KIP-890).
 
-Before a producer's first batch of a transaction, the leader verifies that the transaction is open.
-A marker is the control batch that ends a transaction, by commit or abort. A producer epoch fences:
-when a producer has got a new epoch, its old one is refused.
+Before a leader appends the first batch of a transaction, it asks the coordinator whether the
+transaction is open. With this verification begins a guard, which is a number. The batch is accepted
+only with this guard. If the transaction ends in between, its marker makes the guard invalid. So a
+late batch cannot open a transaction that is over.
 
-- The verification returns a guard, which is a number. The first batch must come with this guard.
-- A marker between the verification and the batch makes the guard invalid.
-- `transactional(5)` returns a batch of producer 7 at offset 5, in producer epoch 0 unless a test
-  gives another one.
+`transactional(5)` is a batch at offset 5 in a transaction of producer 7. `marker(6)` ends the
+transaction by a commit. Both have producer epoch 0 unless a test gives another one.
 """
 
 from partition_log.batches import build_batch
@@ -41,7 +40,7 @@ def marker(
     epoch: int = 0,
     coordinator_epoch: int = 0,
 ) -> RecordBatch:
-    """Return a control batch that ends a transaction of PRODUCER."""
+    """Return the control batch that ends a transaction of PRODUCER."""
     end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
     return build_batch(
         (encode_marker(end, 0),),
@@ -63,7 +62,7 @@ def states(*batches: RecordBatch) -> ProducerStates:
 
 
 def test_encoded_marker_is_decoded_to_an_equal_one() -> None:
-    """The marker keeps its outcome and its coordinator epoch, which fences old coordinators."""
+    """Both the outcome and the coordinator epoch are kept."""
     for is_commit in (True, False):
         end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=9)
         encoded = marker(3, is_commit=is_commit, coordinator_epoch=9)
@@ -71,8 +70,8 @@ def test_encoded_marker_is_decoded_to_an_equal_one() -> None:
 
 
 def test_control_batch_without_records_is_ignored() -> None:
-    """Compaction may leave a control batch without its marker; the transaction stays open."""
-    empty = RecordBatch(
+    """A compaction may remove the marker from its batch. The batch then ends no transaction."""
+    without_marker = RecordBatch(
         base_offset=1,
         partition_leader_epoch=0,
         last_offset_delta=0,
@@ -83,102 +82,102 @@ def test_control_batch_without_records_is_ignored() -> None:
         is_transactional=True,
         is_control=True,
     )
-    assert decode_marker(empty) is None
-    known = states(transactional(0), empty)
-    assert known.has_ongoing_transaction(PRODUCER, 0)
+    assert decode_marker(without_marker) is None
+    producer_states = states(transactional(0), without_marker)
+    assert producer_states.has_ongoing_transaction(PRODUCER, 0)
 
 
 def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
-    """A consumer of committed records stops at the first batch of an open transaction.
+    """Meanwhile its first batch is the first unstable offset, at which consumers must stop.
 
-    This offset is the first unstable offset.
+    These are the consumers with isolation.level=read_committed.
     """
-    known = states(transactional(5), transactional(6))
-    assert known.has_ongoing_transaction(PRODUCER, 0)
-    assert not known.has_ongoing_transaction(PRODUCER, 1)  # of another producer epoch
-    assert known.first_unstable_offset == 5
-    known.appended(marker(7))
-    assert not known.has_ongoing_transaction(PRODUCER, 0)
-    assert known.first_unstable_offset is None
+    producer_states = states(transactional(5), transactional(6))
+    assert producer_states.has_ongoing_transaction(PRODUCER, 0)
+    assert not producer_states.has_ongoing_transaction(PRODUCER, 1)  # of another producer epoch
+    assert producer_states.first_unstable_offset == 5
+    producer_states.appended(marker(7))
+    assert not producer_states.has_ongoing_transaction(PRODUCER, 0)
+    assert producer_states.first_unstable_offset is None
 
 
 def test_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> None:
-    """The transaction at 2 has ended, the one of producer 8 at 4 is open."""
-    known = states(transactional(2), transactional(4, producer=8), marker(6))
-    assert known.first_unstable_offset == 4
+    """Here the transaction at 2 has ended, and that of producer 8, at 4, is open."""
+    producer_states = states(transactional(2), transactional(4, producer=8), marker(6))
+    assert producer_states.first_unstable_offset == 4
 
 
 def test_batch_that_begins_a_transaction_needs_a_verification() -> None:
     """The guard must come from a verification of the same producer (KIP-890)."""
-    known = ProducerStates()
-    assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.INVALID_TXN_STATE
-    guard = known.begin_verification(PRODUCER, 0)
+    producer_states = ProducerStates()
+    assert producer_states.check_transactional(PRODUCER, 0, None) is ErrorCode.INVALID_TXN_STATE
+    guard = producer_states.begin_verification(PRODUCER, 0)
     assert guard is not None
     # A second request before the batch gets the same guard.
-    assert known.begin_verification(PRODUCER, 0) == guard
-    assert known.check_transactional(8, 0, guard) is ErrorCode.INVALID_TXN_STATE
-    assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.NONE
+    assert producer_states.begin_verification(PRODUCER, 0) == guard
+    assert producer_states.check_transactional(8, 0, guard) is ErrorCode.INVALID_TXN_STATE
+    assert producer_states.check_transactional(PRODUCER, 0, guard) is ErrorCode.NONE
 
 
 def test_batch_of_an_open_transaction_needs_no_verification() -> None:
     """The verification of the first batch is valid until the transaction ends."""
-    known = states(transactional(0))
-    assert known.begin_verification(PRODUCER, 0) is None
-    assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.NONE
+    producer_states = states(transactional(0))
+    assert producer_states.begin_verification(PRODUCER, 0) is None
+    assert producer_states.check_transactional(PRODUCER, 0, None) is ErrorCode.NONE
 
 
 def test_guard_is_invalid_after_the_transaction_has_ended() -> None:
     """A delayed batch must not open a transaction that no marker will end."""
-    known = ProducerStates()
-    guard = known.begin_verification(PRODUCER, 0)
-    known.appended(marker(0, is_commit=False))
-    assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_TXN_STATE
+    producer_states = ProducerStates()
+    guard = producer_states.begin_verification(PRODUCER, 0)
+    producer_states.appended(marker(0, is_commit=False))
+    assert producer_states.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_batch_of_an_older_epoch_is_refused() -> None:
-    """To fence a producer, its coordinator aborts with a marker of the next producer epoch, here 1.
+    """The coordinator can abort with a marker of the next producer epoch, here 1.
 
-    So the epoch that the producer itself still uses, 0, is older.
+    So the producer, which still uses epoch 0, is fenced: its batches are refused.
     """
-    known = states(transactional(0), marker(1, is_commit=False, epoch=1))
-    guard = known.begin_verification(PRODUCER, 0)
-    assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_PRODUCER_EPOCH
+    producer_states = states(transactional(0), marker(1, is_commit=False, epoch=1))
+    guard = producer_states.begin_verification(PRODUCER, 0)
+    assert (
+        producer_states.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_PRODUCER_EPOCH
+    )
 
 
 def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> None:
-    """A coordinator that was replaced must not end a later transaction.
+    """A coordinator that was replaced must not end a later transaction."""
+    producer_states = states(transactional(0, epoch=3), marker(1, epoch=3, coordinator_epoch=5))
+    of_coordinator_epoch_4 = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
+    of_coordinator_epoch_5 = EndTransactionMarker(is_commit=True, coordinator_epoch=5)
 
-    The log knows no epoch of producer 8, so a marker of producer 8 is accepted.
-    """
-    known = states(transactional(0, epoch=3), marker(1, epoch=3, coordinator_epoch=5))
-    of_epoch_4 = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
-    of_epoch_5 = EndTransactionMarker(is_commit=True, coordinator_epoch=5)
-    # The second argument is the producer epoch.
-    assert known.check_marker(PRODUCER, 2, of_epoch_5) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert known.check_marker(PRODUCER, 3, of_epoch_4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    assert known.check_marker(PRODUCER, 3, of_epoch_5) is ErrorCode.NONE
-    assert known.check_marker(8, 0, of_epoch_4) is ErrorCode.NONE
+    def check(producer: int, producer_epoch: int, end: EndTransactionMarker) -> ErrorCode:
+        return producer_states.check_marker(producer, producer_epoch, end)
+
+    assert check(PRODUCER, 2, of_coordinator_epoch_5) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert check(PRODUCER, 3, of_coordinator_epoch_4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert check(PRODUCER, 3, of_coordinator_epoch_5) is ErrorCode.NONE
+    # The log knows no epoch of producer 8, so each marker of this producer is accepted.
+    assert check(8, 0, of_coordinator_epoch_4) is ErrorCode.NONE
 
 
 def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
-    """The first truncation removes the marker, at 2.
-
-    The second removes the batch before it, at 1.
-    """
+    """After each of them the states must follow from the batches that are in the log."""
     written = log()
     written.append_as_leader(records("v"), leader_epoch=0)
     assert written.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
     reopened = PartitionLog(written.topic_partition, written.storage)
     assert len(reopened.producers) == 1
     assert not reopened.producers.has_ongoing_transaction(PRODUCER, 0)
-    reopened.truncate_to(2)
+    reopened.truncate_to(2)  # removes the marker
     assert reopened.producers.has_ongoing_transaction(PRODUCER, 0)
-    reopened.truncate_to(1)
+    reopened.truncate_to(1)  # removes the batch of the transaction, too
     assert len(reopened.producers) == 0
 
 
 def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_both() -> None:
-    """Without a guard the batch is refused. A follower's state follows from the copied batches."""
+    """Without a guard the batch is refused. A follower learns the state from the batches."""
     leading, following = leader(), follower()
     producers = leading.log.producers
     refused = leading.append_records(
@@ -191,7 +190,7 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
     )
     assert (refused.error, leading.log_end_offset) == (ErrorCode.INVALID_TXN_STATE, 0)
 
-    taken = leading.append_records(
+    verified = leading.append_records(
         records("v"),
         required_acks=ACKS_ALL,
         now_us=0,
@@ -200,7 +199,7 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
         is_transactional=True,
         verification_guard=producers.begin_verification(PRODUCER, 0),
     )
-    assert (taken.error, taken.base_offset) == (ErrorCode.NONE, 0)
+    assert (verified.error, verified.base_offset) == (ErrorCode.NONE, 0)
 
     replicate(leading, following)
     assert following.log.producers.has_ongoing_transaction(PRODUCER, 0)
@@ -218,9 +217,9 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
 
 
 def test_marker_is_refused_where_appends_are_refused() -> None:
-    """Both a follower and a leader with too few in-sync replicas refuse a marker.
+    """A follower refuses a marker, and so does a leader with too few in-sync replicas.
 
-    The leader has two replicas in sync. min.insync.replicas, the least number for a write, is 3.
+    The leader here has two of them, and min.insync.replicas is 3.
     """
     end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
     for replica, error in (

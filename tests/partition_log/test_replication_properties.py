@@ -1,10 +1,11 @@
 """Replication under random events: records that were acknowledged with acks=all are kept.
 
-Kafka promises this for three replicas, if min.insync.replicas is 2 (each write needs two replicas
-in sync), elections are clean (of replicas in sync), and no broker loses power. `ClusterModel` has
-the three replicas, a controller, and the messages between them. Each of its methods is one event,
-and does nothing where the event is impossible. `heal` restarts and connects all brokers until their
-logs are equal. `check` and `check_logs` raise InvariantViolation.
+Kafka promises this if min.insync.replicas is 2, all elections are clean, and no broker loses power.
+
+The events happen to a `ClusterModel`, which has three replicas, a controller, and the messages
+between them. Each of its methods is one event, such as the crash of a broker, and does nothing
+where the event is impossible. After each event `check` looks for lost records. At the end `heal`
+restarts and connects all brokers until their logs are equal.
 """
 
 import random
@@ -25,7 +26,7 @@ STEPS = 400
 
 
 class ReplicationMachine(RuleBasedStateMachine):
-    """Hypothesis draws the events, and shortens a sequence of events that breaks an invariant."""
+    """Hypothesis draws events at random, and shortens a sequence that violates an invariant."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,18 +36,17 @@ class ReplicationMachine(RuleBasedStateMachine):
     def append(self, broker: BrokerId) -> None:
         self.model.append(broker)
 
-    @rule(broker=BROKERS, delivered=st.booleans())
-    def fetch(self, broker: BrokerId, delivered: bool) -> None:
+    @rule(broker=BROKERS, is_delivered=st.booleans())
+    def fetch(self, broker: BrokerId, is_delivered: bool) -> None:
         self.model.send_fetch(broker)
-        if delivered:
+        if is_delivered:
             self.model.deliver_fetch(broker)
 
     @rule(broker=BROKERS)
     def deliver_fetch(self, broker: BrokerId) -> None:
         self.model.deliver_fetch(broker)
 
-    # 11 s is longer than the model's replica.lag.time.max.ms, 10 s. So after 11 s, followers that
-    # have not fetched count as lagging.
+    # After 11 s without a Fetch a follower lags: replica.lag.time.max.ms is 10 s in the model.
     @rule(broker=BROKERS, seconds=st.sampled_from([0, 11]))
     def shrink(self, broker: BrokerId, seconds: int) -> None:
         self.model.pass_time(seconds)
@@ -60,9 +60,9 @@ class ReplicationMachine(RuleBasedStateMachine):
     def handle_alter_partition(self, broker: BrokerId) -> None:
         self.model.handle_alter_partition(broker)
 
-    @rule(broker=BROKERS, lost=st.booleans())
-    def deliver_answer(self, broker: BrokerId, lost: bool) -> None:
-        self.model.deliver_answer(broker, lost=lost)
+    @rule(broker=BROKERS, is_lost=st.booleans())
+    def deliver_answer(self, broker: BrokerId, is_lost: bool) -> None:
+        self.model.deliver_answer(broker, is_lost=is_lost)
 
     @rule(broker=BROKERS)
     def fence(self, broker: BrokerId) -> None:
@@ -76,10 +76,10 @@ class ReplicationMachine(RuleBasedStateMachine):
     def move_leadership(self, broker: BrokerId) -> None:
         self.model.move_leadership(broker)
 
-    @rule(broker=BROKERS, restarted=st.booleans())
-    def crash(self, broker: BrokerId, restarted: bool) -> None:
+    @rule(broker=BROKERS, is_restarted=st.booleans())
+    def crash(self, broker: BrokerId, is_restarted: bool) -> None:
         self.model.crash(broker)
-        if restarted:
+        if is_restarted:
             self.model.restart(broker)
 
     @rule(broker=BROKERS)
@@ -105,21 +105,21 @@ TestReplication.settings = settings(
 )
 
 
-def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
-    """Return the model after a random schedule of STEPS events, healed, and with one more record.
+def play_random_events(seed: int, *, has_unclean_elections: bool = False) -> ClusterModel:
+    """Play STEPS random events, heal the cluster, add one more record, and return the model.
 
-    `seed` is that of the random number generator. Each seed first draws a rate for each event at
-    each broker: with some seeds a broker rarely receives metadata, with others answers are late.
+    Each seed first draws how frequent each event is at each broker. So with some seeds a broker
+    rarely receives metadata, with others answers are late.
     """
     rng = random.Random(seed)
     model = ClusterModel()
-    common: list[Callable[[BrokerId], None]] = [
+    common_events: list[Callable[[BrokerId], None]] = [
         model.append,
         # An append at the leader, because an append at a random broker is often refused.
         lambda _: model.append(model.metadata.leader_id),
         model.send_fetch,
         model.deliver_fetch,
-        # Twice, so that replication is more frequent than other events.
+        # `replicate` occurs twice in this list, so that it is more frequent than other events.
         model.replicate,
         model.replicate,
         model.shrink,
@@ -128,23 +128,30 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
         model.handle_alter_partition,
         model.deliver_answer,
     ]
-    rare: list[Callable[[BrokerId], None]] = [
+    rare_events: list[Callable[[BrokerId], None]] = [
         model.crash,
         model.restart,
         model.fence,
         model.unfence,
         model.move_leadership,
         model.checkpoint,
-        lambda broker: model.deliver_answer(broker, lost=True),
+        lambda broker: model.deliver_answer(broker, is_lost=True),
         lambda _: model.pass_time(11),
     ]
 
-    # The lists are parallel: weights[i] is the rate of events[i].
-    events = [(event, broker) for event in common + rare for broker in REPLICAS]
-    # The rare events may get a weight of 0: then they do not occur with this seed.
-    weights = [rng.choice((0.1, 1, 1, 3)) for _ in range(len(common) * len(REPLICAS))]
-    weights += [rng.choice((0, 0.02, 0.1, 0.3)) for _ in range(len(rare) * len(REPLICAS))]
-    if unclean:
+    # Each event can happen to each broker. `weights` has the frequency of each entry of `events`. A
+    # rare event with the weight 0 does not occur with this seed.
+    events: list[tuple[Callable[[BrokerId], None], BrokerId]] = []
+    weights: list[float] = []
+    for event in common_events:
+        for broker in REPLICAS:
+            events.append((event, broker))
+            weights.append(rng.choice((0.1, 1, 1, 3)))
+    for event in rare_events:
+        for broker in REPLICAS:
+            events.append((event, broker))
+            weights.append(rng.choice((0, 0.02, 0.1, 0.3)))
+    if has_unclean_elections:
         events += [(model.elect_unclean, broker) for broker in REPLICAS]
         weights += [0.05] * len(REPLICAS)
 
@@ -164,22 +171,22 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 100, 10))
 def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) -> None:
-    """Of Hypothesis' 40 events few commit a record, so these schedules have 400 events."""
+    """The 40 events of Hypothesis rarely commit a record, so these schedules have 400 events."""
     for seed in range(first_seed, first_seed + 10):
         try:
-            model = walk(seed)
+            model = play_random_events(seed)
         except InvariantViolation as violation:
             violation.add_note(f"seed {seed}")
             raise
         assert len(model.acknowledged) > 0, f"seed {seed}"
 
 
-def test_unclean_elections_lose_acknowledged_records_and_are_found() -> None:
-    """Kafka's promise excludes unclean elections. With them, some seed loses a record."""
-    broken_invariants = []
+def test_records_that_are_lost_by_unclean_elections_are_found() -> None:
+    """Kafka's promise excludes unclean elections. With them, at least one of 40 seeds loses one."""
+    violated_invariants = []
     for seed in range(40):
         try:
-            walk(seed, unclean=True)
+            play_random_events(seed, has_unclean_elections=True)
         except InvariantViolation as violation:
-            broken_invariants.append(violation.name)
-    assert "acknowledged records are in every log of the ISR" in broken_invariants
+            violated_invariants.append(violation.name)
+    assert "acknowledged records are in every log of the ISR" in violated_invariants

@@ -1,12 +1,12 @@
-"""The promises of every Storage.
+"""The promises of every Storage, in memory or in files.
 
-An incarnation is one life of a broker, from a start to its end. A Storage has the logs and
-checkpoints of one incarnation; a Disk remains between incarnations. Appended batches are in the
-page cache (memory of the operating system) until they are flushed to the disk. The flush mark of a
-log is the number of its flushed batches, which survive a power loss. A recovery is a report of the
-batches that a power loss has cut from one log.
+A broker writes its logs and checkpoints to a Storage. It gets a new one at each start:
+`disk.boot()` kills the broker, and returns the storage with which it starts again.
+`disk.lose_power()` also removes all batches that were not flushed. The number of flushed batches of
+a log is its flush mark. The next storage reports what a power loss has cut from each log
+(`take_recoveries`).
 
-A new implementation of Storage adds its own Disk to DISKS.
+The tests run with each kind of Disk. A new implementation of Storage adds its own one to DISKS.
 """
 
 from pathlib import Path
@@ -24,28 +24,28 @@ from protocol.ids import TopicPartition
 from protocol.records.batch import RecordBatch
 from tests.support.builders.partition_logs import PARTITION, batch
 
-OTHER = TopicPartition("orders", 0)
+OTHER_PARTITION = TopicPartition("orders", 0)
 
 
 class Disk(Protocol):
-    """A broker's disk, over several incarnations of the broker."""
+    """A broker's disk, which remains when the broker is killed and started again."""
 
     def boot(self) -> Storage:
-        """Kill the present incarnation, if any, and return the storage of the next one."""
+        """Kill the broker if it runs, and return the storage with which it starts again."""
 
     def lose_power(self) -> None:
         """Kill the broker and remove all unflushed data."""
 
 
 class MemoryDisk:
-    """The disk of a broker in the virtual runtime: memory of the test's process."""
+    """The disk of a broker in virtual time, in the memory of the test's process."""
 
     def __init__(self, directory: Path) -> None:
-        del directory  # the fixture gives one to each kind of disk
+        del directory  # only the other kind of disk needs it
         self._storage = MemoryStorage()
 
     def boot(self) -> Storage:
-        # A copy, because the killed incarnation must not write to the disk of the next one.
+        # A copy, because code from before the kill must not write to the disk of the next start.
         self._storage = self._storage.copy()
         return self._storage
 
@@ -78,7 +78,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
 
 @pytest.fixture
 def storage(disk: Disk) -> Storage:
-    """Return the storage of a broker's first incarnation."""
+    """Return the storage with which a broker starts first."""
     return disk.boot()
 
 
@@ -102,39 +102,37 @@ def test_log_that_was_never_written_is_empty(storage: Storage) -> None:
 
 
 def test_log_returns_batches_as_they_were_appended(storage: Storage) -> None:
-    """A log is read by position: `log.batch(n)` is the n-th batch, whatever its offset.
-
-    `log.base_offset(n)` is the offset of that batch.
-    """
+    """`log.batch(1)` is the second batch of the log, whatever its offset."""
     log = storage.log(PARTITION)
     appended = [batch("a", "b", base_offset=0), batch("c", base_offset=2, leader_epoch=4)]
     for appended_batch in appended:
         log.append(appended_batch)
-    assert [log.batch(index) for index in range(len(log))] == appended
+    assert batches(log) == appended
     assert [log.base_offset(index) for index in range(len(log))] == [0, 2]
 
 
 def test_opening_a_log_twice_gives_one_log(storage: Storage) -> None:
-    """The second caller gets the same log, with the appends of the first."""
+    """The second caller gets the log with the appends of the first one."""
     storage.log(PARTITION).append(batch())
     assert len(storage.log(PARTITION)) == 1
-    # Another partition has a log of its own.
-    assert len(storage.log(TopicPartition("other", 0))) == 0
+    assert len(storage.log(OTHER_PARTITION)) == 0  # another partition has another log
 
 
-def test_truncate_keeps_a_prefix_that_can_be_appended_to(storage: Storage) -> None:
+def test_log_can_be_appended_to_after_a_truncation(storage: Storage) -> None:
     """A follower truncates its log and then appends the batches of its new leader."""
     log = storage.log(PARTITION)
     for offset in range(4):
         log.append(batch(base_offset=offset))
     log.truncate(2)
     log.append(batch("new", base_offset=2, leader_epoch=1))
-    assert [log.batch(index).partition_leader_epoch for index in range(len(log))] == [0, 0, 1]
+    assert [kept.partition_leader_epoch for kept in batches(log)] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("length", [-1, 2])
-def test_truncate_to_an_impossible_length_is_misuse(storage: Storage, length: int) -> None:
-    """A wrong length must raise: -1 would silently remove batches, and 2 would do nothing."""
+def test_truncate_to_an_impossible_length_raises_an_exception(
+    storage: Storage, length: int
+) -> None:
+    """Without the exception -1 could remove batches by mistake, and 2 would do nothing."""
     log = storage.log(PARTITION)
     log.append(batch())
     with pytest.raises(SimulationError):
@@ -143,7 +141,7 @@ def test_truncate_to_an_impossible_length_is_misuse(storage: Storage, length: in
 
 
 def test_partitions_are_listed_in_order(storage: Storage) -> None:
-    """The order must not depend on which log was opened first, or runs would differ."""
+    """The order must not depend on which log was opened first. Otherwise runs would differ."""
     for partition in [("t", 10), ("t", 2), ("s", 5)]:
         storage.log(TopicPartition(*partition)).append(batch())
     assert storage.partitions() == (
@@ -154,7 +152,7 @@ def test_partitions_are_listed_in_order(storage: Storage) -> None:
 
 
 def test_checkpoint_is_replaced_as_a_whole(storage: Storage) -> None:
-    """A checkpoint is a small state without history: each write replaces all of it."""
+    """Nothing is left of the longer content that was written before."""
     assert storage.read_checkpoint("replication-offset-checkpoint") is None
     storage.write_checkpoint("replication-offset-checkpoint", b"longer content")
     storage.write_checkpoint("replication-offset-checkpoint", b"short")
@@ -162,9 +160,9 @@ def test_checkpoint_is_replaced_as_a_whole(storage: Storage) -> None:
 
 
 def test_flush_changes_no_readable_data(storage: Storage) -> None:
-    """A flush changes only what remains after a power loss.
+    """It changes only what remains after a power loss.
 
-    `flush` is the broker's own; `write_back` is what the operating system does by itself.
+    `flush` is called by the broker; `write_back` is what the operating system does by itself.
     """
     log = storage.log(PARTITION)
     log.append(batch())
@@ -177,7 +175,7 @@ def test_flush_changes_no_readable_data(storage: Storage) -> None:
 
 
 def test_appended_batches_are_unflushed_until_a_flush(storage: Storage) -> None:
-    """An append writes to the page cache. By default Kafka never flushes it."""
+    """An append writes to the page cache, in the memory of the operating system."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     assert log.flushed_length == 0
@@ -190,56 +188,53 @@ def test_appended_batches_are_unflushed_until_a_flush(storage: Storage) -> None:
 
 
 def test_kill_keeps_unflushed_batches(disk: Disk) -> None:
-    """`kill -9` ends the process, but the page cache remains, and the flush mark does not move."""
+    """`kill -9` ends the process, but the page cache remains. The batches are still unflushed."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=1)
     log.flush()
     append(log, up_to=3)
     storage = disk.boot()
-    again = storage.log(PARTITION)
-    assert [again.base_offset(index) for index in range(len(again))] == [0, 1, 2]
-    assert again.flushed_length == 1
+    reopened = storage.log(PARTITION)
+    assert [reopened.base_offset(index) for index in range(len(reopened))] == [0, 1, 2]
+    assert reopened.flushed_length == 1
     assert storage.take_recoveries() == ()
 
 
-@pytest.mark.parametrize("by_system", [False, True])
-def test_power_loss_truncates_to_the_flush_mark(disk: Disk, by_system: bool) -> None:
+@pytest.mark.parametrize("is_write_back", [False, True])
+def test_power_loss_truncates_to_the_flush_mark(disk: Disk, is_write_back: bool) -> None:
     """Data that the broker has flushed, or the operating system has written back, remain."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=2)
-    if by_system:
+    if is_write_back:
         log.write_back()
     else:
         log.flush()
     append(log, up_to=5)
     disk.lose_power()
-    again = disk.boot().log(PARTITION)
-    assert batches(again) == [batch(f"{offset}@0", base_offset=offset) for offset in range(2)]
-    assert again.flushed_length == 2
+    reopened = disk.boot().log(PARTITION)
+    assert batches(reopened) == [batch("0@0", base_offset=0), batch("1@0", base_offset=1)]
+    assert reopened.flushed_length == 2
 
 
 def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
-    """The next incarnation of the broker reports the loss in the trace, and later ones must not."""
+    """Only the next start of the broker reports the loss in the trace."""
     storage = disk.boot()
-    for partition, flushed, written in ((OTHER, 0, 1), (PARTITION, 2, 5)):
-        log = storage.log(partition)
-        append(log, up_to=flushed)
-        log.flush()
-        append(log, up_to=written)
+    append(storage.log(OTHER_PARTITION), up_to=1)  # one batch, which is not flushed
+
+    log = storage.log(PARTITION)
+    append(log, up_to=2)
+    log.flush()
+    append(log, up_to=5)  # three more batches, which are not flushed
     disk.lose_power()
     storage = disk.boot()
 
     recoveries = storage.take_recoveries()
-    assert [
-        (recovery.partition, recovery.log_end_offset, recovery.cut_batches)
-        for recovery in recoveries
-    ] == [
-        # In the order of the partitions' names, and not of the writes.
-        (PARTITION, 2, 3),  # 2 of 5 batches were flushed, 3 were cut
-        (OTHER, 0, 1),
-    ]
+    # The reports are in the order of the partitions' names: __consumer_offsets-3, orders-0.
+    assert [recovery.partition for recovery in recoveries] == [PARTITION, OTHER_PARTITION]
+    assert [recovery.log_end_offset for recovery in recoveries] == [2, 0]
+    assert [recovery.cut_batches for recovery in recoveries] == [3, 1]
     assert {recovery.cause for recovery in recoveries} == {RecoveryCause.POWER_LOSS}
-    # The number of cut bytes is different in each kind of Disk.
+    # The number of cut bytes differs between the kinds of Disk.
     assert all(recovery.cut_bytes > 0 for recovery in recoveries)
     assert storage.take_recoveries() == ()
     assert disk.boot().take_recoveries() == ()
@@ -252,7 +247,7 @@ def test_unread_report_of_a_power_loss_survives_the_next_one(disk: Disk) -> None
     disk.lose_power()
     append(disk.boot().log(PARTITION), up_to=2)
     disk.lose_power()
-    # The first loss cut 1 batch, the second one both that were written since.
+    # The first loss cut one batch. Then two batches were written, which the second loss cut.
     assert [recovery.cut_batches for recovery in disk.boot().take_recoveries()] == [1, 2]
 
 
@@ -301,7 +296,7 @@ def test_truncate_above_the_flush_mark_keeps_the_mark(disk: Disk) -> None:
 
 
 def test_power_loss_after_a_truncation_does_not_restore_truncated_batches(disk: Disk) -> None:
-    """A restored batch would come from a leader epoch that the log no longer contains."""
+    """The batch at offset 2 is truncated and written anew. The old one must not come back."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=3)
     log.flush()
@@ -313,7 +308,7 @@ def test_power_loss_after_a_truncation_does_not_restore_truncated_batches(disk: 
 
 
 def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None:
-    """A follower fetches the lost batches again. Once flushed, they survive a second power loss."""
+    """A follower fetches the lost batches again. When flushed, they survive the next loss."""
     append(disk.boot().log(PARTITION), up_to=3)
     disk.lose_power()
     log = disk.boot().log(PARTITION)
@@ -321,8 +316,8 @@ def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None
     log.flush()
     append(log, up_to=3, leader_epoch=1)
     disk.lose_power()
-    again = disk.boot().log(PARTITION)
-    assert [kept.partition_leader_epoch for kept in batches(again)] == [1, 1]
+    reopened = disk.boot().log(PARTITION)
+    assert [kept.partition_leader_epoch for kept in batches(reopened)] == [1, 1]
 
 
 def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
@@ -334,71 +329,71 @@ def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
 
 
 def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(disk: Disk) -> None:
-    """The high watermark comes from a checkpoint, which survives, here with the value 3.
+    """The high watermark is read from a checkpoint, which survives, here with the value 3.
 
-    Of the records only the flushed one survives. A log must not end below its high watermark, so
-    the high watermark is lowered.
+    Of the three records only the flushed one survives, so the high watermark is lowered to 1.
     """
     log = PartitionLog(PARTITION, disk.boot().log(PARTITION))
-    for index, value in enumerate(("a", "b", "c")):
-        assert log.append_as_follower([batch(value, base_offset=index)]) is ErrorCode.NONE
-        if index == 0:
-            log.flush()
+    assert log.append_as_follower([batch("a", base_offset=0)]) is ErrorCode.NONE
+    log.flush()
+    assert log.append_as_follower([batch("b", base_offset=1)]) is ErrorCode.NONE
+    assert log.append_as_follower([batch("c", base_offset=2)]) is ErrorCode.NONE
     disk.lose_power()
-    again = PartitionLog(PARTITION, disk.boot().log(PARTITION), high_watermark=3)
-    assert (again.log_end_offset, again.high_watermark, again.recovery_point) == (1, 1, 1)
+    reopened = PartitionLog(PARTITION, disk.boot().log(PARTITION), high_watermark=3)
+    assert (reopened.log_end_offset, reopened.high_watermark) == (1, 1)
+    assert reopened.recovery_point == 1
 
 
-def test_deleted_log_is_removed_for_this_incarnation_and_the_next(disk: Disk) -> None:
-    """The batches of a deleted log never come back, and the other log remains."""
+def test_deleted_log_is_gone_now_and_after_a_restart(disk: Disk) -> None:
+    """The other log remains."""
     storage = disk.boot()
-    for name in (PARTITION, OTHER):
+    for name in (PARTITION, OTHER_PARTITION):
         append(storage.log(name), up_to=3)
         storage.log(name).flush()
     storage.delete(PARTITION)
     storage.delete(PARTITION)  # a second deletion does nothing
-    assert storage.partitions() == (OTHER,)
+    assert storage.partitions() == (OTHER_PARTITION,)
     reopened = disk.boot()
-    assert reopened.partitions() == (OTHER,)
-    assert len(reopened.log(OTHER)) == 3
+    assert reopened.partitions() == (OTHER_PARTITION,)
+    assert len(reopened.log(OTHER_PARTITION)) == 3
     assert len(reopened.log(PARTITION)) == 0
 
 
 def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
     """A cleaning replaces the first batches of a log, here four, by those that it keeps, here two.
 
-    The next incarnation finds the result, after a kill and after a power loss.
+    A kill and a power loss do not undo this.
     """
     storage = disk.boot()
     log = storage.log(PARTITION)
     append(log, up_to=5)
-    before = batches(log)
-    new_prefix = [before[0], before[2]]
+    batches_before = batches(log)
+    new_prefix = [batches_before[0], batches_before[2]]
     log.replace_prefix(4, new_prefix)
-    assert batches(log) == [*new_prefix, before[4]]
+    assert batches(log) == [*new_prefix, batches_before[4]]
     assert log.flushed_length >= 2  # the new prefix is flushed
 
     next_batch = batch("5", base_offset=5)
     log.append(next_batch)
 
     reopened = disk.boot().log(PARTITION)
-    assert batches(reopened) == [*new_prefix, before[4], next_batch]
+    assert batches(reopened) == [*new_prefix, batches_before[4], next_batch]
 
     disk.lose_power()
     assert batches(disk.boot().log(PARTITION))[:2] == new_prefix
 
 
 def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
-    """After the replacement no fewer batches are flushed than before; maybe more are."""
+    """The batches behind the replaced ones are still flushed, and survive a power loss."""
     storage = disk.boot()
     log = storage.log(PARTITION)
     append(log, up_to=5)
     log.flush()
-    before = batches(log)
-    log.replace_prefix(3, [before[0]])
-    assert log.flushed_length == 3  # the batch of the prefix, and the two behind it
+    first, _, _, fourth, fifth = batches(log)
+    log.replace_prefix(3, [first])
+    assert log.flushed_length == 3  # the new first batch, and the two behind it
     disk.lose_power()
-    assert batches(disk.boot().log(PARTITION)) == [before[0], before[3], before[4]]
+    assert batches(disk.boot().log(PARTITION)) == [first, fourth, fifth]
 
 
 def test_replace_prefix_that_is_longer_than_the_log_is_refused(storage: Storage) -> None:
