@@ -1,18 +1,15 @@
-"""Facts about one coordinator crash, computed from the rows of a run's trace in plain Python.
+"""Play an experiment on any runtime, and compute what a crash of the coordinator did to its group.
 
-The acceptance tests and the soak (tests that take hours) use these facts to check the bounds of
-runs on each runtime. The pipeline and the checkers compute such facts, too. This module shares no
-code with them, so that it does not repeat their errors. The facts are those of the experiment
-`coordinator_crash`, which has one kill and one group.
+`play_virtual`, `play_ray` and `play_local` run any experiment.
 
-The functions `play_*` run any experiment. A checker judges whether a run keeps one promise. A suite
-(CheckSuite) has all checkers of an experiment.
-
-After the kill the controller fences the dead broker: it takes the broker's leaderships away. The
-successor, which now leads the offsets partition of the group (a partition of
-`__consumer_offsets`), loads the group from it. A generation counts a group's rebalances.
+`coordinator_failover` is for the experiment `coordinator_crash`, in which the coordinator of a
+group is killed once. The controller then fences the dead broker, which takes its leaderships away,
+and its successor loads the group. The acceptance tests and the soak check how long this took. The
+pipeline and the checkers compute such times, too. This module shares no code with them, so that it
+does not repeat their errors.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,42 +36,39 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import Results
 
 DETECT_MIN_US, DETECT_MAX_US = 7_000_000, 9_500_000
-"""Limits of the time from the kill until the controller fences the broker.
+"""Between these limits lies the time from the kill until the controller fences the broker.
 
-With Kafka's defaults these are the session timeout (9 s) minus the heartbeat interval (2 s), and
-the session timeout plus 0.5 s.
+With Kafka's defaults the session of a broker lasts 9 s after its last heartbeat. This heartbeat may
+be 2 s old when the broker is killed: 9 s - 2 s. And the controller may be 0.5 s late: 9 s + 0.5 s.
 """
 RESUME_MAX_US = 1_500_000
-"""Limit of the time from the load until every member commits again.
+"""After this time from the load, every member must have committed again.
 
-Of this limit, 1.2 s are for the client's backoff (`retry.backoff.max.ms`, with jitter).
+A client that waits for its next try may need 1.2 s of it (`retry.backoff.max.ms` with jitter).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFailover:
-    """The failover of one member.
+    """The failover as one member saw it.
 
-    The times are in microseconds of the run's clock. A time is None if the member did not come to
-    this step.
-
-    - `noticed_us`: when the member marked its coordinator unknown.
-    - `answers_before_detection`: the brokers that were named to it as coordinator after the kill,
-      before the controller fenced the dead broker.
-    - `identities`: the different (member id, generation) pairs of its acknowledged commits in the
-      whole run.
+    Times are those of the run's clock. A time is None if the member did not get so far.
     """
 
     node: str
+    # When the member marked its coordinator unknown.
     noticed_us: int | None
+    # The brokers that were named to it as its coordinator between the kill and the fencing.
     answers_before_detection: tuple[str, ...]
+    # Its last acknowledged commit before the kill, and its first one after it.
     last_commit_before_us: int | None
     first_commit_after_us: int | None
+    # The (member id, generation) of its acknowledged commits in the whole run, each pair once.
     identities: tuple[tuple[str | None, int | None], ...]
 
     @property
     def commit_gap_us(self) -> int:
-        """Time from the last acknowledged commit before the kill to the first commit after it."""
+        """How long the member had no acknowledged commit around the kill."""
         if self.last_commit_before_us is None or self.first_commit_after_us is None:
             raise ValueError(f"{self.node} never committed before the kill, or never after it")
         return self.first_commit_after_us - self.last_commit_before_us
@@ -82,39 +76,44 @@ class MemberFailover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorFailover:
-    """The kill of a group's coordinator (the victim), and the phases of the failover."""
+    """The failover after the coordinator of a group (the victim) was killed."""
 
     group: str
     victim: str
+    # The broker that is coordinator afterwards.
     successor: str
+    # The steps in their order: the victim is killed; the controller fences it; the successor learns
+    # that it leads the partition, begins to load it, and has loaded it.
     killed_us: int
     fenced_us: int
     applied_us: int
     load_started_us: int
     loaded_us: int
+    # What the successor has loaded.
     records_loaded: int
     generation_loaded: int
     members_loaded: tuple[str, ...]
+    # The number of rows after the kill that are written only in a rebalance.
     rebalances: int
     members: tuple[MemberFailover, ...]
 
     @property
     def detect_us(self) -> int:
-        """From the kill until the controller fenced the broker."""
+        """The time from the kill until the controller fenced the broker."""
         return self.fenced_us - self.killed_us
 
     @property
     def publish_us(self) -> int:
-        """From the fencing until the successor applied that it leads the partition."""
+        """The time from the fencing until the successor knew that it leads the partition."""
         return self.applied_us - self.fenced_us
 
     @property
     def load_us(self) -> int:
-        """From the start of the load task until the coordinator was active."""
+        """The time from the beginning of the load to its end."""
         return self.loaded_us - self.load_started_us
 
     def notices_us(self) -> list[int]:
-        """From the kill until each member marked its coordinator unknown, in ascending order."""
+        """Return for each member the time from the kill until it noticed, in ascending order."""
         return sorted(
             member.noticed_us - self.killed_us
             for member in self.members
@@ -122,7 +121,7 @@ class CoordinatorFailover:
         )
 
     def resumes_us(self) -> list[int]:
-        """From the load until each member's first acknowledged commit, in ascending order."""
+        """Return for each member the time from the load until it committed, in ascending order."""
         return sorted(
             member.first_commit_after_us - self.loaded_us
             for member in self.members
@@ -130,16 +129,18 @@ class CoordinatorFailover:
         )
 
     def commit_gaps_us(self) -> list[int]:
-        """Each member's commit gap, in ascending order."""
+        """Return the commit gap of each member, in ascending order."""
         return sorted(member.commit_gap_us for member in self.members)
 
 
 def coordinator_failover(
     rows: Sequence[TraceRow], experiment: Experiment, group: str
 ) -> CoordinatorFailover:
-    """Return the facts of the only kill of `group`'s coordinator; the rows are in time order.
+    """Return what happened after the only fault of a run, which killed the group's coordinator.
 
-    Raises: AssertionError if the trace has no such kill, naming the missing row.
+    The rows must be in the order of time.
+
+    Raises: AssertionError that names the missing row, if a step of the failover is missing.
     """
     partition = str(offsets_partition(group_partition(experiment, group)))
     # The only fault of the run is the kill.
@@ -173,7 +174,7 @@ def coordinator_failover(
 
 
 def rebalances_after(rows: Sequence[TraceRow], group: str, since_us: int) -> list[TraceRow]:
-    """Return the rows after `since_us` that brokers and members write only in a rebalance."""
+    """Return the rows after `since_us` that are written only in a rebalance of the group."""
     kinds = {
         TraceKind.REBALANCE_STARTED,
         TraceKind.GENERATION_STARTED,
@@ -189,12 +190,12 @@ def rebalances_after(rows: Sequence[TraceRow], group: str, since_us: int) -> lis
 
 
 def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> list[str]:
-    """Return a sentence for each partition whose committed offset at the end is too old.
+    """Return a sentence for each partition whose committed offset was lost.
 
-    In the stage "verifying", at the end of a run, the committed offsets are read once more. Members
-    of a group that was never rebalanced commit only increasing offsets. So the offset that is read
-    must not be below the largest one that was acknowledged before the stage began. It may be above
-    it, because members still commit during the stage.
+    At the end of a run, in its stage "verifying", the committed offsets are read once more. As long
+    as a group has no rebalance, its members commit increasing offsets. So the offset that is read
+    must be at least the largest one that was acknowledged before the stage. It may be larger,
+    because members still commit during the stage.
     """
     reading_us = next(
         row.time_us
@@ -219,8 +220,9 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
         f"{partition}: acknowledged {acknowledged.get(partition)}, "
         f"at the end {at_the_end.get(partition)}"
         for partition in partitions
-        # -2 stands for a partition that was not read at the end, and -1 for one without an
-        # acknowledged commit. As -2 < -1, a partition that was not read is reported in any case.
+        # If a partition was not read at the end, its offset counts as -2, and if it has no
+        # acknowledged commit, this one counts as -1. As -2 < -1, a partition that was not read is
+        # always reported.
         if at_the_end.get(partition, -2) < acknowledged.get(partition, -1)
     ]
 
@@ -228,16 +230,16 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
 def _member(
     rows: Sequence[TraceRow], node: str, victim: str, killed_us: int, fenced_us: int
 ) -> MemberFailover:
-    """Return the failover of the member `node`, from the rows that it wrote."""
-    own = [row for row in rows if row.node == node]
-    commits = [row for row in own if row.kind == TraceKind.OFFSETS_COMMITTED]
-    # A commit that the victim acknowledged is from before the kill. The acknowledgement may arrive
-    # after the kill.
+    """Return the failover as the member `node` saw it, from the rows that it wrote."""
+    member_rows = [row for row in rows if row.node == node]
+    commits = [row for row in member_rows if row.kind == TraceKind.OFFSETS_COMMITTED]
+    # A commit that the victim has acknowledged is from before the kill, even if the acknowledgement
+    # has arrived only after it.
     before = [row.time_us for row in commits if row.time_us <= killed_us or row.peer == victim]
     after = [row.time_us for row in commits if row.time_us > killed_us and row.peer != victim]
     unknown = [
         row.time_us
-        for row in own
+        for row in member_rows
         if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.time_us >= killed_us
     ]
     return MemberFailover(
@@ -245,12 +247,12 @@ def _member(
         noticed_us=min(unknown, default=None),
         answers_before_detection=tuple(
             row.peer or ""
-            for row in own
+            for row in member_rows
             if row.kind == TraceKind.COORDINATOR_FOUND and killed_us < row.time_us <= fenced_us
         ),
         last_commit_before_us=max(before, default=None),
         first_commit_after_us=min(after, default=None),
-        # `dict.fromkeys` removes duplicates and keeps the order.
+        # A dict has each pair once, in the order of the commits.
         identities=tuple(dict.fromkeys((row.member, row.generation) for row in commits)),
     )
 
@@ -264,7 +266,7 @@ def _first(
     partition: str | None = None,
     group: str | None = None,
 ) -> TraceRow:
-    """Return the first row of a kind since a time, with the given columns.
+    """Return the first row of this kind from `since_us` on, with these columns if they are given.
 
     Raises: AssertionError if there is none.
     """
@@ -282,22 +284,22 @@ def _first(
 
 
 def _listed(value: object) -> list[object]:
-    """Return a value of a detail if it is a list, else an empty list."""
+    """Return a value from the detail of a row if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []
 
 
 def percentile(ascending: Sequence[int], percent: int) -> int:
-    """Return the percentile by the nearest rank, which is one of the given values.
+    """Return a percentile of sorted values: always one of them (the nearest-rank method).
 
-    `ascending` must be sorted and not empty.
+    The 90th percentile of twelve values is the one with the rank 10.8, rounded up to 11.
     """
-    rank = -(-percent * len(ascending) // 100)  # -(-a // b) rounds up
+    rank = math.ceil(percent * len(ascending) / 100)
     return ascending[max(rank, 1) - 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualRun:
-    """One whole experiment in virtual time: results, every row, and the trace's digest."""
+    """A finished run in virtual time. The digest is a hash over all its rows."""
 
     experiment: Experiment
     results: Results
@@ -312,7 +314,7 @@ def play_virtual(
     trace_messages: bool = True,
     spec: ClusterSpec | None = None,
 ) -> VirtualRun:
-    """Run an experiment in virtual time. `spec` replaces the cluster of the experiment."""
+    """Run an experiment in virtual time. If `spec` is given, it runs on this cluster instead."""
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     rows: list[TraceRow] = []
     digest = TraceDigest()
@@ -336,11 +338,12 @@ def play_ray(
     observers: Sequence[RowObserver],
     time_scale: float = 1.0,
 ) -> Results:
-    """Run an experiment on Ray. If no fixture has started Ray, a local one is started.
+    """Run an experiment on Ray. If no fixture has started Ray, it is started on this machine.
 
-    With `time_scale` 2 the clock of the run is twice as fast as that of the machine.
+    With a `time_scale` of 2 the clock of the run is twice as fast as that of the machine.
     """
-    from cluster.ray.runtime import RayRuntime  # importing Ray takes a second
+    # Imported only here, because importing Ray takes a second.
+    from cluster.ray.runtime import RayRuntime
 
     suite = CheckSuite(context_of(experiment), experiment.checks)
     runtime = RayRuntime(
@@ -376,7 +379,7 @@ def play_local(
 
 
 def rows_of_run(run_directory: Path) -> list[TraceRow]:
-    """Return every row of a finished run, in the order of the run's clock."""
+    """Return all rows of a finished run, in the order of the run's clock."""
     rows = [
         row
         for file in sorted((run_directory / "events").glob("*.parquet"))

@@ -1,8 +1,11 @@
-"""All runs whose tables and reports are tested, analysed together by Spark.
+"""Analyse all runs whose tables and reports are tested, in a single session of Spark.
 
-There are three kinds of runs: hand-written traces, called stories (tests/pipeline/traces), random
-traces, and the runs that `report_runs` plays. An analysis makes tables from the trace of a run.
-`analysed.table(run, name, columns)` reads a table by the columns that identify its rows.
+An analysis makes tables from the trace of a run. Because Spark is slow to start a job, the tests
+share one analysis of all runs. There are three kinds of runs:
+
+- stories: traces that were written by hand (tests/pipeline/traces);
+- random traces, which no cluster has written;
+- runs that `report_runs` plays.
 """
 
 from collections.abc import Sequence
@@ -23,7 +26,7 @@ from tests.support.random_worlds.random_trace import random_run
 from tests.support.worlds.crowd import crowd
 from tests.support.worlds.report_runs import make_runs
 
-# The run's seed is 11. A reader must not find the seed within `config` instead.
+# The seed of the run is 11. Whoever reads the manifest must not take the one within `config`.
 _MANIFEST = '{"experiment": "talk", "runtime": "ray", "seed": 11, "config": {"seed": 3}}'
 _RESULTS = """{
   "outcome": "completed",
@@ -39,15 +42,20 @@ TRACES = Path(__file__).parents[2] / "pipeline" / "traces"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysedRuns:
-    """The runs that were analysed together, by name, and their summaries."""
+    """Some runs after their analysis."""
 
+    # Both by the name that the tests use for a run, such as "crash".
     directories: dict[str, Path]
     summaries: dict[str, RunSummary]
 
     def table(self, run: str, name: str, *keys: str) -> dict[tuple[object, ...], TableRow]:
-        """Return a table's rows by the given columns, which must identify them."""
+        """Return the rows of a table by their values in the columns `keys`.
+
+        `table("crash", "rebalances", "group", "generation")[("readers", 1)]` is the row of this
+        group and generation. The values must identify each row.
+        """
         rows = read_table(self.directories[run], name)
-        # Every row names the run; a table without rows is allowed.
+        # Every row names the run. The table may be empty.
         assert {row["run"] for row in rows} <= {self.summaries[run].run}
         by_key = {tuple(row[key] for key in keys): row for row in rows}
         assert len(by_key) == len(rows), f"{keys} do not tell the rows of {name} apart"
@@ -60,31 +68,31 @@ class AnalysedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """The results of one analysis of all runs."""
+    """The results of the analysis of all runs."""
 
+    # Runs with hand-written traces.
     stories: AnalysedRuns
-    """The hand-written runs of tests/pipeline/traces."""
+    # Runs with random traces.
     random: tuple[AnalysedRun, ...]
-    """Runs with random traces, which no cluster played."""
+    # The runs of `report_runs`.
     played: AnalysedRuns
-    """The runs of `report_runs`, which were played."""
 
 
 def analyse_together(spark: SparkSession, base: Path) -> Analysis:
-    """Write the stories and random traces, play the runs of the reports, and analyse all of them.
+    """Write the stories and random traces, play the runs of `report_runs`, and analyse all.
 
-    Spark's transforms compute the tables of all stories and random traces in a single call, because
-    Spark needs longer to plan a call than to work on these rows. The runs of reports are so small
-    that the analysis computes their tables with plain functions, without Spark's transforms.
+    Spark computes the tables of all stories and random traces in a single call, because it needs
+    longer to plan a call than to work on these few rows. The runs of `report_runs` are so small
+    that the analysis reads them with plain Python instead.
     """
     stories = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")
-    # A second path of the run `crash`, which must be analysed only once.
-    second_path = stories["crash"] / "events" / ".."
+    # Another path to the run `crash`. Even so, the run must be analysed only once.
+    second_path_to_crash = stories["crash"] / "events" / ".."
     random_directories = [run.directory for run in random_runs]
     summaries = analyze(
-        # With 0 no run counts as small, so that Spark's transforms read every run.
-        [*stories.values(), second_path, *random_directories],
+        # With 0 no run counts as small, so that Spark reads every run.
+        [*stories.values(), second_path_to_crash, *random_directories],
         spark=spark,
         whole_run_rows=0,
     )
@@ -98,12 +106,13 @@ def analyse_together(spark: SparkSession, base: Path) -> Analysis:
 
 
 def _with_summaries(directories: dict[str, Path], summaries: Sequence[RunSummary]) -> AnalysedRuns:
+    """Return runs with their summaries, which are in the same order as the directories."""
     by_name = dict(zip(directories, summaries, strict=True))
     return AnalysedRuns(directories=directories, summaries=by_name)
 
 
 def _write_stories(base: Path) -> dict[str, Path]:
-    """Write every story as a run directory under `base`."""
+    """Write every story as a run's directory under `base`; some of them are damaged."""
     crash = parse_trace((TRACES / "crash.txt").read_text())
     pause = parse_trace((TRACES / "pause.txt").read_text())
     directories = {
@@ -115,12 +124,12 @@ def _write_stories(base: Path) -> dict[str, Path]:
         "talk": _write_story(base, "talk"),
         "crowd": write_run(base / "crowd" / "1", crowd()),
         "spoiled": _spoiled_run(base / "spoiled" / "1"),
-        # A run directory without events.
+        # The directory of this run has no events.
         "empty": base / "crash" / "2",
         "broken": _broken_run(base / "crash" / "3"),
     }
     directories["empty"].mkdir()
-    # A manifest that was cut off in the middle.
+    # This manifest was cut off in the middle.
     (directories["pause"] / "manifest.json").write_text('{"clock_err')
     (directories["talk"] / "manifest.json").write_text(_MANIFEST)
     (directories["talk"] / "results.json").write_text(_RESULTS)
@@ -129,19 +138,19 @@ def _write_stories(base: Path) -> dict[str, Path]:
 
 
 def _write_story(base: Path, story: str) -> Path:
-    """Write one story as a run directory, and return the directory."""
+    """Write one story as a run's directory, and return the directory."""
     return write_run(base / story / "1", parse_trace((TRACES / f"{story}.txt").read_text()))
 
 
 def _spoiled_run(directory: Path) -> Path:
-    """Write a random run with unusable rows all over it."""
+    """Write a random run of which some rows cannot be used."""
     write_run(directory, [])
     write_events(directory / "events" / "0.parquet", spoiled_rows(random_run(0), seed=0))
     return directory
 
 
 def _broken_run(directory: Path) -> Path:
-    """Write a run without a fault whose rows and files are partly broken, as after a SIGKILL."""
+    """Write a run in which some rows and files are broken, as after a SIGKILL."""
     good = "1 broker-0 load_completed partition=__consumer_offsets-0 leader_epoch=0 records=1"
     write_run(directory, parse_trace(good))
     row = msgspec.structs.asdict(parse_trace(good)[0])

@@ -1,17 +1,14 @@
-"""Real clients that produce and consume while faults are injected into their cluster.
+"""Real clients produce and consume while faults are injected into their cluster.
 
-A family is one client library. Each client is a program (`clients/`) that prints its events. The
-methods `owned`, `consumed` and `acknowledged` of a ClientProgram compute their results from these
-events. The producer's record number n has the value `writer:n`. The producer is idempotent: its
-batches carry a producer id, a producer epoch and a sequence number, by which brokers recognize a
-batch that was sent twice.
+The clients are programs in `clients/`; a family is one client library, such as librdkafka. A
+producer writes the records `writer:0`, `writer:1` and so on. It is idempotent: from its id, its
+epoch and a sequence number, a broker recognizes a batch that was sent twice. Two consumers read the
+records. Meanwhile three faults follow each other: the group's coordinator crashes, the leader of a
+partition moves, and the controller crashes and comes back. Then these must hold:
 
-While records are produced and fetched, three faults follow each other: the group's coordinator
-crashes, the leader of a partition moves, and the controller crashes and comes back. What must hold:
-
-- every acknowledged record is read back where the acknowledgement says;
-- no two records of a partition have the same producer id, producer epoch and sequence number;
-- every record is stored once, except with the clients of RENUMBERING_FAMILIES.
+- Every acknowledged record can be read where the acknowledgement says.
+- No two records of a partition have the same producer id, producer epoch and sequence number.
+- Every record is stored once. Clients of RENUMBERING_FAMILIES are an exception.
 """
 
 import json
@@ -27,27 +24,28 @@ from tests.support.harness.command_line import CommandLine
 
 TOPIC, GROUP, PARTITIONS = "orders", "payments", 4
 RATE = 150
-"""Records that the producer sends in a second, until all faults are over."""
+"""So many records does the producer send in a second, until all faults are over."""
 CLUSTER = (
     *("--topic", f"{TOPIC}:{PARTITIONS}", "--no-analyze", "--no-report"),
     *("--var", "cluster.config.group.initial.rebalance.delay.ms=0"),
     *("--var", "cluster.config.offsets.topic.num.partitions=4"),
     *("--var", "cluster.config.broker.session.timeout.ms=1500"),
     *("--var", "cluster.config.broker.heartbeat.interval.ms=300"),
-    # So an acknowledged record survives the crash of one broker.
+    # With this setting an acknowledged record survives the crash of one broker.
     *("--var", f"topics.{TOPIC}.config.min.insync.replicas=2"),
 )
-"""Arguments of the command `up`. The timeouts are short, so that a failover takes little time."""
-# For each family, the options that make its producer idempotent.
+"""Arguments of the command `up`. The timeouts are short, so that a failover is quick."""
+# Family -> the options that make its producer idempotent.
 IDEMPOTENCE = {
     "librdkafka": ("--set", "enable.idempotence=true"),
     "kafka-python": ("--set", "enable_idempotence=true"),
     "java": ("--set", "enable.idempotence=true"),
 }
 RENUMBERING_FAMILIES = ("librdkafka",)
-"""Families whose idempotent producer may store a record again, under a newer producer epoch.
+"""Families whose idempotent producer may store a record again, with a newer producer epoch.
 
-How librdkafka 2.16 stores a record twice, in a cluster of Kafka 3.9.1 and in one of the lab:
+This is how librdkafka 2.16 stores a record twice, in a cluster of Kafka 3.9.1 as well as in ours:
+
 1. A broker leads two partitions, and a follower is slow. The broker appends batch 20 of one
    partition, and waits for the follower.
 2. The partition's leader moves away. Batch 20 stays in the log, and is answered with
@@ -69,7 +67,7 @@ FAULTS = (
 
 
 def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> None:
-    """Run programs of one family while FAULTS are injected, then check the programs' events."""
+    """Run clients of one family while FAULTS are injected, and then check what they have read."""
     with client_programs(family, bootstrap) as programs:
         consumers = [
             programs.start("consume", TOPIC, f"reader-{index}", "--group", GROUP)
@@ -90,16 +88,16 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             *("produce", TOPIC, "writer"),
             *("--count", "0", "--rate", str(RATE), *IDEMPOTENCE[family]),
         )
-        # Half a second's records.
+        # Wait for the records of half a second.
         wait_until(lambda: len(producer.acknowledged()) > RATE // 2, "records flow", producer)
         for fault in FAULTS:
-            # A broker that crashed must be in sync again, because the next fault may move a
-            # leadership to it. If it were not in sync, the move would be refused.
+            # The next fault may move a leadership to a broker that crashed before. This is refused
+            # unless the broker is in sync again.
             wait_until(lambda: _are_in_sync(command_line), "every replica is in sync", producer)
             ordered = command_line.run("inject", *fault)
             assert ordered.returncode == 0, ordered.stdout + ordered.stderr
 
-        # The producer goes on after the last fault: it sends the records of another second.
+        # After the last fault the producer must go on: wait for the records of another second.
         before = len(producer.acknowledged())
         wait_until(lambda: len(producer.acknowledged()) > before + RATE, "records flow", producer)
         assert producer.stop(timeout_s=90.0) == 0, producer.story()
@@ -124,7 +122,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
 
 
 def _are_in_sync(command_line: CommandLine) -> bool:
-    """Return True if every replica of every partition is in the ISR (the in-sync replicas)."""
+    """Return True if all replicas of all partitions are in sync."""
     status = json.loads(command_line.run("status", "--json", "--partitions").stdout)
     return all(
         set(partition["isr"]) == set(partition["replicas"]) for partition in status["partitions"]
@@ -141,12 +139,13 @@ def _check_what_is_read(
 ) -> None:
     """Check that each acknowledged record was read.
 
-    If the acknowledgement has a partition and offset, the record must have been read there.
+    If the acknowledgement names a partition and an offset, it must have been read there.
     """
-    value_at: dict[tuple[int, int], str] = {}  # (partition, offset) -> value that was read
+    # (partition, offset) -> the value that was read there.
+    value_at: dict[tuple[int, int], str] = {}
     for consumer in consumers:
         for place, value in consumer.consumed().items():
-            # A record may be read twice around a rebalance, and must be the same each time.
+            # Around a rebalance a record may be read twice, but it must be the same both times.
             assert value_at.setdefault(place, value) == value
     values = set(value_at.values())
     for number, acknowledged_place in acknowledged.items():
@@ -156,7 +155,7 @@ def _check_what_is_read(
 
 
 class StoredRecord(NamedTuple):
-    """A record on the disk of a broker, with the numbers that its producer gave it."""
+    """A record on the disk of a broker, with the numbers that its producer has given it."""
 
     partition: int
     value: bytes
@@ -166,12 +165,12 @@ class StoredRecord(NamedTuple):
 
 
 def _check_what_is_stored(family: str, folder: Path) -> None:
-    """Check that no record is stored twice, with the exceptions of RENUMBERING_FAMILIES.
+    """Check that no record is stored twice, except by RENUMBERING_FAMILIES.
 
-    Even with them no two records have the same producer id, producer epoch and sequence number.
+    Even of those no two records may have the same producer id, producer epoch and sequence number.
     """
     records = _stored_records(folder)
-    # Without the values, no two records may be equal.
+    # Even without their values all records must differ, by the numbers of the producer.
     numbers = Counter(record._replace(value=b"") for record in records)
     assert max(numbers.values()) == 1, numbers.most_common(3)
     copies: dict[bytes, list[StoredRecord]] = {}
@@ -182,13 +181,16 @@ def _check_what_is_stored(family: str, folder: Path) -> None:
         assert not duplicates, duplicates[0]
     for same_value in duplicates:
         assert len({record.partition for record in same_value}) == 1, same_value
-        # Each copy was sent with another producer epoch (RENUMBERING_FAMILIES says why).
+        # Each copy must have another producer epoch; RENUMBERING_FAMILIES says why.
         epochs = {record.producer_epoch for record in same_value}
         assert len(epochs) == len(same_value), same_value
 
 
 def _stored_records(folder: Path) -> list[StoredRecord]:
-    """Return the records of TOPIC, for each partition from the longest log of its replicas."""
+    """Return the records of TOPIC that are on the disks.
+
+    Each partition is read from the replica with the longest log.
+    """
     records: list[StoredRecord] = []
     for partition in range(PARTITIONS):
         logs = folder.glob(f"runs/*/*/disks/broker-*/{TOPIC}-{partition}.log")
@@ -208,7 +210,7 @@ def _stored_records(folder: Path) -> list[StoredRecord]:
 
 
 def bootstrap_in(line_of_up: str) -> str:
-    """Return the bootstrap servers that `up` printed."""
+    """Return the bootstrap servers from a line that the command `up` has printed."""
     return line_of_up.partition("bootstrap servers: ")[2].split()[0]
 
 

@@ -1,11 +1,9 @@
-"""Compares runs of an experiment in real time with runs of the same file in virtual time.
+"""Does an experiment go in real time as it goes in virtual time (with a simulated clock)?
 
-Virtual time is a run's own simulated clock. The soak (tests that take hours) uses this module for
-each runtime in real time. The milestones of a run are events of its group, with their times after
-the fault. The module plays all runs, and then compares their milestones.
-
-The data of a run are saved in a file, so that an interrupted soak continues where it ended:
-`load_or_compute` returns the saved result of a key, or computes and saves it.
+The soak (long tests) asks this for each runtime in real time. The experiment is played several
+times in real time and several times in virtual time. Then the milestones of the runs are compared:
+events of its group, with their times after the fault. What is needed of each run is saved, so that
+an interrupted soak continues where it ended.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,13 +25,13 @@ from tests.support.worlds.story import Milestones, differences, milestones_of, p
 
 GROUP = "orders-readers"
 RUNS = 5
-"""Number of runs of each experiment, in real time and again in virtual time."""
+"""Each experiment has so many runs in real time, and as many in virtual time."""
 SHIFT_MS = 600
-"""The faults of run n are n x 600 ms late: 0 to 2.4 s for five runs.
+"""In each run the faults come 600 ms later than in the run before, so up to 2.4 s later.
 
-How long a fault takes to be noticed depends on the time since the last heartbeat. These delays
-cover an interval of the brokers' heartbeats (2 s) and most of an interval of the members'
-heartbeats (3 s). Five random delays might all be alike.
+When a fault is noticed depends on how long ago the last heartbeat was. These delays spread the
+faults over an interval of the brokers' heartbeats (2 s), and over most of an interval of the
+members' heartbeats (3 s). Five random delays might all be about the same.
 """
 EXPERIMENTS = (
     "coordinator_crash",
@@ -47,21 +45,19 @@ EXPERIMENTS = (
     "split_brain_generations",
 )
 MOVING_FAULT = {"rolling_restart": 2}
-"""Index of the fault that hits the group's coordinator. In the other experiments it is 0."""
+"""The index of the fault that hits the group's coordinator, if it is not 0."""
 
 Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
-"""Plays an experiment with a seed into a directory that exists."""
+"""Plays an experiment: (experiment, an existing directory, seed, observers) -> results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """The saved data of one run.
-
-    `undecided` are the checks that had something to judge and did not pass.
-    """
+    """What is saved of one run."""
 
     verdict: str
     reasons: tuple[str, ...]
+    # The checks that had something to judge and did not pass.
     undecided: tuple[str, ...]
     milestones: Milestones
     failover: Failover
@@ -70,12 +66,13 @@ class ComparedRun:
 def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) -> None:
     """Play an experiment RUNS times with `play` and RUNS times in virtual time, and compare them.
 
-    Both must have the same phases in the same order. The median length of a phase of a second or
-    more may differ by 20 %.
+    Both must have the same milestones in the same order. If a phase, from one milestone to the
+    next, takes a second or more, its median length may differ by 20 %. The comparison is printed;
+    docs/SOAK.md records the lines.
 
     part: the part of the soak, under whose name the runs are saved.
     play: plays an experiment in real time.
-    Effects: prints the lines that docs/SOAK.md records.
+
     Raises: AssertionError if the runs differ, or if one of them did not pass.
     """
     real = [
@@ -92,30 +89,32 @@ def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) 
     ]
     real_milestones = [run.milestones for run in real]
     virtual_milestones = [run.milestones for run in virtual]
-    different = differences(virtual_milestones, real_milestones)
+    found_differences = differences(virtual_milestones, real_milestones)
 
     say(f"**{name}**: {sum(run.verdict == Verdict.PASS for run in real)} of {RUNS} passed")
-    in_virtual_time = {
+    virtual_lengths_us = {
         (phase.start, phase.end): phase.length_us for phase in phases_of(virtual_milestones)
     }
     for phase in phases_of(real_milestones):
-        virtual_us = in_virtual_time.get((phase.start, phase.end))
-        beside = "" if virtual_us is None else f" (virtual time {virtual_us / 1e6:.2f} s)"
-        say(f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s{beside}")
+        line = f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s"
+        virtual_us = virtual_lengths_us.get((phase.start, phase.end))
+        if virtual_us is not None:
+            line += f" (virtual time {virtual_us / 1e6:.2f} s)"
+        say(line)
     say_failovers([run.failover for run in real])
-    say(f"told otherwise in virtual time: {'; '.join(different) or 'nothing'}")
+    say(f"told otherwise in virtual time: {'; '.join(found_differences) or 'nothing'}")
 
     for run in (*real, *virtual):
         assert run.reasons == ()
         assert run.verdict == Verdict.PASS
         assert run.undecided == ()
-    assert different == []
+    assert found_differences == []
 
 
 def shifted(name: str, shift_ms: int) -> Experiment:
-    """Return an experiment with all times of its plan `shift_ms` later.
+    """Return an experiment in which all faults and late members come `shift_ms` later.
 
-    The nodes start together, as they do in real time.
+    All nodes start at the same time, as they do in real time.
     """
     experiment = load_experiment(name, ("cluster.starts=together",)).experiment
 
@@ -138,17 +137,17 @@ def shifted(name: str, shift_ms: int) -> Experiment:
 
 
 def _run(name: str, number: int, play: Player, folder: Path) -> ComparedRun:
-    """Run one experiment in real time, with its faults `number` x SHIFT_MS later."""
+    """Play run `number` of an experiment in real time. The number is also the seed."""
     experiment = shifted(name, number * SHIFT_MS)
     run_dir = folder / f"run-{number}"
     run_dir.mkdir()
     rows: list[TraceRow] = []
-    results = play(experiment, run_dir, number, [rows.append])  # the number is also the seed
+    results = play(experiment, run_dir, number, [rows.append])
     return _compared(name, experiment, results, rows)
 
 
 def _run_virtually(name: str, number: int) -> ComparedRun:
-    """Run the same experiment in virtual time."""
+    """Play run `number` of an experiment in virtual time. The number is also the seed."""
     experiment = shifted(name, number * SHIFT_MS)
     run = play_virtual(experiment, seed=number)
     return _compared(name, experiment, run.results, run.rows)
@@ -157,7 +156,7 @@ def _run_virtually(name: str, number: int) -> ComparedRun:
 def _compared(
     name: str, experiment: Experiment, results: Results, rows: Sequence[TraceRow]
 ) -> ComparedRun:
-    """Return the data of a finished run that is saved."""
+    """Return what is saved of a finished run."""
     return ComparedRun(
         verdict=results.verdict,
         reasons=results.reasons,

@@ -1,9 +1,12 @@
-"""Fifty groups of twenty-five members that act at the same time, on a virtual cluster.
+"""Fifty groups of twenty-five members act at the same time on a cluster in virtual time.
 
-The cluster has three brokers, and its groups are stored in two offsets partitions (partitions of
-`__consumer_offsets`; the broker that leads one coordinates its groups). Network latencies are drawn
-by a seed. A member sends single requests and waits for each answer; it retries nothing. The tests
-follow Kafka's GroupCoordinatorConcurrencyTest.
+The tests follow Kafka's GroupCoordinatorConcurrencyTest. A test tells all members what to do:
+`await groups.all_do(ClientMember.join)`. Each member sends a request, waits for the answer, and
+repeats nothing. A seed draws the latencies of the network, so that each seed mixes the requests in
+another order.
+
+The cluster has three brokers. Two of them coordinate groups, because `__consumer_offsets` has two
+partitions.
 """
 
 import random
@@ -52,32 +55,32 @@ from tests.support.builders.requests import (
     sync_group,
 )
 
-GROUPS, MEMBERS = 50, 25
-"""Number of groups, and of the members of each."""
+GROUPS = 50
+MEMBERS = 25
+"""The number of members in each group."""
 BROKERS, OFFSETS_PARTITIONS = 3, 2
 TRANSACTION_COORDINATOR = 0
-"""Broker that leads the only partition of `__transaction_state`."""
+"""The broker that coordinates all transactions: `__transaction_state` has only one partition."""
 TOPIC = "foo"
 MACHINE = NodeName("machine")
 JOIN_VERSION = 3
-"""JoinGroup version in which a client without a member id becomes a member with one request.
+"""With this version of JoinGroup a client becomes a member with a single request.
 
-In later versions the client first gets an id, and must join again with it.
+With later versions it first gets a member id, and must join again with it.
 """
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000
-"""Interval at which a test checks whether an answer or a state has come."""
+"""Whoever waits for something looks so often whether it has come."""
 WAIT_MAX_US = 600_000_000
-"""Time after which a test fails for lack of an answer; it is longer than any timeout."""
+"""A test fails if an answer has not come after this time, which is longer than any timeout."""
 Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
 
 
 @dataclass(slots=True)
 class ClientMember:
-    """A member of a group, with what its client knows of it.
+    """A member of a group. Each of its operations returns the error code of the answer.
 
-    Member number n commits only offset n, for partition n. Each method sends a request in one
-    version of its API, which is the second argument of `_ask`.
+    Member number n commits only for partition n, and always the offset n.
     """
 
     machine: ClientMachine
@@ -86,10 +89,11 @@ class ClientMember:
     rebalance_timeout_ms: int
     member_id: str = ""
     generation_id: int = -1
+    # The answer to its last successful JoinGroup.
     joined: JoinGroupResponse | None = None
 
     async def join(self) -> ErrorCode:
-        """Send a JoinGroup and keep the answer."""
+        """Send a JoinGroup, and keep what the answer says."""
         body = join_group(
             self.member_id,
             group_id=self.group_id,
@@ -105,7 +109,10 @@ class ClientMember:
         return response.error_code
 
     async def sync(self) -> ErrorCode:
-        """Send a SyncGroup. The leader of the group gives each member its own id as assignment."""
+        """Send a SyncGroup. The leader assigns to each member the member's own id.
+
+        So each member can check that it has got its own assignment.
+        """
         members = self.joined.members if self.joined is not None else ()
         assignments = {member.member_id: member.member_id.encode() for member in members}
         body = sync_group(self.member_id, self.generation_id, assignments, group_id=self.group_id)
@@ -124,7 +131,7 @@ class ClientMember:
         return response.error_code
 
     async def commit(self) -> ErrorCode:
-        """Send an OffsetCommit of the member's own partition."""
+        """Send an OffsetCommit for the member's own partition."""
         body = offset_commit(
             {(TOPIC, self.index): self.index},
             self.member_id,
@@ -136,11 +143,12 @@ class ClientMember:
         return response.topics[0].partitions[0].error_code
 
     async def fetch(self) -> ErrorCode:
-        """Send an OffsetFetch of the member's own partition."""
-        return (await self.fetched())[0]
+        """Send an OffsetFetch for the member's own partition."""
+        error, _ = await self.fetched()
+        return error
 
     async def fetched(self, *, require_stable: bool = False) -> tuple[ErrorCode, int]:
-        """Return the error and the offset of the member's own partition."""
+        """Send an OffsetFetch for the member's own partition; return its error code and offset."""
         body = offset_fetch(
             (TOPIC, self.index), group_id=self.group_id, require_stable=require_stable
         )
@@ -152,14 +160,17 @@ class ClientMember:
         return partition.error_code, partition.committed_offset
 
     async def commit_in_a_transaction(self) -> ErrorCode:
-        """Commit the member's own partition in a new transaction, and commit the transaction."""
+        """Commit the offset in a new transaction, and commit the transaction.
+
+        Return the error code of the commit of the offset. All other requests must succeed.
+        """
         name = f"tx-{self.group_id}-{self.index}"
-        begun = await self._init_producer_id(name)
+        producer = await self._init_producer_id(name)
         added = await self._ask(
             AddOffsetsToTxnRequest(
                 transactional_id=name,
-                producer_id=begun.producer_id,
-                producer_epoch=begun.producer_epoch,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
                 group_id=self.group_id,
             ),
             3,
@@ -172,8 +183,8 @@ class ClientMember:
             TxnOffsetCommitRequest(
                 transactional_id=name,
                 group_id=self.group_id,
-                producer_id=begun.producer_id,
-                producer_epoch=begun.producer_epoch,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
                 generation_id=self.generation_id,
                 member_id=self.member_id,
                 topics=topics,
@@ -185,8 +196,8 @@ class ClientMember:
         ended = await self._ask(
             EndTxnRequest(
                 transactional_id=name,
-                producer_id=begun.producer_id,
-                producer_epoch=begun.producer_epoch,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
                 committed=True,
             ),
             3,
@@ -197,9 +208,9 @@ class ClientMember:
         return error
 
     async def _init_producer_id(self, transactional_id: str) -> InitProducerIdResponse:
-        """Send InitProducerId, and repeat it while the coordinator has no producer ids to give.
+        """Send InitProducerId, and repeat it as long as the coordinator has no producer ids.
 
-        The coordinator gets them in blocks from the controller.
+        The coordinator gets the ids in blocks from the controller, and has none in between.
         """
         body = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=60_000
@@ -213,9 +224,9 @@ class ClientMember:
             await self.machine.host.sleep(LOOK_EVERY_US)
 
     async def fetch_stable(self) -> ErrorCode:
-        """Send OffsetFetch of the member's own partition, until its offset is stable.
+        """Send OffsetFetch for the member's own partition until its offset is stable.
 
-        The offset is unstable while a transaction with an offset for the partition has not ended.
+        It is not stable as long as a transaction with an offset for the partition has not ended.
         """
         error, offset = await self.fetched(require_stable=True)
         while error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
@@ -234,15 +245,18 @@ class ClientMember:
     async def _ask(
         self, body: AnyRequest, version: int, *, broker: int | None = None
     ) -> AnyResponse | str:
-        """Send a request to `broker` (None: the group's coordinator); return the answer."""
-        to = coordinator_of(self.group_id) if broker is None else broker
+        """Send a request in this version of its API, and return the answer.
+
+        It goes to `broker`, by default to the coordinator of the group.
+        """
+        broker_id = coordinator_of(self.group_id) if broker is None else broker
         name = f"{self.group_id}-{self.index}"
-        address = Address(client=name, client_id=name, number=0, broker_id=to)
+        address = Address(client=name, client_id=name, number=0, broker_id=broker_id)
         return await self.machine.ask(address, body, version)
 
 
 class ConcurrentGroups:
-    """The cluster with the clients of all groups."""
+    """The cluster, and the members of all groups."""
 
     def __init__(
         self,
@@ -267,7 +281,7 @@ class ConcurrentGroups:
         )
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
-        """Start the cluster, run `main` when every coordinator serves, and stop the cluster."""
+        """Start the cluster, wait until all coordinators serve, run `main`, stop the cluster."""
 
         async def whole() -> None:
             await self.runtime.start()
@@ -280,18 +294,18 @@ class ConcurrentGroups:
         self.runtime.run(whole())
 
     async def all_do(self, operation: Operation) -> dict[str, list[ErrorCode]]:
-        """Let all members do `operation` at the same time; return the errors by group."""
+        """Let all members do something at the same time; return the error codes by group."""
         return await self.all_do_each([operation])
 
     async def all_do_each(
         self, operations: Sequence[Operation], *, shuffled: bool = False, pause_us: int = 0
     ) -> dict[str, list[ErrorCode]]:
-        """Let every member do `operations` one after another, all members at the same time.
+        """Let every member do some operations one after the other, all members at the same time.
 
-        Returns the errors by group, in the order of the answers.
+        Return the error codes by group, in the order of the answers.
 
-        shuffled: each member has a random order of the operations.
-        pause_us: longest random pause before an operation.
+        shuffled: each member does the operations in another random order.
+        pause_us: before each operation a member makes a random pause of up to this time.
         """
         machine = self._machine
         assert machine is not None
@@ -321,7 +335,7 @@ class ConcurrentGroups:
         return errors
 
     async def described(self) -> dict[str, DescribedGroup]:
-        """Return the coordinators' descriptions of the groups."""
+        """Return for each group how its coordinator describes it."""
         groups: dict[str, DescribedGroup] = {}
         for broker_id in range(BROKERS):
             response = await self._describe_groups_of(broker_id)
@@ -330,6 +344,7 @@ class ConcurrentGroups:
         return groups
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        """Build a node as usual, but instead of the producer the machine of all clients."""
         if not isinstance(spec, ProducerSpec):
             return build_node(spec, cluster, host)
         self._machine = ClientMachine(host)
@@ -341,30 +356,31 @@ class ConcurrentGroups:
         return self._machine
 
     async def _wait_until_served(self) -> None:
-        """Wait for the coordinators of groups, and for that of transactions."""
-        waiting = True
-        while waiting:
+        """Wait until all coordinators of groups serve, and the one of transactions as well."""
+        while True:
             await self.runtime.sleep(LOOK_EVERY_US)
-            responses = [await self._describe_groups_of(broker_id) for broker_id in range(BROKERS)]
-            begun = await self._ask(
+            descriptions = [
+                await self._describe_groups_of(broker_id) for broker_id in range(BROKERS)
+            ]
+            producer = await self._ask(
                 InitProducerIdRequest(transactional_id="probe", transaction_timeout_ms=60_000),
                 4,
                 broker_id=TRANSACTION_COORDINATOR,
             )
-            # Wait until every broker describes its groups without an error, and the coordinator of
-            # transactions gives a producer id.
-            waiting = (
-                not isinstance(begun, InitProducerIdResponse)
-                or begun.error_code is not ErrorCode.NONE
-                or any(
-                    not isinstance(response, DescribeGroupsResponse)
-                    or any(group.error_code is not ErrorCode.NONE for group in response.groups)
-                    for response in responses
-                )
+            groups_are_served = all(
+                isinstance(response, DescribeGroupsResponse)
+                and all(group.error_code is ErrorCode.NONE for group in response.groups)
+                for response in descriptions
             )
+            transactions_are_served = (
+                isinstance(producer, InitProducerIdResponse)
+                and producer.error_code is ErrorCode.NONE
+            )
+            if groups_are_served and transactions_are_served:
+                return
 
     async def _describe_groups_of(self, broker_id: int) -> AnyResponse | str:
-        """Ask a broker for the groups that it coordinates; return a text if it does not answer."""
+        """Ask a broker to describe its groups. If it does not answer, return a text instead."""
         ids = tuple(group_id for group_id in group_ids() if coordinator_of(group_id) == broker_id)
         return await self._ask(DescribeGroupsRequest(groups=ids), 5, broker_id=broker_id)
 
@@ -377,17 +393,17 @@ class ConcurrentGroups:
 
 
 def group_ids() -> list[str]:
-    """Return the names of the groups."""
+    """Return the ids of all groups."""
     return [f"group-{number}" for number in range(GROUPS)]
 
 
 def coordinator_of(group_id: str) -> int:
-    """Return the broker that coordinates a group: broker p leads the offsets partition p."""
+    """Return the broker that coordinates a group: broker n leads the offsets partition n."""
     return partition_for(group_id, OFFSETS_PARTITIONS)
 
 
 def _cluster(config: BrokerConfig) -> ClusterSpec:
-    # replicas[n] has all brokers, broker n first: the first replica becomes the leader.
+    # The first replica of a partition becomes its leader. `replicas[n]` begins with broker n.
     replicas = [
         tuple((first + step) % BROKERS for step in range(BROKERS)) for first in range(BROKERS)
     ]
@@ -409,7 +425,7 @@ def _cluster(config: BrokerConfig) -> ClusterSpec:
             ),
             TopicSpec(name=TOPIC, partitions=MEMBERS, replication_factor=1),
         ),
-        # Instead of this producer, `_build` makes the machine of the clients.
+        # Instead of this producer, `_build` builds the machine of all clients.
         producers=(ProducerSpec(name=MACHINE, topic=TOPIC, records_per_second=1),),
         broker_config=config,
     )

@@ -1,24 +1,25 @@
-"""The trace of a crash with so many messages that the report's message diagram cannot show all."""
+"""The trace of a crash with more messages than the report's diagram of messages can show."""
 
 from protocol.trace import TraceKind, TraceRow
 from tests.support.builders.rows import Rows
 
 CLIENTS = 150
 PER_CLIENT = 4
-"""Requests of each client: a failed Heartbeat, a FindCoordinator, a JoinGroup, a Heartbeat."""
+"""Each client sends Heartbeat (which fails), FindCoordinator, JoinGroup and Heartbeat again."""
 
 
 def crowd() -> list[TraceRow]:
     """Return the trace of 150 members that all lose their coordinator at 10 s.
 
-    Only member c-077 has two more requests: a refused JoinGroup, and a LeaveGroup.
+    Member c-077 alone sends two more requests: a JoinGroup that is refused, and a LeaveGroup.
     """
     rows = Rows()
     rows.stage(0, "steady")
     rows.fault(10, "broker-1")
     for index in range(CLIENTS):
         client = f"c-{index:03}"
-        at = 10 + index / 1_000  # each client a millisecond after the one before it
+        # Each client sends its requests a millisecond after the client before it.
+        at = 10 + index / 1_000
         _ask(rows, at, client, "Heartbeat", "broker-1", "DISCONNECTED")
         _ask(rows, at + 0.2, client, "FindCoordinator", "broker-2", "NONE")
         if index == 77:
@@ -32,10 +33,10 @@ def crowd() -> list[TraceRow]:
 
 
 def _ask(rows: Rows, at: float, client: str, api: str, broker: str, error: str) -> None:
-    """Add the rows of one request and of its end, 10 ms later."""
-    failed = error == "DISCONNECTED"
-    ended = TraceKind.REQUEST_FAILED if failed else TraceKind.RESPONSE_RECEIVED
-    for time_s, kind, outcome in ((at, TraceKind.REQUEST_SENT, None), (at + 0.01, ended, error)):
+    """Add two rows: a client sends a request, and 10 ms later it gets the answer or an error."""
+    is_failed = error == "DISCONNECTED"
+    end = TraceKind.REQUEST_FAILED if is_failed else TraceKind.RESPONSE_RECEIVED
+    for time_s, kind, outcome in ((at, TraceKind.REQUEST_SENT, None), (at + 0.01, end, error)):
         rows.add(
             time_s,
             client,

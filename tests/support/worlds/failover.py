@@ -1,13 +1,11 @@
-"""Figures of one failover, as in docs/kafka/MEASURED_FAILOVER.md, computed from the trace's rows.
+"""Compute the figures of a failover, as in docs/kafka/MEASURED_FAILOVER.md, from a run's trace.
 
-This module shares no code with the pipeline and the checkers, so that tests can compare their
-figures with these. The module `acceptance` computes more facts, but only of the experiment
-`coordinator_crash`.
+The coordinator of a group is the broker that leads the group's partition of `__consumer_offsets`.
+When a fault hits it, another broker is elected, loads the groups of the partition, and coordinates
+them from then on. This module finds these steps in the rows of the trace. It shares no code with
+the pipeline and the checkers, so that tests can compare their figures with these.
 
-An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups. The leader epoch counts the partition's leaders. A tenure is the time of one broker as
-coordinator in one leader epoch: it loads the groups into memory, and in the end unloads them. An
-incarnation is the number of a node's restarts.
+(`acceptance` computes more facts, but only about the experiment `coordinator_crash`.)
 """
 
 import itertools
@@ -19,66 +17,68 @@ from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 
 COMMIT_PAUSE_US = 400_000
-"""A longer time without a commit is a gap. It is twice the interval of the commits, 200 ms."""
+"""A longer time without a commit is a gap: twice the interval of the commits, which is 200 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
     """The first failover of a group's coordinator after a fault.
 
-    All figures are microseconds. `publish_us`, `load_us` and `commit_gaps_us` are durations.
-    `resumes_us` and `unloaded_after_active_us` count from the time at which the new coordinator is
-    active. All other times count from the fault.
-
-    - `decided_us`: when the controller elected the new coordinator.
-    - `publish_us`: how long it took until the new coordinator applied its election.
-    - `unloaded_after_active_us`: when the old coordinator had unloaded the groups.
-    - `notices_us`: when each member first marked its coordinator unknown.
-    - `first_commit_us`, `last_commit_us`: when the first and the last member committed again.
-    - `resumes_us`: when each member committed again.
-
-    Lists are in ascending order. None or an empty list means that the step was not reached.
+    A time is None, and a list is empty, if the run did not get so far. Lists are in ascending
+    order.
     """
 
+    # From the fault until the controller elected the new coordinator.
     decided_us: int | None
+    # From the election until the new coordinator learned of it.
     publish_us: int | None
+    # From the beginning of the load to its end.
     load_us: int | None
+    # From the fault to the end of the load, when the new coordinator is active.
     active_us: int | None
+    # From then until the old coordinator had unloaded the groups; negative if that was before.
     unloaded_after_active_us: int | None
+    # For each member: from the fault until it first marked its coordinator unknown.
     notices_us: tuple[int, ...]
+    # From the fault until the first member, and the last one, committed again.
     first_commit_us: int | None
     last_commit_us: int | None
+    # For each member: how long it had no acknowledged commit.
     commit_gaps_us: tuple[int, ...]
+    # For each member: from the time at which the new coordinator was active until it committed.
     resumes_us: tuple[int, ...]
     rebalances: int
+    # Error -> the number of commits that failed with it.
     commit_errors: dict[str, int]
 
 
 def failover_of(
     rows: Sequence[TraceRow], experiment: Experiment, group: str, *, fault: int = 0
 ) -> Failover:
-    """Return the effects of fault number `fault` of the run on `group`, up to the next fault.
+    """Return what the fault with the index `fault` did to a group, until the next fault came.
 
-    A member's gap is its first long time without an acknowledged commit after the fault. A later
-    gap has another cause: the fault was undone, or the machine was busy.
+    For each member only its first gap in the commits counts. A later one has another cause: the
+    fault was undone, or the machine was busy.
     """
     injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
+    is_last_fault = fault + 1 == len(injected)
     since_us = injected[fault].time_us
-    until_us = injected[fault + 1].time_us if fault + 1 < len(injected) else rows[-1].time_us
+    until_us = rows[-1].time_us if is_last_fault else injected[fault + 1].time_us
 
-    # The steps of the new coordinator: it is elected, leads, loads, and is active.
+    # The steps of the new coordinator: it is elected, learns of it, loads the groups, is active.
     partition = str(offsets_partition(group_partition(experiment, group)))
     partition_rows = [
         row for row in rows if row.partition == partition and since_us <= row.time_us < until_us
     ]
     elected = _first(partition_rows, TraceKind.LEADER_ELECTED)
-    epoch = None if elected is None else elected.leader_epoch
-    tenure = [row for row in partition_rows if row.leader_epoch == epoch]
-    applied = _first(tenure, TraceKind.BECAME_LEADER)
-    started = _first(tenure, TraceKind.LOAD_STARTED)
-    active = _first(tenure, TraceKind.LOAD_COMPLETED)
+    new_epoch = None if elected is None else elected.leader_epoch
+    new_epoch_rows = [row for row in partition_rows if row.leader_epoch == new_epoch]
+    applied = _first(new_epoch_rows, TraceKind.BECAME_LEADER)
+    started = _first(new_epoch_rows, TraceKind.LOAD_STARTED)
+    active = _first(new_epoch_rows, TraceKind.LOAD_COMPLETED)
 
-    # The old coordinator: the last one that was active before the fault.
+    # The old coordinator is the last broker that loaded the groups before the fault. A restarted
+    # broker is another one, so the number of its restarts (the incarnation) is taken, too.
     earlier_coordinators = [
         (row.node, row.incarnation)
         for row in rows
@@ -86,16 +86,18 @@ def failover_of(
         and row.kind == TraceKind.LOAD_COMPLETED
         and row.time_us < since_us
     ]
-    # The old coordinator unloads because of the new tenure, so the row of the unload has the epoch
-    # of the new tenure. The slice [-1:] is empty if there was no earlier coordinator.
+    # This list is empty if there was none.
+    old_coordinator = earlier_coordinators[-1:]
+    # It unloads the groups because another broker leads the partition in a new epoch. So its row
+    # about the unload has the new epoch.
     unloaded = _first(
-        [row for row in tenure if (row.node, row.incarnation) in earlier_coordinators[-1:]],
+        [row for row in new_epoch_rows if (row.node, row.incarnation) in old_coordinator],
         TraceKind.UNLOAD_COMPLETED,
     )
 
     members = range(experiment.groups[group].members)
     gaps = _gaps(rows, [str(consumer_name(group, index)) for index in members], since_us, until_us)
-    # A member resumes with the commit that ends its gap.
+    # A gap ends with the commit with which the member goes on.
     resumed_us = sorted(end for _, end in gaps)
     group_rows = [row for row in rows if row.group == group and since_us <= row.time_us < until_us]
     return Failover(
@@ -115,17 +117,17 @@ def failover_of(
 
 
 def _first(rows: Sequence[TraceRow], kind: TraceKind) -> TraceRow | None:
-    """Return the first row of a kind; None if there is none."""
+    """Return the first row of this kind; None if there is none."""
     return next((row for row in rows if row.kind == kind), None)
 
 
 def _between(since_us: int, row: TraceRow | None) -> int | None:
-    """Return the time from a moment to a row; None without the row."""
+    """Return the time from `since_us` to a row; None if there is no row."""
     return None if row is None else row.time_us - since_us
 
 
 def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
-    """Return the times at which the members first marked their coordinator unknown, sorted."""
+    """Return when each member first marked its coordinator unknown, in ascending order."""
     first: dict[str, int] = {}
     for row in rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN:
@@ -134,8 +136,9 @@ def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
 
 
 def _commit_errors(rows: Sequence[TraceRow]) -> dict[str, int]:
-    """Return the number of failed commits by error; a commit of several partitions counts once."""
-    # The rows of one commit, one for each partition, have the same node and time.
+    """Return for each error how many commits failed with it: {"NOT_COORDINATOR": 3}."""
+    # A commit has a row for each of its partitions, all with the same node and time. In the set
+    # they become one entry.
     failed = {
         (row.node, row.time_us, row.error or "")
         for row in rows
@@ -150,18 +153,19 @@ def _commit_errors(rows: Sequence[TraceRow]) -> dict[str, int]:
 def _gaps(
     rows: Sequence[TraceRow], nodes: Sequence[str], since_us: int, until_us: int
 ) -> list[tuple[int, int]]:
-    """Return for each node the first pause between two commits that overlaps the given time."""
+    """Return for each node its first gap in the commits that overlaps the given time.
+
+    A gap is given by its start and its end. Nodes without a gap are left out.
+    """
     commits: dict[str, list[int]] = {node: [] for node in nodes}
     for row in rows:
         if row.kind == TraceKind.OFFSETS_COMMITTED and row.node in commits:
             commits[row.node].append(row.time_us)
     gaps = []
     for times in commits.values():
-        pairs = [
-            (start, end)
-            for start, end in itertools.pairwise(times)
-            if since_us < end and start < until_us and end - start > COMMIT_PAUSE_US
-        ]
-        if pairs:
-            gaps.append(pairs[0])
+        for start, end in itertools.pairwise(times):
+            overlaps = since_us < end and start < until_us
+            if overlaps and end - start > COMMIT_PAUSE_US:
+                gaps.append((start, end))
+                break
     return gaps

@@ -1,4 +1,4 @@
-"""The cluster that docs/kafka/MEASURED_FAILOVER.md describes, for tests that play its stories."""
+"""The cluster of docs/kafka/MEASURED_FAILOVER.md, for tests that repeat what was measured there."""
 
 from cluster.spec import (
     BrokerSpec,
@@ -11,13 +11,13 @@ from cluster.spec import (
 from protocol.config import BrokerConfig, ConsumerConfig, TopicConfig
 from protocol.ids import CONSUMER_OFFSETS, NodeName
 
+# One millisecond and one second, in microseconds.
 MS = 1_000
 SECOND = 1_000_000
-"""Microseconds of a millisecond and of a second."""
 
 
 def cluster(members: int, *, session_timeout_ms: int = 45_000) -> ClusterSpec:
-    """Return the cluster of MEASURED_FAILOVER.md with `members` consumers."""
+    """Return this cluster, with a group of so many consumers."""
     two_in_sync = TopicConfig(min_insync_replicas=2)
     config = ConsumerConfig(
         enable_auto_commit=False,

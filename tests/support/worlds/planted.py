@@ -1,12 +1,12 @@
-"""Small runs of the real code in virtual time, with a bug planted in it.
+"""Small runs in virtual time (a simulated clock) into which a test plants a bug.
 
-Virtual time is the run's own simulated clock. A checker reads the rows of a run, and judges whether
-the run keeps one promise of Kafka. A test plants a bug that breaks a promise. The checker of this
-promise must report a finding. There are three ways to plant a bug:
+A checker reads the rows of a run, and judges whether the run keeps one promise of Kafka. To test a
+checker, a test plants a bug that breaks its promise; then the checker must report a finding. There
+are three ways to plant a bug:
 
-- The test builds a node of its own (`build`).
-- The test replaces a part of our code.
-- The test switches a guard off. A guard is a check that Kafka makes.
+- The test passes a function `build`, which builds a node with the bug in it.
+- The test replaces a part of our code (monkeypatch).
+- The test switches a guard off: one of Kafka's safety rules that an experiment can switch off.
 """
 
 from collections.abc import Callable
@@ -23,10 +23,11 @@ from protocol.trace import TraceRow
 from results_schema.results import CheckOutcome, CheckReport, Results
 from tests.support.builders.experiments import experiment
 
-GROUP = "readers"  # its offsets partition is __consumer_offsets-0
+GROUP = "readers"
+"""The only group. Its offsets are in `__consumer_offsets-0`, the only partition of this topic."""
 SESSION_MS = 10_000
 SEED = 7
-"""Seed of a run for which the test gives none; the soak (a test of hours) tries other seeds."""
+"""The seed of a run, unless a test gives another one. The soak (long tests) tries many seeds."""
 CUT: dict[str, object] = {
     "at": "2s",
     "fault": "cut",
@@ -34,15 +35,15 @@ CUT: dict[str, object] = {
     "to": ["controller", "brokers"],
     "duration": "30s",
 }
-"""A fault: the coordinator is isolated from the cluster for 30 s, but not from its members."""
+"""A fault: for 30 s the coordinator is cut off from the other servers, not from its members."""
 
 RowHook = Callable[[VirtualRuntime, TraceRow], None]
 
 
 def readers(config: dict[str, object] | None = None, **changes: object) -> dict[str, object]:
-    """Return a group of two members that commit every 200 ms.
+    """Return a group of two members that commit every 200 ms, as an experiment's file has it.
 
-    `config` adds settings of the members; `changes` replace keys of the group.
+    `config` adds settings of the members. `changes` replace keys of the group.
     """
     return {
         "members": 2,
@@ -66,10 +67,11 @@ def small(
     after_faults: str = "8s",
     config: dict[str, object] | None = None,
 ) -> Experiment:
-    """Return an experiment with three brokers, one topic with two partitions, and one group.
+    """Return an experiment with three brokers, a topic of two partitions, and a group.
 
-    config: adds settings of the brokers.
+    group: the group, as in an experiment's file; by default `readers()`.
     after_faults: how long the run goes on after the last fault was injected or healed.
+    config: more settings of the brokers.
     """
     return experiment(
         cluster={
@@ -103,7 +105,7 @@ class Played:
 
     @property
     def violated(self) -> list[str]:
-        """The checkers with a finding."""
+        """The names of the checkers that have found a violation."""
         return [
             report.check
             for report in self.results.checks
@@ -118,12 +120,15 @@ def play(
     build: NodeBuilder = build_node,
     on_row: RowHook | None = None,
 ) -> Played:
-    """Run the experiment to its end.
+    """Run an experiment to its end.
 
-    build: builds each node; a test may plant a bug in it.
-    on_row: gets each row after the checkers have observed it; it may inject faults.
+    build: builds each node. A test may pass a function that builds a node with a bug.
+    on_row: is called with each row of the trace, after the checkers have read it. It may inject
+        faults at this moment.
     """
-    seed = SEED if seed is None else seed
+    if seed is None:
+        # Read now, because the soak changes SEED.
+        seed = SEED
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     rows: list[TraceRow] = []
 
@@ -131,7 +136,8 @@ def play(
         rows.append(row)
         suite.observe(row)
         if on_row is not None:
-            on_row(runtime, row)  # `runtime` is created below
+            # The runtime is created below, before the first row is written.
+            on_row(runtime, row)
 
     runtime = VirtualRuntime(
         to_cluster_spec(experiment),

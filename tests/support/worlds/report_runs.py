@@ -1,8 +1,7 @@
-"""Plays the runs in virtual time whose reports are tested.
+"""Play the runs whose reports are tested, in virtual time (with a simulated clock).
 
-Virtual time is a run's own simulated clock. A recipe is the file of an experiment, with changes
-(overrides) of some of its settings. A run directory has everything about one run. Some runs are
-small, in one a promise of Kafka is violated, one is interrupted, and one has 1,000 members.
+A recipe says how to play a run: an experiment, with changes of some of its settings. Most runs are
+small. In one run a promise of Kafka is violated, one is interrupted, and one has 1,000 members.
 """
 
 import gc
@@ -30,15 +29,14 @@ THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The experiment of a run, what is changed in it, and whether the run is interrupted.
+    """How to play a run."""
 
-    - `experiment`: the name or the file of an experiment, or None for the one with 1,000 members.
-    - `interrupted_after_us`: the time from the steady state, in which all members have joined, to
-      the interrupt; None if the run is not interrupted.
-    """
-
+    # The name or the file of an experiment. None: the one with 1,000 members.
     experiment: str | None
+    # Settings that replace those of the file.
     overrides: tuple[str, ...] = ()
+    # When the run is interrupted, counted from the time at which all members have joined (the
+    # steady state). None: it is not interrupted.
     interrupted_after_us: int | None = None
 
 
@@ -54,15 +52,15 @@ RECIPES: Mapping[str, Recipe] = {
     "violated": Recipe(
         experiment="split_brain_ownership",
         overrides=(
-            # With this guard off a commit is acknowledged before it is replicated, which breaks a
-            # promise.
+            # Without this safety rule a commit is acknowledged before it is replicated, which
+            # breaks a promise.
             "cluster.guards.high_watermark_gate=false",
             "groups.orders-readers.commit_interval_ms=500",
             "producers[0].records_per_second=12",
         ),
     ),
-    # The kill comes 5 s after the steady state, Ctrl-C 4 s after the kill: the broker is dead, and
-    # no node has noticed yet.
+    # A broker is killed 5 s after the steady state, and Ctrl-C comes 4 s later. At this time no
+    # node has noticed yet that the broker is dead.
     "interrupted": Recipe(
         experiment="coordinator_crash",
         overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),
@@ -70,16 +68,18 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "thousand": Recipe(experiment=None),
 }
-"""Runs with which reports are tested, by name. They have few records, so that they play fast."""
+"""The runs with which reports are tested. They have few records, so that they are played fast."""
 SCHEDULES: Mapping[str, Recipe] = {
     "transactions": Recipe(experiment="tests/schedules/orders_about_groups_and_transactions.yaml"),
     "many": Recipe(experiment="tests/schedules/seventy_four_faults.yaml"),
 }
-"""Further runs whose pages are compared: schedules that a seed drew, with many kinds of faults."""
+"""More runs, whose pages are compared. They have many faults, which the search drew at random."""
 
 
 def make_run(root: Path, recipe: Recipe) -> Path:
-    """Play a recipe in virtual time; return a run directory below `root`, as `run` writes one.
+    """Play a recipe in virtual time, and return the run's directory, which is below `root`.
+
+    The directory is as the command `run` writes it.
 
     Raises: ExperimentError; RuntimeError if the lab itself failed.
     """
@@ -118,8 +118,9 @@ def make_run(root: Path, recipe: Recipe) -> Path:
             results = played.execute()
     finally:
         writer.close()
-    # 0: passed, 1: violated, 2: unknown, 130: interrupted; others are errors of the lab.
-    if results.exit_code not in {0, 1, 2, 130}:
+    passed, violated, unknown, interrupted = 0, 1, 2, 130
+    # Any other exit code is an error of the lab.
+    if results.exit_code not in {passed, violated, unknown, interrupted}:
         raise RuntimeError(f"{name} ended with {results.exit_code}: {results.reasons}")
     directory.manifest.digest = digest.hexdigest()
     directory.write_manifest()
@@ -128,7 +129,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
 
 @contextmanager
 def pause_garbage_collector() -> Iterator[None]:
-    """Pause the garbage collector in the block: with 1,000 members it takes half of the time."""
+    """Switch the garbage collector off. With 1,000 members it would take half of the time."""
     gc.disable()
     try:
         yield
@@ -137,9 +138,9 @@ def pause_garbage_collector() -> Iterator[None]:
 
 
 class CtrlC:
-    """Raises KeyboardInterrupt in a run, `after_us` after its steady state; with None, never.
+    """Raises KeyboardInterrupt in a run, so many microseconds after its steady state.
 
-    A run calls this object again and again with its progress.
+    A run calls this object again and again with its progress. With None it never raises.
     """
 
     def __init__(self, after_us: int | None) -> None:
@@ -149,7 +150,8 @@ class CtrlC:
         if self._after_us is None or progress.steady_at_us is None:
             return
         if progress.time_us >= progress.steady_at_us + self._after_us:
-            self._after_us = None  # raise only once
+            # Raise it only once.
+            self._after_us = None
             raise KeyboardInterrupt
 
 
@@ -160,12 +162,11 @@ def write_thousand_members(
     members_each: int = THOUSAND_MEMBERS_EACH,
     overrides: Mapping[str, object] | None = None,
 ) -> Path:
-    """Write an experiment whose groups together have 1,000 members by default.
+    """Write the file of an experiment with 1,000 members, or with as many as given; return it.
 
-    Each member has a partition. The coordinator of a third of the groups is killed. Members seldom
-    send requests, so that the run takes only seconds to play. With this run one tests whether the
-    report copes with many members, not with many records. `overrides` replace whole top-level keys
-    of the file.
+    With this run one tests whether the report copes with many members. So the members send few
+    requests, and the run takes only seconds to play. Each member has a partition. One broker is
+    killed, which coordinates a third of the groups. `overrides` replace top-level keys of the file.
     """
     group = {
         "members": members_each,
@@ -212,5 +213,5 @@ def write_thousand_members(
 
 
 def make_runs(root: Path) -> dict[str, Path]:
-    """Play all recipes and return their run directories, by name."""
+    """Play all recipes, and return the directories of the runs by the names of the recipes."""
     return {name: make_run(root, recipe) for name, recipe in {**RECIPES, **SCHEDULES}.items()}

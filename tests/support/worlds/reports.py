@@ -1,4 +1,4 @@
-"""The reports of the runs of `report_runs`, written as the command `report` writes them."""
+"""Write the reports of the runs of `report_runs`, as the command `report` writes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,20 +16,22 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """The page and the facts of each run, by the name of its recipe."""
+    """The reports of some runs, by the names of the runs' recipes."""
 
+    # The files with the pages.
     pages: Mapping[str, Path]
+    # What the pages say about the runs as such: their manifests and results.
     facts: Mapping[str, RunFacts]
 
     def owned_twice(self, run: str, partition: str) -> tuple[TableRow, ...]:
-        """Return the rows of `ownership_overlaps` of one data partition, the earliest first."""
+        """Return the rows of `ownership_overlaps` of one partition, in the order of time."""
         rows = read_table(self.pages[run].parent, "ownership_overlaps")
         overlaps = [row for row in rows if row["partition"] == partition]
         return tuple(sorted(overlaps, key=lambda row: int(row["from_us"])))
 
 
 def make_reports(analysed: AnalysedRuns) -> Reports:
-    """Write the reports of analysed runs, as the command `report` writes them."""
+    """Write a report for each of these runs, and return the reports."""
     for summary in analysed.summaries.values():
         write_summary(summary)
     runs = analysed.directories

@@ -1,9 +1,10 @@
-"""Figures of a rolling bounce, as in docs/kafka/MEASURED_BOUNCE.md, from the trace's rows.
+"""Compute the figures of a rolling bounce, as in docs/kafka/MEASURED_BOUNCE.md, from a run's trace.
 
-A rolling bounce restarts the members of a group one after the other, here by the fault `rollout` of
-the experiment. On a real Kafka the figures were measured in the callbacks by which a consumer
-learns which partitions it gets and loses. This module computes them from the rows of the same
-events, and shares no code with the pipeline and the checkers.
+In a rolling bounce the members of a group are restarted one after the other; the fault `rollout` of
+an experiment does this. On a real Kafka the figures were measured in the callbacks in which a
+consumer learns which partitions it gets and loses. In a trace there is a row for each such
+callback, and this module computes the figures from these rows. It shares no code with the pipeline
+and the checkers, so that their figures can be compared with these.
 """
 
 import itertools
@@ -14,46 +15,42 @@ from chaos.checkers.context import detail_of
 from protocol.trace import TraceKind, TraceRow
 
 CALLBACKS = (TraceKind.PARTITIONS_ASSIGNED, TraceKind.PARTITIONS_REVOKED)
-"""Kinds of the rows that stand for the callbacks."""
+"""The kinds of the rows that are written in the callbacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One leave or join of a member.
+    """What it cost the group that one member left or joined."""
 
-    - `settled_us`: the time from the member's close or creation until each member owns its final
-      partitions.
-    - `unowned_us`: the time in which a partition had no owner, summed over the partitions.
-    - `handed_out`: how many partitions were assigned to members.
-    """
-
+    # From the moment at which the member was closed or created until every member owned the
+    # partitions that it has kept.
     settled_us: int
+    # How long a partition had no owner, added up over all partitions.
     unowned_us: int
+    # How many partitions were assigned to members.
     handed_out: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingBounce:
-    """The leaves and joins of a run in their order, and totals of the whole bounce.
-
-    - `assigned`, `revoked`: number of callbacks.
-    - `pauses_us`: for each member that was not restarted, the longest time between two acknowledged
-      commits, in microseconds.
-    """
+    """All leaves and joins of a run in their order, and some totals."""
 
     leaves: tuple[Change, ...]
     joins: tuple[Change, ...]
+    # How many callbacks of the two kinds there were.
     assigned: int
     revoked: int
+    # For each member that was not restarted: its longest time between two acknowledged commits.
     pauses_us: tuple[int, ...]
+    # Error -> the number of failed commits.
     commit_errors: dict[str, int]
 
 
 def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
-    """Return what a run's rollout cost its group.
+    """Return what the rollout in a run cost its group.
 
-    The close of a member begins with the SIGTERM, at which the application closes its consumer. Its
-    creation is the start of the node.
+    A member leaves when its node gets a SIGTERM, at which the application closes its consumer. It
+    joins when its node is started.
     """
     injected_us = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_INJECTED)
     healed_us = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_HEALED)
@@ -63,7 +60,7 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     bounce = [row for row in group_rows if injected_us <= row.time_us <= healed_us]
     starts = [row for row in bounce if row.kind == TraceKind.NODE_STARTED]
     bounced = {row.node for row in starts}
-    # The driver writes these rows, so they are not in `group_rows`; the member is their peer.
+    # The driver writes these rows, with the member as their peer. So they are not in `group_rows`.
     closed_us = [
         row.time_us
         for row in rows
@@ -71,7 +68,7 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
         and (row.peer or row.node).startswith(f"consumer-{group}-")
         and injected_us <= row.time_us <= healed_us
     ]
-    # Each leave or join lasts until the next one begins; the last one lasts until the rollout ends.
+    # Each leave or join lasts until the next one begins, and the last one until the rollout ends.
     moments = sorted(
         [(time_us, "leave") for time_us in closed_us] + [(row.time_us, "join") for row in starts]
     )
@@ -96,23 +93,23 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
 def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
     """Return the cost of one leave or join, from the callbacks between `began_us` and `end_us`."""
     callbacks = [row for row in rows if row.kind in CALLBACKS and began_us <= row.time_us < end_us]
-    given_up: dict[str, int] = {}  # partition -> time of its revocation
+    # Partition -> when it was revoked, as long as it has no new owner.
+    revoked_at_us: dict[str, int] = {}
     unowned_us = handed_out = last_us = 0
     for row in callbacks:
         for partition in detail_of(row)["partitions"]:
             if row.kind == TraceKind.PARTITIONS_REVOKED:
-                given_up[partition] = row.time_us
+                revoked_at_us[partition] = row.time_us
             else:
-                # A partition that no member revoked, as in a group's first assignment, counts as
-                # unowned for 0 us.
-                unowned_us += row.time_us - given_up.pop(partition, row.time_us)
+                # If no member had revoked the partition, it counts as unowned for 0 us.
+                unowned_us += row.time_us - revoked_at_us.pop(partition, row.time_us)
                 handed_out += 1
                 last_us = row.time_us
     return Change(settled_us=last_us - began_us, unowned_us=unowned_us, handed_out=handed_out)
 
 
 def _pauses(rows: Sequence[TraceRow], bounced: set[str]) -> tuple[int, ...]:
-    """Return the longest time between two commits of each member that was not restarted."""
+    """Return for each member that was not restarted its longest time between two commits."""
     commits: dict[str, list[int]] = {}
     for row in rows:
         if row.kind == TraceKind.OFFSETS_COMMITTED and row.node.startswith("consumer-"):

@@ -1,14 +1,17 @@
-"""The story of a run as milestones: events of one group, with their times after the fault.
+"""Compare two runs by their stories: by the milestones of a group after a fault.
 
-Tests compare a run in real time with one in virtual time (a simulated clock) by their milestones.
-This module computes the milestones from the rows of the trace (recorded events), without the
-pipeline and the checkers. Some events happen once for each member. For example, each member marks
-its coordinator unknown. The milestone of such events is the median of their times.
+A milestone is an event with its time after the first fault, such as
 
-An offsets partition is a partition of `__consumer_offsets`; the broker that leads it coordinates
-its groups. The leader epoch counts the partition's leaders. A tenure is the time of one broker as
-coordinator in one leader epoch: it loads the groups into memory, and in the end unloads them. A
-generation begins when the members of a group have rejoined in a rebalance.
+    epoch +1 elected            8.2 s
+    epoch +1 active             8.3 s
+    members commit again        9.1 s
+
+Tests compare runs in real time with runs in virtual time (a simulated clock) in this way. The
+milestones are computed from the rows of the trace, without the pipeline and the checkers.
+
+Some events happen once for each member: each of them marks its coordinator unknown, for example.
+The milestone is then the median of their times. Others belong to a tenure: the time in which one
+broker coordinates the group, which is one leader epoch of the group's offsets partition.
 """
 
 import itertools
@@ -22,17 +25,17 @@ from protocol.ids import offsets_partition
 from protocol.trace import TraceKind, TraceRow
 
 PHASE_MIN_US = 1_000_000
-"""Length from which a phase is compared; the lengths of shorter phases depend on the machine."""
+"""Only phases of at least this length are compared. Shorter ones depend on the machine."""
 TOLERANCE = 0.20
-"""Largest difference of two lengths of a phase that counts as equal."""
+"""The lengths of a phase may differ by this share."""
 
 Milestones = dict[str, int]
-"""Name -> microseconds after the first fault."""
+"""The name of a milestone -> its time in microseconds after the first fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """The time between two successive milestones, if it is at least PHASE_MIN_US."""
+    """The time from one milestone to the next one, if it is at least PHASE_MIN_US."""
 
     start: str
     end: str
@@ -40,11 +43,11 @@ class Phase:
 
 
 def milestones_of(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> Milestones:
-    """Return the milestones of `group` after the first fault, in time order.
+    """Return the milestones of a group after the first fault, in the order of time.
 
-    The name of a milestone has the leader epoch of its tenure, counted from that of the tenure
-    before the fault ("epoch +1" is the next one). If an event can happen several times in a tenure,
-    the milestones are its first and its last time ("first rebalance in epoch +1").
+    Leader epochs are counted from the one in which the fault came, so that "epoch +1" is that of
+    the next coordinator. If an event can happen several times in a tenure, there is a milestone for
+    the first and one for the last time: "first rebalance in epoch +1".
 
     Raises: AssertionError if no fault was injected or the group had no coordinator before it.
     """
@@ -61,53 +64,55 @@ def milestones_of(rows: Sequence[TraceRow], experiment: Experiment, group: str) 
 
 
 def medians(runs: Sequence[Milestones]) -> Milestones:
-    """Return the median of each milestone over several runs, in time order.
+    """Return the median time of each milestone over several runs, in the order of time.
 
-    A milestone that at most half of the runs reached is left out.
+    Milestones that at most half of the runs have reached are left out.
     """
-    names = dict.fromkeys(name for run in runs for name in run)
-    reached = {name: [run[name] for run in runs if name in run] for name in names}
-    of_most_runs = {
-        name: median_low(values) for name, values in reached.items() if 2 * len(values) > len(runs)
+    times: dict[str, list[int]] = {}
+    for run in runs:
+        for name, time_us in run.items():
+            times.setdefault(name, []).append(time_us)
+    median_times = {
+        name: median_low(values) for name, values in times.items() if len(values) > len(runs) / 2
     }
-    return dict(sorted(of_most_runs.items(), key=lambda item: item[1]))
+    return dict(sorted(median_times.items(), key=lambda item: item[1]))
 
 
 def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
-    """Return the phases of at least a second, by the medians over several runs.
+    """Return the phases of at least a second; their lengths are medians over the runs.
 
-    A phase is the time between two successive milestones; its length is the median over the runs.
+    The first phase begins with the fault.
     """
     phases = []
-    # The first phase begins at the fault, from which milestones count.
-    before = "fault"
-    for name in medians(runs):
-        length_us = _length_us(runs, before, name)
+    start = "fault"
+    for end in medians(runs):
+        length_us = _length_us(runs, start, end)
         if length_us is not None and length_us >= PHASE_MIN_US:
-            phases.append(Phase(start=before, end=name, length_us=length_us))
-        before = name
+            phases.append(Phase(start=start, end=end, length_us=length_us))
+        start = end
     return phases
 
 
 def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Milestones]) -> list[str]:
-    """Return the differences of two stories: in milestones, in their order, in lengths of phases.
+    """Return how two stories differ: in their milestones, in the order, in the lengths of phases.
 
-    The order of milestones that are less than a second apart depends on the machine, and is not
+    If two milestones are less than a second apart, their order depends on the machine. So it is not
     compared.
     """
     virtual, real = medians(virtual_runs), medians(real_runs)
     lines = [f"only in virtual time: {name}" for name in virtual if name not in real]
     lines += [f"only in real time: {name}" for name in real if name not in virtual]
     common = [name for name in virtual if name in real]
-    # Two milestones far enough apart in virtual time must have the same order in real time.
-    for index, first in enumerate(common):
-        for second in common[index + 1 :]:
-            if virtual[second] - virtual[first] >= PHASE_MIN_US and real[second] < real[first]:
-                lines.append(f"in real time {second!r} comes before {first!r}")
+    # `common` is in the order of virtual time.
+    for first, second in itertools.combinations(common, 2):
+        is_far_apart = virtual[second] - virtual[first] >= PHASE_MIN_US
+        if is_far_apart and real[second] < real[first]:
+            lines.append(f"in real time {second!r} comes before {first!r}")
     for phase in phases_of(virtual_runs):
         length_us = _length_us(real_runs, phase.start, phase.end)
         if length_us is None:
-            continue  # a missing milestone was reported above
+            # A milestone is missing in real time, which was noted above.
+            continue
         if abs(length_us - phase.length_us) > TOLERANCE * phase.length_us:
             lines.append(
                 f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s in virtual time, "
@@ -117,15 +122,10 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
 
 
 def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:
-    """Return the median length from `start` to `end` over the runs that reached both.
-
-    "fault" as `start` is the moment from which milestones count.
-    """
-    lengths = [
-        run[end] - (0 if start == "fault" else run[start])
-        for run in runs
-        if end in run and (start == "fault" or start in run)
-    ]
+    """Return the median time from `start` to `end`, over the runs that have reached both."""
+    # The fault is no milestone. The times of milestones count from it, so its time is 0.
+    with_fault = [{"fault": 0} | run for run in runs]
+    lengths = [run[end] - run[start] for run in with_fault if start in run and end in run]
     return median_low(sorted(lengths)) if lengths else None
 
 
@@ -143,13 +143,13 @@ class _MilestoneFinder:
             load.leader_epoch or 0 for load in self._loads if load.time_us <= self._fault_us
         ]
         assert epochs_before, f"{partition} had no coordinator before the fault"
-        # The epoch of the tenure in which the fault came: "epoch +0" in names of milestones.
+        # The leader epoch in which the fault came. In the names of milestones it is "epoch +0".
         self._first_epoch = max(epochs_before)
         self._after = [row for row in rows if row.time_us > self._fault_us]
         self._rows = rows
 
     def find_leaderships(self) -> Milestones:
-        """Find the times at which each tenure was decided, became active, and ended."""
+        """Find when each new coordinator was elected, was active, and had unloaded the groups."""
         names = {
             TraceKind.LEADER_ELECTED: "elected",
             TraceKind.LOAD_COMPLETED: "active",
@@ -161,15 +161,16 @@ class _MilestoneFinder:
             if step is None or row.time_us <= self._fault_us:
                 continue
             if row.kind == TraceKind.UNLOAD_COMPLETED and not self._has_loaded(row):
-                # The broker was told to unload a partition that it had not loaded.
+                # This broker never was the coordinator, and had nothing to unload.
                 continue
-            # The row of an unload has the epoch in which another replica became leader.
+            # A broker unloads because another one leads the partition in a newer epoch. So the row
+            # has this newer epoch.
             epoch = (row.leader_epoch or 0) - self._first_epoch
             found.setdefault(f"epoch +{epoch} {step}", self._since(row))
         return found
 
     def find_rebalances(self) -> Milestones:
-        """Find the first and the last time of each step of rebalances, for each tenure."""
+        """Find for each tenure when the steps of rebalances came first, and when last."""
         names = {
             TraceKind.REBALANCE_STARTED: "rebalance",
             TraceKind.GENERATION_STARTED: "generation",
@@ -186,9 +187,9 @@ class _MilestoneFinder:
         return found
 
     def find_members(self) -> Milestones:
-        """Find the median times of three events of members.
+        """Find when the members lost their coordinator and their partitions, and went on.
 
-        They lose their coordinator, they lose their partitions, and they commit again after a gap.
+        Each of these times is the median over the members.
         """
         found: Milestones = {}
         for kind, milestone in (
@@ -199,46 +200,49 @@ class _MilestoneFinder:
             for row in self._after:
                 if row.kind == kind and row.group == self._group:
                     first.setdefault(row.node, self._since(row))
-            # If only one member has the event, it says nothing about "members".
+            # An event of a single member says nothing about "members".
             if len(first) > 1:
                 found[milestone] = median_low(sorted(first.values()))
-        # Each member's longest gap ends when it commits again.
+        # A member's longest gap without a commit ends when the member goes on.
         resumed = [end for start, end in self._commit_gaps() if end - start >= PHASE_MIN_US]
         if resumed:
             found["members commit again"] = median_low(sorted(resumed))
         return found
 
     def find_faults(self) -> Milestones:
-        """Find the time at which each fault but the first begins, and at which each fault ends."""
+        """Find when each later fault begins, and when each fault ends."""
         found: Milestones = {}
         for row in self._after:
             if row.kind == TraceKind.FAULT_INJECTED:
                 found[f"{row.cause} begins"] = self._since(row)
             elif row.kind == TraceKind.FAULT_HEALED:
-                # The row of a healing comes when a process has started again, which takes seconds
-                # on Ray, and no time in virtual time. So the milestone is the beginning of the
-                # healing.
+                # This row is written when the process has started again. On Ray that takes
+                # seconds, and in virtual time no time at all. So the milestone is the time at which
+                # the healing began.
                 ended_us = detail_of(row).get("in_force_until_us")
                 ended_us = ended_us if isinstance(ended_us, int) else row.time_us
                 found[f"{row.cause} ends"] = ended_us - self._fault_us
         return found
 
     def _commit_gaps(self) -> list[tuple[int, int]]:
-        """Return each member's longest time without an acknowledged commit after the fault."""
+        """Return for each member its longest gap without an acknowledged commit after the fault.
+
+        A gap is given by its start and its end.
+        """
         commits: dict[str, list[int]] = {}
         for row in self._rows:
             if row.kind == TraceKind.OFFSETS_COMMITTED and row.group == self._group:
                 commits.setdefault(row.node, []).append(self._since(row))
         gaps = []
         for times in commits.values():
-            # A gap after the fault may have begun before it.
+            # The gap may have begun before the fault.
             pairs = [(start, end) for start, end in itertools.pairwise(times) if end > 0]
             if pairs:
                 gaps.append(max(pairs, key=lambda pair: pair[1] - pair[0]))
         return gaps
 
     def _has_loaded(self, row: TraceRow) -> bool:
-        """Return True if the process that wrote `row` loaded the partition before."""
+        """Return True if the process that wrote `row` had loaded the partition before."""
         return any(
             (load.node, load.incarnation) == (row.node, row.incarnation)
             and load.time_us < row.time_us
@@ -246,7 +250,7 @@ class _MilestoneFinder:
         )
 
     def _epoch_at(self, row: TraceRow) -> int:
-        """Return the counted epoch of the tenure in which a broker wrote `row`."""
+        """Return in which epoch the broker that wrote `row` was coordinator: 1 for "epoch +1"."""
         epochs = [
             load.leader_epoch or 0
             for load in self._loads
@@ -255,4 +259,5 @@ class _MilestoneFinder:
         return max(epochs, default=self._first_epoch) - self._first_epoch
 
     def _since(self, row: TraceRow) -> int:
+        """Return the time from the first fault to a row."""
         return row.time_us - self._fault_us
