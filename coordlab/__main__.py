@@ -14,8 +14,8 @@ def main() -> None:
     try:
         code = run_cli(sys.argv[1:])
     except KeyboardInterrupt:
-        # `run_cli` handles a Ctrl-C itself. If the reader of the output has gone away, `Output`
-        # interrupts this process like a Ctrl-C. Here `run_cli` was just printing an error.
+        # `run_cli` handles a Ctrl-C itself, unless it was just printing an error. That may happen
+        # if the reader of the output is gone, because Output then interrupts this process.
         code = EXIT_INTERRUPTED
     sys.exit(output.conclude(code))
 

@@ -1,17 +1,13 @@
-"""Summaries of runs, their analysis with Spark, and the writing of their pages.
+"""What several commands do with a run that is over: sum it up, analyse it, write its pages.
 
-A summary has the figures of a run. `sum_up` computes it in memory, if the run is not too large.
-An analysis computes it with Spark, together with tables. Spark needs Java. On a machine without
-Java, the run can be analysed later.
+- `sum_up` computes the summary, the figures of the run, in this process. It needs nothing else, but
+  is meant for runs of a usual size.
+- `analyze_runs` has Spark compute tables and the summary. Spark needs Java; without it,
+  `java_notice` tells the user what to install. The run can be analysed later.
+- `write_run_report` and `write_comparison` make web pages from the tables.
 
-While a run is played, its nodes write a trace, which has a row for each event. At the end of the
-run, the driver (the process that conducts the run) merges the trace into one file of events. The
-tables of a run are current if they are complete and not older than this file.
-
-In all functions, `master` is Spark's master URL. If it is None, Spark runs on this machine.
-
-Functions import PySpark, Altair and Vega in their bodies, because these imports take a second or
-two.
+PySpark and Altair are imported only in the functions that need them, because that takes a second or
+two. `master` always is the address of a Spark master; None for Spark on this machine.
 """
 
 from collections.abc import Sequence
@@ -35,15 +31,15 @@ from pipeline.summary.summary_file import is_current, read_summary
 from results_schema.results import Results, RunOutcome
 
 COMPARISON_FILE = "comparison.html"
-"""Name of the page that compares runs."""
+"""The file name of the page that compares runs."""
 
 
 class NoJava(Exception):
-    """Runs have to be analysed, but Spark finds no Java; the message says what to install."""
+    """A run has to be analysed, but Spark finds no Java. The message says what to install."""
 
 
 def java_notice(run: Path) -> str | None:
-    """Return why a run cannot be analysed now, and what to do; None if Java was found."""
+    """Return why a run cannot be analysed now, and what to do; None if Java is installed."""
     java = find_java()
     if not isinstance(java, JavaProblem):
         return None
@@ -54,20 +50,21 @@ def java_notice(run: Path) -> str | None:
 
 
 def salvage(past: PastRun, console: Console) -> None:
-    """Collect the rows that the nodes of a run have written, if its driver was killed.
+    """Make the file of events of a run whose driver was killed, and print what it has.
 
-    Print the number of rows. If the run is complete, nothing happens. Rows that have been collected
-    before are not collected again.
+    During a run each node writes its events into files of its own. At the end the driver, the
+    process that started the run, merges them into one file, which Spark reads. For a run that is
+    complete, or was salvaged before, nothing is to be done.
     """
     if not past.incomplete:
         return
-    # A run reserves disk space for its results. A killed driver could not free the reserve.
+    # A run reserves disk space, so that it can write its results even to a full disk. A driver that
+    # was killed has left this reserve behind.
     RunDisk(past.path).free_reserve()
     if (past.events / EVENTS_FILE).exists():
         return
     salvaged = salvage_trace(past.path / TRACE_FOLDER, past.events / EVENTS_FILE)
-    # None: no node has written a row.
-    if salvaged is None:
+    if salvaged is None:  # no node had written anything
         return
     console.print(
         f"{past.path}: its driver was killed; {salvaged.rows:,} rows were left in "
@@ -82,13 +79,13 @@ def salvage(past: PastRun, console: Console) -> None:
 def sum_up(
     console: Console, run: Path, results: Results, *, max_rows: int | None = None
 ) -> RunSummary | None:
-    """Return the summary of a run, computed without Spark; None if it was not computed.
+    """Compute the summary of a run without Spark, and return it.
 
-    A run that was not completed has no summary. There is no summary either if the run has too many
-    rows, or if a Ctrl-C interrupts the computation. In these two cases a message is printed.
+    Return None if the run was not completed. Return None, too, and print why, if the trace of the
+    run has too many rows, or the user presses Ctrl-C.
 
-    `max_rows`: the largest number of rows for which a summary is computed; None: the default. A
-    caller that will compute Spark's tables anyway gives a smaller limit than the default.
+    `max_rows`: how many rows are too many; None for the default. A caller that has Spark compute
+    the summary later can set a lower limit.
     """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
@@ -105,9 +102,8 @@ def sum_up(
 def analyze_runs(
     console: Console, runs: Sequence[Path], *, master: str | None
 ) -> tuple[RunSummary, ...]:
-    """Compute the tables of `runs` with Spark, and return their summaries.
+    """Have Spark compute the tables of several runs, and return their summaries.
 
-    On a terminal a bar shows how much is done.
     Raises: the exceptions of pipeline.run.analyze.
     """
     from pipeline.run import AnalysisProgress, analyze  # noqa: PLC0415 - imports PySpark
@@ -123,7 +119,7 @@ def analyze_runs(
         TextColumn("{task.description}"),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        # Without a total the bar only pulses: Spark's start has no progress to show.
+        # While Spark starts there is no progress to show. Without a total the bar only pulses.
         task = bar.add_task("", total=None)
 
         def show(progress: AnalysisProgress) -> None:
@@ -137,31 +133,27 @@ def analyze_runs(
 def analyse_if_needed(
     console: Console, past: Sequence[PastRun], *, master: str | None
 ) -> tuple[RunSummary, ...]:
-    """Return the summaries of runs; first analyse the runs whose tables are not current.
+    """Return the summaries of runs, and analyse those runs before whose tables are missing or old.
 
-    Raises: NoJava if an analysis is needed and impossible; the exceptions of pipeline.run.analyze.
+    Raises: NoJava if that is needed but impossible; the exceptions of pipeline.run.analyze.
     """
-    # `salvage` writes the file of events of a killed run. It must come before `current_summary`,
-    # which compares the age of the tables with the age of this file.
+    # The tables are old if the file of events is newer, so `salvage` must write it first.
     for run in past:
         salvage(run, console)
     to_analyse = [run for run in past if current_summary(run.path) is None]
     if to_analyse:
-        # Java is missing for all runs or for none. The notice shows the command for the first run.
+        # Without Java no run can be analysed. The notice names the first one as an example.
         notice = java_notice(to_analyse[0].path)
         if notice is not None:
             raise NoJava(notice)
         runs_have = "1 run has" if len(to_analyse) == 1 else f"{len(to_analyse)} runs have"
         console.print(f"{runs_have} no tables yet, or older ones", highlight=False, soft_wrap=True)
         analyze_runs(console, [run.path for run in to_analyse], master=master)
-    return tuple(_summary(run.path) for run in past)
+    return tuple(_summary_of_analysed(run.path) for run in past)
 
 
-def _summary(run: Path) -> RunSummary:
-    """Return the summary of a run that has been analysed, just now or earlier.
-
-    Raises: NotAnalysed if the run has no summary.
-    """
+def _summary_of_analysed(run: Path) -> RunSummary:
+    """Return the summary of a run that was analysed. Raises: NotAnalysed if it has none."""
     summary = read_summary(run)
     if summary is None:
         raise NotAnalysed(f"{run} has no summary of its tables, though it was analysed")
@@ -169,14 +161,13 @@ def _summary(run: Path) -> RunSummary:
 
 
 def current_summary(run: Path) -> RunSummary | None:
-    """Return the summary of a run; None if its tables are incomplete or older than its events."""
+    """Return the summary of a run; None if its tables are incomplete, or older than its events."""
     return read_summary(run) if is_current(run) else None
 
 
 def write_run_report(console: Console, past: PastRun, *, output: Path | None = None) -> Path:
-    """Write the report of an analysed run; return the path of the page.
+    """Write the report of a run that was analysed, and return the path of the page.
 
-    On a terminal a line shows that the report is being written.
     Raises: NotAnalysed if the run has no tables; OSError if the page cannot be written.
     """
     from pipeline.report.build import build_report  # noqa: PLC0415 - imports Altair
@@ -188,7 +179,7 @@ def write_run_report(console: Console, past: PastRun, *, output: Path | None = N
 
 
 def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) -> Path:
-    """Write the page that compares runs; return its path.
+    """Write the page that compares runs, and return its path.
 
     Raises: OSError if the page cannot be written.
     """
@@ -199,7 +190,7 @@ def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) 
 
 
 def compare_side_by_side(runs: Sequence[tuple[RunFacts, RunSummary]]) -> Comparison:
-    """Compare runs, with the same names of columns as on the comparison page."""
+    """Compare runs for the terminal, with the same columns as on the page."""
     from pipeline.report.run_names import column_names  # noqa: PLC0415 - imports Altair
 
     facts = [run for run, _ in runs]

@@ -1,8 +1,8 @@
-"""The command line: the list of commands, and the only handler of their errors.
+"""The command line: it finds the command that the user calls, and handles its errors.
 
-The module of a command is imported only when that command is called, so that no command waits for
-the imports of another. SUMMARIES has the first sentence of each command's help text, so that the
-help can list all commands without importing any.
+Some commands import large libraries. So that `coordlab list` need not wait for PySpark, the module
+of a command is imported only when this command is called. The list of all commands in the help
+needs a sentence on each. These sentences are repeated here, in SUMMARIES, for the same reason.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from coordlab.program import EXIT_CODES_HELP, called_as
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
 
 HELP_WIDTH = 100
-"""Columns of a line of help texts."""
+"""The longest line of a help text."""
 COMMANDS = {
     "run": "run.command",
     "explore": "explore.command",
@@ -36,7 +36,7 @@ COMMANDS = {
     "conform": "conform",
     "doctor": "doctor.command",
 }
-"""Every command in the order of the help, and the module of coordlab.commands that has it."""
+"""Command -> its module in `coordlab.commands`. The help lists the commands in this order."""
 
 SUMMARIES = {
     "run": (
@@ -77,17 +77,16 @@ SUMMARIES = {
     ),
     "doctor": "List what this machine lacks for runs, analyses and reports, and how to install it.",
 }
-"""The first sentence of each command's help; a test compares them with the commands."""
-_MARGINS = 6
-"""Columns of a line in the list of commands that are neither the name nor the summary. click's own
-`format_commands` reserves this number of columns too."""
+"""Command -> the first sentence of its help. A test compares these with the commands."""
+_WIDTH_OF_MARGINS = 6
+"""So much of a line in the list of commands is neither name nor summary, as in click."""
 
 
 class Commands(click.Group):
-    """A click group of COMMANDS that imports the module of a command when the command is called."""
+    """The group of all commands, which imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of the help."""
+        """Return the names of all commands, in the order of the help."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -95,30 +94,28 @@ class Commands(click.Group):
         return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands as click would, but from SUMMARIES, so nothing is imported."""
-        width = formatter.width - _MARGINS - max(map(len, COMMANDS))
-        # `click.Command(...)` is a stand-in for the command, so that click shortens the summary
-        # just as it would shorten the command's own help text.
+        """Write the list of commands, as click would, but without importing them."""
+        width = formatter.width - _WIDTH_OF_MARGINS - max(map(len, COMMANDS))
+        rows = []
+        for name in COMMANDS:
+            # Only to have click shorten the summary as it would shorten that of the real command.
+            stand_in = click.Command(name, help=SUMMARIES[name])
+            rows.append((name, stand_in.get_short_help_str(width)))
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, click.Command(name, help=SUMMARIES[name]).get_short_help_str(width))
-                    for name in COMMANDS
-                ]
-            )
+            formatter.write_dl(rows)
 
 
 def load_command(name: str) -> click.Command:
-    """Import one of COMMANDS, and return its function `<name>_command`."""
+    """Import a command, and return its function: `run_command` for `run`."""
     module = import_module(f"coordlab.commands.{COMMANDS[name]}")
     command: click.Command = getattr(module, f"{name}_command")
     return command
 
 
 def run_cli(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; print an error that ends the command, once."""
+    """Run one command and return its exit code. If an error ends the command, print the error."""
     try:
-        # In `standalone_mode`, click would handle errors itself and exit with its own exit codes.
+        # In its standalone mode click would handle errors itself, with exit codes of its own.
         code = app.main(list(arguments), prog_name=called_as(), standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -127,11 +124,10 @@ def run_cli(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        # `coordlab.errors` imports every package of the lab, which takes time. So it is imported
-        # only here, after an error.
+        # Imported only after an error, because it imports every package of coordlab.
         exit_code: int = import_module("coordlab.errors").print_error(error)
         return exit_code
-    # A command returns its exit code. If no command ran, for instance with --help, `code` is None.
+    # With --help for instance, no command has run, and there is no exit code.
     return code if isinstance(code, int) else EXIT_PASS
 
 

@@ -1,7 +1,7 @@
-"""Output of commands: lines that fit a terminal of any width, rows of a trace, JSON documents.
+"""How commands print lines, tables, paths, JSON documents, and rows of a trace.
 
-A line that is too long is wrapped, and its rest is indented; a number stays beside its unit. The
-trace of a run has a row for each event that a node recorded.
+The output is made for terminals of any width. What a user wants to copy, such as a path or a
+command, is never wrapped.
 """
 
 import re
@@ -18,41 +18,39 @@ from protocol.trace import TraceRow
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_MIN_WIDTH = 20
-"""Least width to which lines are wrapped; a narrower terminal breaks them itself."""
+_MIN_WIDTH_OF_WRAPPED_LINE = 20
+"""Lines are not wrapped to less than this. A narrower terminal breaks them somewhere."""
 NODE_WIDTH = 20
-"""Width of the column of `row_line` that has the node."""
+"""Width of the node's name in `row_line`."""
 KIND_WIDTH = 22
-"""Width of the column of `row_line` that has the kind of the event."""
+"""Width of the kind of event in `row_line`."""
 _COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
-"""Columns of a row that are printed after its kind, if they have a value."""
-_COLUMN_WORDS = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
-"""Words before the values of some columns. These values are numbers, which nobody would understand
-without a word. The generation of a group grows with each rebalance, and the epoch of a partition
-with each change of its leader."""
+"""These columns of a row are printed after its kind, as far as they have a value."""
+_WORD_BEFORE_VALUE = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
+"""A number alone would say nothing, so `generation 4` is printed, and `epoch 2`."""
 
 
 def clock_seconds(time_us: int | None) -> str:
-    """Return a time of the run's clock in seconds to the millisecond, for people; "-" for None."""
+    """Return a time of the run's clock for people: `31.500 s`; "-" for None."""
     return "-" if time_us is None else f"{time_us / 1e6:.3f} s"
 
 
 def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> None:
-    """Print lines; wrap a line that is too long.
+    """Print lines, and wrap those that are too long.
 
-    If a line begins with spaces, all of its parts begin with these spaces. All parts but the first
-    are indented by two further columns.
+    What does not fit into the first line is indented by two more blanks. A number is not separated
+    from its unit.
     """
     for line in lines:
         text = line.lstrip()
         indent = " " * (len(line) - len(text))
-        # `wrap` does not break a line at a no-break space. Such a space between a number and its
-        # unit keeps them on one line; below, a normal space is printed in its place.
+        # `wrap` breaks no line at a no-break space. So one is put between a number and its unit,
+        # and replaced by a normal space below.
         parts = textwrap.wrap(
             _NUMBER_AND_UNIT.sub(rf"\1{_NO_BREAK}\2", text),
-            max(_MIN_WIDTH, console.width - len(indent)),
+            max(_MIN_WIDTH_OF_WRAPPED_LINE, console.width - len(indent)),
             subsequent_indent="  ",
-            # A path or a name that is broken cannot be copied.
+            # A path or a name could not be copied if it was broken.
             break_long_words=False,
             break_on_hyphens=False,
         )
@@ -61,21 +59,21 @@ def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> N
             console.print(Text(shown, style=style), soft_wrap=True)
 
 
-def print_path(console: Console, what: str, path: Path) -> None:
-    """Print the path of a file, relative if it is below the working directory.
+def print_path(console: Console, label: str, path: Path) -> None:
+    """Print `report: runs/lab/report.html` on one line, so that the path can be clicked or copied.
 
-    The line is not wrapped, because a wrapped path can be neither clicked nor copied.
+    The path is relative if it is below the working directory.
     """
     working_directory = Path.cwd()
-    is_below = path.is_relative_to(working_directory)
-    shown = path.relative_to(working_directory) if is_below else path
-    console.print(Text(f"{what}: {shown}"), soft_wrap=True)
+    if path.is_relative_to(working_directory):
+        path = path.relative_to(working_directory)
+    console.print(Text(f"{label}: {path}"), soft_wrap=True)
 
 
 def print_table(console: Console, table: RenderableType) -> None:
-    """Print a table, or several side by side, without blanks at the ends of lines."""
-    # A line is a list of segments. Drop the blank segments at its end, then the blanks at the end
-    # of the last segment that is left.
+    """Print a table, or several side by side, without the blanks that rich adds to each line."""
+    # A line is a list of segments. Blank segments at its end are dropped, and then the blanks at
+    # the end of the last segment that is left.
     for line in console.render_lines(table, pad=False):
         while line and not line[-1].text.strip():
             line.pop()
@@ -86,8 +84,7 @@ def print_table(console: Console, table: RenderableType) -> None:
 
 
 def print_document(console: Console, document: object, *, indented: bool = False) -> None:
-    """Print one JSON document, without colour and wrapping."""
-    # Values that msgspec cannot encode, such as paths, become text with `str`.
+    """Print one JSON document. Values that are unknown to JSON, such as paths, become texts."""
     encoded = msgspec.json.encode(document, enc_hook=str)
     if indented:
         encoded = msgspec.json.format(encoded, indent=2)
@@ -95,36 +92,38 @@ def print_document(console: Console, document: object, *, indented: bool = False
 
 
 def clock(time_us: int) -> str:
-    """Return a time of the run's clock to the microsecond, for pasting after `replay --until`."""
+    """Return a time of the run's clock, `31.402118s`, as `replay --until` takes it."""
     return f"{time_us / 1e6:.6f}s"
 
 
 def row_words(row: TraceRow) -> str:
-    """Return a row as text without aligned columns, for output that will be wrapped."""
-    return " ".join((clock(row.time_us), _node(row), row.kind, *_filled(row)))
+    """Return a row of a trace as words, for output that is wrapped."""
+    return " ".join(
+        (clock(row.time_us), _node_with_incarnation(row), row.kind, *_texts_of_columns(row))
+    )
 
 
 def row_line(row: TraceRow) -> str:
-    """Return a row as a line with aligned columns."""
-    when, node = clock(row.time_us), _node(row)
-    line = f"{when:>13}  {node:<{NODE_WIDTH}} {row.kind:<{KIND_WIDTH}} {' '.join(_filled(row))}"
-    return line.rstrip()
+    """Return a row of a trace as a line whose columns stand below those of other rows."""
+    time = clock(row.time_us).rjust(13)
+    node = _node_with_incarnation(row).ljust(NODE_WIDTH)
+    kind = row.kind.ljust(KIND_WIDTH)
+    return f"{time}  {node} {kind} {' '.join(_texts_of_columns(row))}".rstrip()
 
 
-def _node(row: TraceRow) -> str:
-    """Return the node's name and incarnation, such as `broker-1/2`.
+def _node_with_incarnation(row: TraceRow) -> str:
+    """Return `broker-1`, or after two restarts `broker-1/2`."""
+    if row.incarnation == 0:
+        return row.node
+    return f"{row.node}/{row.incarnation}"
 
-    The incarnation is the number of the node's restarts. It is left out if it is 0.
-    """
-    return row.node if row.incarnation == 0 else f"{row.node}/{row.incarnation}"
 
-
-def _filled(row: TraceRow) -> Iterator[str]:
-    """Yield the texts of the columns that come after the kind, if they have a value."""
+def _texts_of_columns(row: TraceRow) -> Iterator[str]:
+    """Yield a text for each column after the kind that has a value: `readers`, `generation 4`."""
     for name in _COLUMNS:
         value = getattr(row, name)
         if value is not None:
-            yield f"{_COLUMN_WORDS.get(name, '')}{value}"
+            yield f"{_WORD_BEFORE_VALUE.get(name, '')}{value}"
     if row.correlation_id is not None:
         yield f"#{row.correlation_id}"
     if row.error is not None:

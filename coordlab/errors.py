@@ -1,7 +1,7 @@
-"""Errors that end a command: the text and the exit code of each.
+"""Prints the error that has ended a command, and decides on the exit code.
 
-This module imports the errors of every layer, which takes time. So it is imported only after a
-command has failed.
+It knows the errors of every package. To import all of them takes time, so this module is imported
+only after a command has failed.
 """
 
 import traceback
@@ -26,14 +26,13 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 
 
 def print_error(error: Exception) -> int:
-    """Print on standard error the error that ended a command, and return the exit code.
+    """Print an error on standard error, and return the exit code.
 
-    A mistake of the user ends with EXIT_BAD_ARGUMENTS, every other error with EXIT_INTERNAL_ERROR.
-    An error that no case below names is a failure of coordlab, and is printed with its traceback.
-    So is an OSError that is not about the disk.
+    A mistake of the user gives EXIT_BAD_ARGUMENTS, anything else EXIT_INTERNAL_ERROR. An error that
+    is not expected here is a failure of coordlab, and is printed with its traceback.
 
-    It must be called in the `except` block, because `format_exc` returns the traceback of the
-    exception that is being handled.
+    It must be called in the `except` block, because the traceback is that of the exception that is
+    being handled.
     """
     errors = Console(stderr=True)
     match error:

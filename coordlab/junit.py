@@ -1,14 +1,18 @@
-"""A run as JUnit XML, the form in which CI systems take results.
+"""Writes the results of a run as JUnit XML, which CI systems read.
 
-A run is a test suite. It has one test case for each check, and the test case `run`:
+A run becomes a test suite with a test case for each check, and one for the run itself:
 
-- a check that passed is a passed test case;
-- a violated check is a failure, with its story;
-- a check that could not judge is an error;
-- a check that had nothing to judge is skipped;
-- `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
+    <testsuite name="coordlab.fencing" tests="3" failures="1" ...>
+      <testcase name="run" .../>
+      <testcase name="durable_commits" .../>
+      <testcase name="one_owner" ...>
+        <failure message="orders-0 has two owners" type="violated">...</failure>
+      </testcase>
+    </testsuite>
 
-So the verdict is pass if and only if no test case is a failure or an error.
+A violated check is a failure, a check that could not judge is an error, and one that had nothing to
+judge is skipped. The case of the run is an error if the verdict is unknown, the run was interrupted
+or coordlab itself failed. So the suite is green only if the verdict is pass.
 
 The document follows the schema that Jenkins publishes (junit-10.xsd). Some tools have stricter
 schemas, so the elements are in the order that the stricter ones demand.
@@ -27,23 +31,20 @@ from results_schema.results import CheckOutcome, CheckReport, Results, RunOutcom
 
 RUN_CASE = "run"
 """The test case of the run itself."""
-_SUITE = "coordlab"
+_DOCUMENT_NAME = "coordlab"
 """The name of the whole document, and the first part of the names of suites."""
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot hold, not even escaped."""
+_CHARACTERS_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that may not be in XML 1.0, not even escaped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One test case.
 
-    In JUnit's XML, an element `failure`, `error` or `skipped` inside a test case says its outcome.
-    A passed case has no such element.
-
-    - `kind`: the name of the element; None for a passed case.
-    - `message`: the attribute `message` of the element, which is one line.
-    - `story`: the text of the element.
-    - `type`: the attribute `type` of a failure or an error: a word such as `violated`.
+    - `kind`: "failure", "error" or "skipped"; None if the case has passed.
+    - `message`: what has happened, in one line.
+    - `story`: the same with all details.
+    - `type`: the type of a failure or error, a word such as "violated".
     """
 
     name: str
@@ -55,14 +56,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """The test cases of one run, or of one search.
+    """The test cases of one run, or of one search of `explore`.
 
-    A search (`coordlab explore`) plays experiments that it draws from a file, the space.
-
-    - `name`: the name of the experiment or of the space.
+    - `name`: the name of the experiment, or of the space that was searched.
     - `properties`: facts about the run, such as its seed.
-    - `started_at`, `ended_at`, `host`: values of the manifest, the file of a run directory that
-      says what the run is. A run that failed early has no manifest; its values are None and "".
+    - `started_at`, `ended_at`: in ISO 8601; None if the run failed before it began.
+    - `host`: the machine; "" if the run failed before it began.
     """
 
     name: str
@@ -74,13 +73,13 @@ class Suite:
 
 
 class JunitNotWritable(Exception):
-    """The JUnit file of a run cannot be written; the message has the reason."""
+    """The JUnit file of a run cannot be written. The message says why."""
 
 
 def begin_junit(path: Path) -> None:
-    """Create the folder of a run's JUnit file, and remove the file of an older run.
+    """Prepare the JUnit file before a run: make its folder, and remove the file of an earlier run.
 
-    If the new run breaks off, CI must not read the older file as the result of the new run.
+    Otherwise, if this run breaks off, CI would take the earlier file for its result.
 
     Raises: JunitNotWritable.
     """
@@ -92,7 +91,7 @@ def begin_junit(path: Path) -> None:
 
 
 def write_junit(path: Path, document: bytes) -> None:
-    """Write a document in one step, so that CI reads all of it or nothing.
+    """Write a document to a file in one step, so that CI never reads a part of it.
 
     Raises: JunitNotWritable.
     """
@@ -105,16 +104,16 @@ def write_junit(path: Path, document: bytes) -> None:
 
 
 def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes:
-    """Return the document of a run that has results: finished, failed or interrupted."""
+    """Return the document of a run that has results."""
     return document([suite_of_run(manifest, results, directory)])
 
 
 def suite_of_run(
     manifest: Manifest, results: Results, directory: Path, *, name: str | None = None
 ) -> Suite:
-    """Return the suite of a run with results.
+    """Return the suite of a run that has results.
 
-    `name`: the suite's name. If it is None, the suite has the name of the experiment.
+    `name`: the name of the suite; None for that of the experiment.
     """
     properties = {
         "experiment": manifest.experiment,
@@ -129,9 +128,9 @@ def suite_of_run(
         "trace_digest": manifest.digest or "",
     }
     return Suite(
-        name=name or manifest.experiment,
+        name=manifest.experiment if name is None else name,
         cases=[_case_of_run(results), *map(_case_of_check, results.checks)],
-        # Properties without a value are left out. For instance, a run in real time has no digest.
+        # A run in real time has no digest, for instance. What has no value is left out.
         properties={key: value for key, value in properties.items() if value},
         started_at=manifest.started_at,
         ended_at=manifest.ended_at,
@@ -142,37 +141,37 @@ def suite_of_run(
 def junit_of_failure(experiment: str, error: BaseException) -> bytes:
     """Return the document of a run that failed before it had results."""
     error_type = type(error).__name__
-    # The text of some errors is "", for instance that of KeyboardInterrupt.
-    return document([suite_of_failure(experiment, str(error) or error_type, kind=error_type)])
+    message = str(error) or error_type  # a KeyboardInterrupt has no message
+    return document([suite_of_failure(experiment, message, kind=error_type)])
 
 
 def suite_of_failure(name: str, message: str, *, kind: str) -> Suite:
-    """Return the suite of a run without results; `kind` is the type of the failure."""
+    """Return the suite of a run without results. `kind`: what has failed, in a word."""
     first_line, _, _ = message.partition("\n")
     case = Case(name=RUN_CASE, kind="error", type=kind, message=first_line, story=message)
     return Suite(name=name, cases=[case], properties={"experiment": name})
 
 
 def _case_of_run(results: Results) -> Case:
-    """Return the case of the run itself: passed if the run is complete and has a known verdict."""
+    """Return the case of the run itself, which is an error if the run proves nothing."""
     reasons = "\n".join(results.reasons)
     match results.outcome:
         case RunOutcome.INTERNAL_ERROR:
-            message, error_type = (
-                "coordlab itself failed; this says nothing about Kafka",
-                "internal_error",
-            )
+            error_type = "internal_error"
+            message = "coordlab itself failed; this says nothing about Kafka"
         case RunOutcome.INTERRUPTED:
-            message, error_type = "the run was interrupted", "interrupted"
+            error_type = "interrupted"
+            message = "the run was interrupted"
         case RunOutcome.COMPLETED if results.verdict is Verdict.UNKNOWN:
-            message, error_type = f"the run proves nothing: {'; '.join(results.reasons)}", "unknown"
+            error_type = "unknown"
+            message = f"the run proves nothing: {'; '.join(results.reasons)}"
         case RunOutcome.COMPLETED:
             return Case(name=RUN_CASE)
     return Case(name=RUN_CASE, kind="error", type=error_type, message=message, story=reasons)
 
 
 def _case_of_check(check: CheckReport) -> Case:
-    """Return the case of a check: passed, failed, an error if inconclusive, or skipped."""
+    """Return the case of one check."""
     match check.outcome:
         case CheckOutcome.PASS:
             return Case(name=check.check)
@@ -197,27 +196,20 @@ def _case_of_check(check: CheckReport) -> Case:
 
 
 def _violation_message(check: CheckReport) -> str:
-    """Return the message about a violated check: its first finding, and the number of others.
-
-    A finding is one violation. `findings` has only the first findings of the check, perhaps none;
-    `findings_total` is the number of all.
-    """
+    """Return the first violation that a check has found: `orders-0 has two owners (and 3 more)`."""
+    # `findings_total` counts all violations. Only the first ones are kept, and perhaps none.
     if not check.findings:
         return f"violated {check.findings_total} times"
+    first = check.findings[0].summary
     more = check.findings_total - 1
-    return check.findings[0].summary + (f" (and {more} more)" if more > 0 else "")
+    return f"{first} (and {more} more)" if more > 0 else first
 
 
 def _story_lines(check: CheckReport) -> Iterable[str]:
-    """Yield the lines of the findings of a check.
-
-    A finding has its `summary`, and in `story` the events that prove the violation. `led_to` has
-    earlier events, which are the cause.
-    """
+    """Yield each violation with the events that have caused it, and those that prove it."""
     for finding in check.findings:
         yield finding.summary
-        # If `led_to` is empty, there is only the list of `story`, which then needs no heading.
-        if finding.led_to:
+        if finding.led_to:  # without a cause, there is one list, which needs no heading
             yield "  what led to it:"
             yield from (f"  {describe_row(row)}" for row in finding.led_to)
             yield "  what proves it:"
@@ -225,19 +217,19 @@ def _story_lines(check: CheckReport) -> Iterable[str]:
 
 
 def document(suites: Sequence[Suite]) -> bytes:
-    """Return the document of suites, in their order."""
-    root = ET.Element("testsuites", {"name": _SUITE, **_counts(suites)})
+    """Return the JUnit document that has these suites."""
+    root = ET.Element("testsuites", {"name": _DOCUMENT_NAME, **_count_attributes(suites)})
     for suite in suites:
-        _add_suite(root, suite)
+        _add_suite_element(root, suite)
     ET.indent(root)
     encoded: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return encoded + b"\n"
 
 
-def _counts(suites: Sequence[Suite]) -> dict[str, str]:
-    """Return attributes: the numbers of cases by outcome, and the total time of the suites."""
+def _count_attributes(suites: Sequence[Suite]) -> dict[str, str]:
+    """Return the attributes that count the cases: `{"tests": "12", "failures": "1", ...}`."""
     cases = [case for suite in suites for case in suite.cases]
-    duration_s = sum(_seconds(suite) for suite in suites)
+    duration_s = sum(_run_seconds(suite) for suite in suites)
     return {
         "tests": str(len(cases)),
         "failures": str(sum(case.kind == "failure" for case in cases)),
@@ -247,47 +239,51 @@ def _counts(suites: Sequence[Suite]) -> dict[str, str]:
     }
 
 
-def _add_suite(root: ET.Element, suite: Suite) -> None:
+def _add_suite_element(root: ET.Element, suite: Suite) -> None:
     """Add the element of a suite, with its counts, properties and cases."""
-    name = f"{_SUITE}.{_clean(suite.name)}"
-    element = ET.SubElement(root, "testsuite", {"name": name, **_counts([suite])})
+    name = f"{_DOCUMENT_NAME}.{_without_forbidden_characters(suite.name)}"
+    element = ET.SubElement(root, "testsuite", {"name": name, **_count_attributes([suite])})
     if suite.started_at is not None:
-        # The schema demands ISO 8601 without fraction and zone: as many characters as this example.
+        # The schema wants a time without fraction and zone, as many characters as this example.
         element.set("timestamp", suite.started_at[: len("2026-01-31T12:00:00")])
         element.set("hostname", suite.host)
     properties = ET.SubElement(element, "properties")
     for key, value in suite.properties.items():
-        ET.SubElement(properties, "property", {"name": key, "value": _clean(value)})
-    duration = _seconds_text(_seconds(suite))
+        ET.SubElement(
+            properties, "property", {"name": key, "value": _without_forbidden_characters(value)}
+        )
+    duration = _seconds_text(_run_seconds(suite))
     for case in suite.cases:
-        _add_case(element, case, classname=name, run_duration=duration)
+        _add_case_element(element, case, classname=name, run_duration=duration)
 
 
-def _add_case(suite: ET.Element, case: Case, *, classname: str, run_duration: str) -> None:
+def _add_case_element(suite: ET.Element, case: Case, *, classname: str, run_duration: str) -> None:
     """Add the element of a case.
 
-    `run_duration`: seconds of the whole run, as text. The case `run` gets them; the cases of checks
-    get 0, because their own time is not known.
+    `run_duration`: the seconds of the whole run, as text. Only the case of the run gets them. How
+    long a single check has taken is not known, so each has 0.
     """
     element = ET.SubElement(
         suite,
         "testcase",
         {
-            "name": _clean(case.name),
+            "name": _without_forbidden_characters(case.name),
             "classname": classname,
             "time": run_duration if case.name == RUN_CASE else "0",
         },
     )
     if case.kind is not None:
-        outcome = ET.SubElement(element, case.kind, {"message": _clean(case.message)})
+        outcome = ET.SubElement(
+            element, case.kind, {"message": _without_forbidden_characters(case.message)}
+        )
         if case.kind != "skipped":
             outcome.set("type", case.type)
-        # An element whose text is None is written as one tag, `<skipped ... />`.
-        outcome.text = _clean(case.story) or None
+        # Without a text (None) the element is written as `<skipped ... />`.
+        outcome.text = _without_forbidden_characters(case.story) or None
 
 
-def _seconds(suite: Suite) -> float:
-    """Return the wall-clock seconds that a run took; 0 if unknown."""
+def _run_seconds(suite: Suite) -> float:
+    """Return how many seconds of real time a run has taken; 0 if that is not known."""
     if suite.started_at is None or suite.ended_at is None:
         return 0.0
     began, ended = map(datetime.fromisoformat, (suite.started_at, suite.ended_at))
@@ -296,10 +292,10 @@ def _seconds(suite: Suite) -> float:
 
 
 def _seconds_text(seconds: float) -> str:
-    """Return a number of seconds in the format of JUnit."""
+    """Return a number of seconds as JUnit wants it: `12.345`."""
     return f"{seconds:.3f}" if seconds else "0"
 
 
-def _clean(text: str) -> str:
-    """Return a text in which a replacement character stands for each one that XML cannot hold."""
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+def _without_forbidden_characters(text: str) -> str:
+    """Return a text in which each character that XML forbids is replaced."""
+    return _CHARACTERS_NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

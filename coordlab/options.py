@@ -1,11 +1,9 @@
-"""Options and arguments that several commands share, and the runs that they name.
+"""Options that several commands share, and the search for the runs that a user names.
 
-A command that passes its options to other functions declares them as fields of a dataclass, with
-their types. `as_one` builds the dataclass from the values that click (the library for command
-lines) has converted.
-
-A run's name is its path below the folder of runs. A PastRun is the directory of a run that is over
-or in progress.
+- Options such as `runs_option` are decorators, which a command puts above its function. Those whose
+  help text differs from command to command are functions, such as `json_option("runs, figures")`.
+- `gather_into` passes all options to a command as one dataclass.
+- `find_runs` and `named_runs` find the run directories for what the user has typed.
 """
 
 import dataclasses
@@ -29,10 +27,9 @@ from coordlab.program import called_as
 from coordlab.seed_names import seed_directories
 
 DEFAULT_SPACE = "standard"
-"""Name of the space that comes with coordlab. A space is a file from which `explore` draws an
-experiment for each seed."""
+"""The space that comes with coordlab. From a space, a file, each seed draws an experiment."""
 Command = TypeVar("Command", bound=Callable[..., Any])
-"""The type of the function that a click option decorates."""
+"""The type of a function that an option decorates."""
 
 runs_option = click.option(
     "--runs",
@@ -65,13 +62,16 @@ past_runs_argument = click.argument(
 
 
 def with_examples(*examples: str) -> type[click.Command]:
-    """Return a click command class whose help ends with examples: command lines to paste."""
+    """Return a class of click commands whose help ends with these examples.
+
+    `cls=with_examples("list --json")` adds the line `coordlab list --json` to the help.
+    """
 
     class CommandWithExamples(click.Command):
         """A command whose help ends with examples."""
 
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            """Write the examples, unwrapped, and then the command's own epilog."""
+            """Write the examples, and then the command's own epilog."""
             _write_examples(formatter, examples)
             super().format_epilog(ctx, formatter)
 
@@ -79,13 +79,13 @@ def with_examples(*examples: str) -> type[click.Command]:
 
 
 def group_with_examples(*examples: str) -> type[click.Group]:
-    """Return a click group class whose help ends with examples, as `with_examples` does."""
+    """Return a class of click groups whose help ends with these examples, as `with_examples`."""
 
     class GroupWithExamples(click.Group):
         """A group of commands whose help ends with examples."""
 
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            """Write the examples, unwrapped, and then the group's own epilog."""
+            """Write the examples, and then the group's own epilog."""
             _write_examples(formatter, examples)
             super().format_epilog(ctx, formatter)
 
@@ -93,31 +93,28 @@ def group_with_examples(*examples: str) -> type[click.Group]:
 
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """Write a section with one line for each example.
-
-    A line begins with the program as the user has called it, so that it can be pasted.
-    """
+    """Write the section of examples, each on one line, so that the user can paste it."""
     with formatter.section("Examples"):
+        indent = " " * formatter.current_indent
         for example in examples:
-            formatter.write(f"{' ' * formatter.current_indent}{called_as()} {example}\n")
+            formatter.write(f"{indent}{called_as()} {example}\n")
 
 
-def space_option(drawn: str = "a seed") -> Callable[[Command], Command]:
-    """Return the option `--space`; `drawn`: what is drawn from the space, for its help text."""
+def space_option(what_is_drawn: str = "a seed") -> Callable[[Command], Command]:
+    """Return the option `--space`. `what_is_drawn`: what is drawn from it, for the help text."""
     return click.option(
         "--space",
         default=DEFAULT_SPACE,
         show_default=True,
         metavar="NAME|FILE",
-        help=f"The space that {drawn} is drawn from.",
+        help=f"The space that {what_is_drawn} is drawn from.",
     )
 
 
 def junit_option(help_end: str) -> Callable[[Command], Command]:
     """Return the option `--junit`, which names a file to write.
 
-    `help_end`: the end of the sentence "Write JUnit XML for CI" in the help text. It begins with a
-    blank or a comma.
+    `help_end`: how the sentence "Write JUnit XML for CI..." of the help text ends.
     """
     return click.option(
         "--junit",
@@ -128,28 +125,30 @@ def junit_option(help_end: str) -> Callable[[Command], Command]:
 
 
 def json_option(contents: str) -> Callable[[Command], Command]:
-    """Return the option `--json`. `contents`: the keys of the document, for the help text."""
+    """Return the option `--json`. `contents`: what the document has, for the help text."""
     return click.option(
         "--json", is_flag=True, help=f"Print one JSON document instead: {contents}."
     )
 
 
-def as_one(
+def gather_into(
     options: type[Any], name: str = "options"
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Return a decorator, which replaces many arguments of a command by one.
+    """Decorate a command, so that it gets many options as one argument.
 
-    Click calls the decorated command with one argument for each option. The decorator makes an
-    object of the dataclass `options` from the arguments that are its fields. The command gets this
-    object as its argument `name`, and all other arguments unchanged.
+    Click calls a command with one argument for each option. With `@gather_into(RunOptions)`, those
+    that are fields of the dataclass RunOptions become one object, which the command gets as its
+    argument `options`. It gets all others as before.
+
+    `name`: another name for this argument.
     """
     fields = [field.name for field in dataclasses.fields(options)]
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(command)
         def with_options(**values: Any) -> int:  # noqa: ANN401 - as click has converted them
-            built = options(**{field: values.pop(field) for field in fields})
-            return command(**{name: built}, **values)
+            gathered = options(**{field: values.pop(field) for field in fields})
+            return command(**{name: gathered}, **values)
 
         return with_options
 
@@ -157,46 +156,47 @@ def as_one(
 
 
 def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
-    """Return the runs of `names`, in that order; without names, the latest run in `root`.
+    """Return the runs that the user has named, in that order; without names, the latest run.
 
-    Raises: NotARun if a name has no run, or if `root` has none.
+    `root`: the folder of run directories.
+    Raises: NotARun if there is no such run.
     """
     if not names:
         return (latest_run(root),)
-    # Two names can lead to one run (its directory, and a link to it); the run counts once.
+    # A run counts once, even if the user has named its directory and a link to it.
     by_path = {past.path.resolve(): past for name in names for past in find_runs(name, root)}
     return tuple(by_path.values())
 
 
 def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
-    """Return the run in directory `name`, or the run in `root` that `list` shows as `name`.
+    """Return the runs that a user means with `name`, mostly one.
 
-    The runs of one `run --seeds` have names with the same beginning; this beginning gives all of
-    these runs. The directory of an experiment gives the experiment's latest run.
+    - `runs/fencing/2026-01-31T12-00-00.000Z` is a path, that of a run directory.
+    - `fencing/2026-01-31T12-00-00.000Z` is how `list` names it, its path below `root`. For a
+      `run --seeds` this is the beginning of several names, and means the runs of all seeds.
+    - `fencing`, the folder of an experiment, means the latest run in it.
 
-    Raises: NotARun if there is no such run; the message has the most similar known name.
+    Raises: NotARun if there is no such run; the message suggests a similar name.
     """
-    # `name` can be a path from the working directory. If there is no such run, it can be the name
-    # of a run, which is a path below `root`.
     for path in (name, root / name):
         if path.is_dir():
             return (open_run(path),)
-        # `run --seeds` writes the directories PATH-seed-1, PATH-seed-2 and so on.
+        # Those of a `run --seeds` are PATH-seed-1, PATH-seed-2 and so on.
         directories = seed_directories(path)
         if directories:
             return tuple(open_run(directory) for directory in directories)
-    # A user may write a run's name, or its path.
-    known = [*map(str, run_names(root)), *(str(root / run) for run in run_names(root))]
-    near = near_miss(str(name), known)
+    names = run_names(root)
+    known_names = [*map(str, names), *(str(root / run) for run in names)]
+    near = near_miss(str(name), known_names)
+    suggestion = f"did you mean `{near}`? " if near else ""
     raise NotARun(
-        f"{name} is no directory and no run in {root}; "
-        + (f"did you mean `{near}`? " if near else "")
-        + f"`{called_as()} list --runs {root}` shows them"
+        f"{name} is no directory and no run in {root}; {suggestion}"
+        f"`{called_as()} list --runs {root}` shows them"
     )
 
 
 def find_run(name: Path, root: Path) -> PastRun:
-    """Return the only run of `name`.
+    """Return the run that a user means with `name`, which must be a single one.
 
     Raises: NotARun if there is none, or several.
     """

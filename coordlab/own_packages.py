@@ -1,7 +1,7 @@
-"""A check that ends the process if Python would import one of coordlab's packages from elsewhere.
+"""Checks that Python imports coordlab's packages, and not packages of other projects.
 
-The packages have common names, such as `protocol` and `pipeline`. Without the check, Python could
-import a package of this name that another project has installed.
+The packages have common names, such as `protocol` and `pipeline`. If another project has installed
+a package of this name, Python may find that one first. Then the process ends with a message.
 """
 
 import importlib.util
@@ -18,26 +18,23 @@ OWN_PACKAGES = (
     "pipeline",
     "coordlab",
 )
-# Equal to results_schema.results.EXIT_BAD_ARGUMENTS. That constant is not imported, because
-# `results_schema` may be the package of another project until the check has run.
+# The same as results_schema.results.EXIT_BAD_ARGUMENTS, which cannot be imported before the check:
+# `results_schema` might be the package of another project.
 _EXIT_BAD_ARGUMENTS = 254
 
 
 def package_root() -> Path:
-    """Return the folder that holds coordlab's packages: the checkout, or site-packages."""
+    """Return the folder that has coordlab's packages: the checkout, or `site-packages`."""
     return Path(__file__).resolve().parent.parent
 
 
 def foreign_packages() -> tuple[str, ...]:
-    """Check the own packages. Return an error text for each one that is missing or foreign.
-
-    A package is foreign if Python would import it from another folder than `package_root`.
-    """
+    """Return an error for each package of coordlab that is missing or would come from elsewhere."""
     root = package_root()
     problems = []
     for name in OWN_PACKAGES:
         spec = importlib.util.find_spec(name)
-        # `origin` is the path of the package's __init__.py. A folder without that file has none.
+        # `origin` is the path of the package's __init__.py, None for a folder without this file.
         if spec is None or spec.origin is None:
             problems.append(f"package `{name}` was not found; expected in {root}")
         elif Path(spec.origin).resolve().parent.parent != root:
@@ -49,7 +46,7 @@ def foreign_packages() -> tuple[str, ...]:
 
 
 def require_own_packages() -> None:
-    """End the process with the errors of `foreign_packages`, if there are any."""
+    """End the process if a package is missing or would come from elsewhere."""
     problems = foreign_packages()
     if problems:
         sys.stderr.write("".join(f"coordlab: {problem}\n" for problem in problems))

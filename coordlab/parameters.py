@@ -1,8 +1,8 @@
-"""Types of values on the command line: durations, times, words, seeds, a time scale.
+"""Types of options for click, such as DurationParam, which turns `90s` into 90,000,000.
 
-click (the library for command lines) calls `convert` with the text from the command line, or else
-with the option's default, which can have the final type already. `fail` raises click's error, which
-names the option and ends the command. click shows a type's `name` in the help text.
+Click calls `convert` with the text that the user has typed. It also calls it with the default of an
+option, which may be converted already. `fail` raises an error that names the option and ends the
+command.
 """
 
 import re
@@ -15,21 +15,26 @@ from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 MAX_TIME_SCALE = 100
-"""Limit of the speed of the run's clock. At a larger scale, Kafka's shortest timeouts would be over
-in less real time than the operating system may delay a process."""
+"""The run's clock may be at most so many times as fast as a real one.
+
+At a higher speed Kafka's shortest timeouts would be so short in real time that an ordinary delay of
+a process by the operating system would exceed them.
+"""
 
 MAX_SEEDS = 10_000
-"""Limit of the seeds of one `run`, because it keeps the trace (all recorded events) of each seed.
-`explore` keeps none, and plays more seeds."""
+"""One `run` plays at most so many seeds, because it keeps the trace of each.
 
-_SEEDS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
-"""A seed, or `first..last`. A number of 18 digits fits into 64 bits."""
+`explore` keeps no traces, and has no such limit.
+"""
+
+_SEED_OR_RANGE = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
+"""`7`, or `1..20`. Numbers have at most 18 digits, so that they fit into 64 bits."""
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
-"""Seconds with up to six decimals. The output of commands has both forms: `12.5s` and `12.5 s`."""
+"""`12.5s` or `12.5 s`, because commands print times in both ways, and users paste them."""
 
 
 class DurationParam(click.ParamType[int]):
-    """A length of time as people write it (`90s`, `5m`); its value is in microseconds."""
+    """A length of time as people write it, `90s` or `5m`. It becomes a number of microseconds."""
 
     name = "duration"
 
@@ -46,7 +51,7 @@ class DurationParam(click.ParamType[int]):
 
 
 class RunTimeParam(click.ParamType[int]):
-    """A time of the run's clock as it is printed (`12.345678s`); its value is in microseconds."""
+    """A time of the run's clock as it is printed, `12.345678s`. It becomes microseconds."""
 
     name = "time"
 
@@ -57,7 +62,7 @@ class RunTimeParam(click.ParamType[int]):
         if isinstance(value, int):
             return value
         text = str(value)
-        # A Decimal is exact, so a printed time gives the same microsecond again.
+        # A Decimal is exact, so that a printed time leads to the same microsecond again.
         if match := _SECONDS.fullmatch(text):
             return round(Decimal(match[1]) * 1_000_000)
         try:
@@ -71,7 +76,7 @@ class RunTimeParam(click.ParamType[int]):
 
 
 class OneOf(click.ParamType[str]):
-    """One of a few words. The error for another word suggests the most similar one."""
+    """One of a few words. If the user mistypes it, the error suggests the most similar word."""
 
     name = "word"
 
@@ -85,43 +90,43 @@ class OneOf(click.ParamType[str]):
         word = str(value)
         if word in self.words:
             return word
-        self.fail(_expected(self.words, word), param, ctx)
+        self.fail(_error_message(self.words, word), param, ctx)
 
 
 class SomeOf(click.ParamType[tuple[str, ...]]):
-    """Some of a few words, separated by commas, in any letter case: `Stable,Empty`."""
+    """Some of a few words, separated by commas, such as `Stable,Empty`. Case does not matter."""
 
     name = "words"
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = {word.lower(): word for word in words}
-        """By the word in lower case: the word as the command's author wrote it."""
+        """The word in lower case -> the word: `{"stable": "Stable"}`."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """Return the words of `value`, in the letter case of the allowed words."""
+        """Return the words of `value`: `("Stable", "Empty")` for `stable, EMPTY`."""
         if isinstance(value, tuple):
             return value
         return tuple(self._word(word.strip()) for word in str(value).split(","))
 
     def _word(self, given: str) -> str:
-        """Return the allowed word that equals `given`, apart from the letter case."""
+        """Return the word that the user means with `given`."""
         word = self._words.get(given.lower())
         if word is None:
-            self.fail(_expected(tuple(self._words.values()), given))
+            self.fail(_error_message(tuple(self._words.values()), given))
         return word
 
 
-def _expected(words: Sequence[str], given: str) -> str:
+def _error_message(words: Sequence[str], given: str) -> str:
     """Return the error message for a word that is not allowed."""
-    near = near_miss(given, words)
-    hint = "" if near is None else f"; did you mean `{near}`?"
+    suggestion = near_miss(given, words)
+    hint = "" if suggestion is None else f"; did you mean `{suggestion}`?"
     return f"expected {one_of(words)}, got `{given}`{hint}"
 
 
 class Seeds(click.ParamType[tuple[int, ...]]):
-    """Several seeds (`1..20`, `1,5,9`, `1..5,9`), each once, in the order of the command line."""
+    """Several seeds: `1..20`, `1,5,9` or `1..3,9`, which becomes (1, 2, 3, 9)."""
 
     name = "seeds"
 
@@ -131,25 +136,25 @@ class Seeds(click.ParamType[tuple[int, ...]]):
         """Return the seeds of `value`."""
         if isinstance(value, tuple):
             return value
-        seeds: dict[int, None] = {}  # used as an ordered set: only the keys matter
+        seeds: dict[int, None] = {}  # an ordered set, because a seed may be given twice
         for part in str(value).split(","):
-            match = _SEEDS.fullmatch(part.strip())
+            match = _SEED_OR_RANGE.fullmatch(part.strip())
             if match is None:
                 self.fail(
                     f"expected seeds such as `1..20`, `1,5,9` or `1..5,9`, got `{value}`",
                     param,
                     ctx,
                 )
-            # A part without `..` is one seed: both its first and its last.
-            first, last = int(match[1]), int(match[2] or match[1])
+            first = int(match[1])
+            last = first if match[2] is None else int(match[2])
             if last < first:
                 self.fail(
                     f"expected the smaller seed first, such as `{last}..{first}`, got `{part}`",
                     param,
                     ctx,
                 )
-            # The check comes before the dict of the range is built, because the dict could be huge.
-            # So a seed of the range that is in `seeds` already counts twice here.
+            # Checked before the seeds of the range are collected, because these could be billions.
+            # (A seed that was given before counts twice here.)
             if len(seeds) + last - first + 1 > MAX_SEEDS:
                 self.fail(
                     f"expected at most {MAX_SEEDS:,} seeds, got more in `{value}`", param, ctx
@@ -159,7 +164,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
 
 
 class TimeScale(click.ParamType[float]):
-    """Speed of the run's clock. At 2, this clock counts two seconds in each real second."""
+    """The speed of the run's clock. With 2 it goes twice as fast as a real one."""
 
     name = "number"
 
@@ -170,7 +175,7 @@ class TimeScale(click.ParamType[float]):
         try:
             scale = float(str(value))
         except ValueError:
-            scale = 0.0  # below the limit, so it is refused below with the same message
+            scale = 0.0  # not allowed, so that it gets the same message as 0 would get
         if 1.0 <= scale <= MAX_TIME_SCALE:
             return scale
         self.fail(f"expected a number from 1 to {MAX_TIME_SCALE}, got `{value}`", param, ctx)

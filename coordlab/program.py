@@ -1,6 +1,6 @@
-"""The name of the program and its exit codes.
+"""The name of the program, as users have to type it, and its exit codes.
 
-The help of every command needs them, so this module imports little and starts fast.
+The help of every command needs them, so this module imports little.
 """
 
 import shlex
@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 PROGRAM = "python -m coordlab"
-"""The program's name in the documentation and in recorded runs, whatever the user has typed."""
+"""The program's name in the documentation and in the files of runs, whatever the user has typed."""
 SCRIPT = "coordlab"
-"""File name of the script that an installation puts on the PATH."""
+"""The script that an installation puts into a folder of the PATH."""
 EXIT_CODES_HELP = (
     "Exit codes: 0 pass, 1 a promise was violated, 2 unknown (the run proves nothing), "
     "130 interrupted, 141 the reader of the output is gone, 254 bad arguments or experiment file, "
@@ -20,25 +20,29 @@ EXIT_CODES_HELP = (
 
 
 def called_as() -> str:
-    """Return the command that started this process, for pasting: `.venv/bin/python -m coordlab`.
+    """Return how the user has called the program, such as `.venv/bin/python -m coordlab`.
 
-    It is PROGRAM if the process was started in another way, for instance by a test.
+    Commands that are printed for the user to paste begin with it. In a process that was started in
+    another way, for instance by a test, it is PROGRAM.
     """
-    # The words of the command line from the interpreter on: python, its options, the rest.
-    words = sys.orig_argv
-    if words[1:3] == ["-m", "coordlab"]:
-        return shlex.join(words[:3])
+    # Unlike `sys.argv`, this begins with the interpreter.
+    command_line = sys.orig_argv
+    if command_line[1:3] == ["-m", "coordlab"]:
+        return shlex.join(command_line[:3])
     script = Path(sys.argv[0])
     if script.name != SCRIPT:
         return PROGRAM
-    # The short name is only right if the PATH leads to this script, and not to another
-    # installation's script.
+    # Is `coordlab` this script, or does the PATH lead to that of another installation?
     script_on_path = shutil.which(SCRIPT)
     is_this_one = script_on_path is not None and Path(script_on_path).resolve() == script.resolve()
     return SCRIPT if is_this_one else shlex.quote(str(script))
 
 
 def to_paste(command: str) -> str:
-    """Return `command` with `called_as()` instead of PROGRAM, if it begins with PROGRAM."""
-    rest = command.removeprefix(PROGRAM)
-    return command if rest == command else called_as() + rest
+    """Return a recorded command as this user has to type it.
+
+    `python -m coordlab run fencing` may become `coordlab run fencing`.
+    """
+    if not command.startswith(PROGRAM):
+        return command
+    return called_as() + command.removeprefix(PROGRAM)

@@ -1,12 +1,9 @@
-"""`facts_of`: the facts of a run that its report needs, and that are not in Spark's tables.
+"""Collects the facts of a run that its report needs, and that are not in Spark's tables.
 
-The facts come from the JSON files of the run, and from the package `chaos`, which knows the
-promises, the defaults, and the form of an experiment file. A run that failed or was killed needs a
-report more than others, and often lacks a file. So if a JSON file is missing or damaged, the report
-is written without its facts.
-
-The manifest is the file of a run that says what the run is. `manifest.config` in it is the whole
-experiment as plain data.
+They come from the JSON files in the run directory: the manifest (what was run, with the whole
+experiment as `manifest.config`), the results, and the journal of faults. A run that has failed is
+the one whose report is needed most, and it often lacks one of these files, or has a damaged one. So
+a missing file is no error: the report is written without the facts in it.
 """
 
 from collections.abc import Mapping
@@ -30,24 +27,22 @@ from results_schema.manifest import Manifest, PlannedFault, RunStatus
 from results_schema.results import Results
 
 _COORDINATOR_SWITCH = "group.coordinator.new.enable"
-_COORDINATORS = {
+_COORDINATOR_BY_SWITCH = {
     False: f"the Scala coordinator of Apache Kafka {KAFKA_VERSION}, {_COORDINATOR_SWITCH}=false",
     True: f"Kafka's Java coordinator, {_COORDINATOR_SWITCH}=true",
 }
-"""By value of the switch, which is a setting of the brokers: the implementation of the group
-coordinator that brokers with this value use."""
+"""Value of the brokers' setting _COORDINATOR_SWITCH -> what kind of group coordinator they have."""
 
 
 def facts_of(past: PastRun) -> RunFacts:
     """Return the facts about a run.
 
-    - `losses` are sentences about damaged files, and about missing parts of the trace (the events
-      that the run recorded).
-    - `promises` has, for each check, the sentence about Kafka that the check verifies.
+    Its `losses` are sentences on what the report lacks, because a file is damaged, or because a
+    part of the trace was lost. `promises` has the promise that each check watches over.
     """
     manifest = past.manifest
-    results, results_problems = _results(past)
-    entries, journal_problems = _entries(past, results)
+    results, results_problems = _results_or_problem(past)
+    entries, journal_problems = _journal_entries(past, results)
     return RunFacts(
         manifest=manifest,
         results=results,
@@ -56,16 +51,16 @@ def facts_of(past: PastRun) -> RunFacts:
         losses=(*manifest.losses, *results_problems, *journal_problems),
         promises={name: checker.promise for name, checker in CHECKERS.items()},
         settings=settings_of(manifest.config),
-        experiment_file=_file_of(manifest),
+        experiment_file=_portable_path(manifest),
         experiment_yaml=experiment_yaml(manifest.config),
         coordinator=_coordinator(manifest.config),
     )
 
 
 def status_of(past: PastRun) -> Status:
-    """Return how a run ended, or that it is running.
+    """Return how a run has ended, or that it is running.
 
-    "killed": its process is gone, and has recorded no end.
+    A run is "killed" if its process is gone, but has recorded no end.
     """
     match past.manifest.status:
         case RunStatus.RUNNING:
@@ -79,9 +74,10 @@ def status_of(past: PastRun) -> Status:
 
 
 def experiment_yaml(config: Mapping[str, Any]) -> str:
-    """Return the text of an experiment file that has only settings that differ from the defaults.
+    """Return an experiment file with the settings of a run, without those that are the defaults.
 
-    If this version of coordlab does not know some key or value, the text has all of `config`.
+    If `config` is of another version and has a setting that this one does not know, defaults are
+    not known either. Then the file has all settings.
     """
     try:
         return experiment_text(msgspec.convert(config, Experiment))
@@ -90,10 +86,10 @@ def experiment_yaml(config: Mapping[str, Any]) -> str:
         return text
 
 
-def _results(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
-    """Return the results, or None and a sentence that says why they cannot be read.
+def _results_or_problem(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
+    """Return the results, or None and a sentence on why they cannot be read.
 
-    A run without results has None and no sentence, which is no problem.
+    For a run that has no results this is None without a sentence.
     """
     try:
         return past.results(), ()
@@ -101,54 +97,55 @@ def _results(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
         return None, (str(error),)
 
 
-def _entries(
+def _journal_entries(
     past: PastRun, results: Results | None
 ) -> tuple[tuple[JournalEntry, ...], tuple[str, ...]]:
-    """Return an entry for each fault of the plan, and a sentence if the journal is damaged.
+    """Return what became of each fault, and a sentence if the journal is damaged.
 
-    The journal is the file in which a run records the times and nodes of each fault. If it has no
-    entries, they come from the results, or else from the plan. An entry from the plan says that its
-    fault was not injected.
+    A run records that in its journal, and again in its results. If both are missing, the faults are
+    those of the plan, and none was injected.
     """
-    damage: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     entries: tuple[JournalEntry, ...] = ()
     try:
         entries = past.journal()
     except NotARun as error:
-        damage = (str(error),)
+        problems = (str(error),)
     if not entries and results is not None:
         entries = results.faults
-    return entries or tuple(_planned(fault) for fault in past.manifest.plan), damage
+    if not entries:
+        entries = tuple(_entry_of_planned_fault(fault) for fault in past.manifest.plan)
+    return entries, problems
 
 
-def _planned(fault: PlannedFault) -> JournalEntry:
-    """Return the entry of a fault that was not injected."""
-    # The plan of another version can have a kind of fault that this version does not know. Such a
-    # kind counts as not momentary.
+def _entry_of_planned_fault(fault: PlannedFault) -> JournalEntry:
+    """Return the journal entry of a fault that was not injected."""
+    # None if the plan is of another version, and this one does not know the fault.
     kind = FAULT_KINDS.get(fault.fault)
     return JournalEntry.of(fault, momentary=kind is not None and kind.momentary)
 
 
-def _file_of(manifest: Manifest) -> str | None:
-    """Return the path of the experiment's file without the folders of this machine.
+def _portable_path(manifest: Manifest) -> str | None:
+    """Return the path of the experiment's file, without the folders of one machine.
 
-    A file in a folder `experiments` has the path `experiments/<name>.yaml`. Any other file has its
-    path of the command line, or only its name if that path was absolute.
+    For example `experiments/coordinator_crash.yaml` for
+    `/home/ann/coordlab/experiments/coordinator_crash.yaml`, but `mine.yaml` for
+    `/home/ann/mine.yaml`. A relative path stays as it is.
     """
     if manifest.experiment_file is None:
         return None
     path = PurePath(manifest.experiment_file)
     if not path.is_absolute():
         return path.as_posix()
-    # The name of an experiment can lead to the folder of this installation, whose path is absolute.
+    # The path is absolute if the user has given only a name, and it was found in an installation.
     is_in_experiments = path.parent.name == EXPERIMENTS
     return f"{EXPERIMENTS}/{path.name}" if is_in_experiments else path.name
 
 
 def _coordinator(config: Mapping[str, Any]) -> str | None:
-    """Return which of Kafka's coordinators a run modelled; None if the run did not record it."""
-    # `config` can be of another version, so each of the keys can be missing.
+    """Return which of Kafka's coordinators a run has simulated; None if that is not known."""
+    # Each of these keys may be missing, if the run is of another version.
     value: object = config
     for key in ("cluster", "config", _COORDINATOR_SWITCH):
         value = value.get(key) if isinstance(value, Mapping) else None
-    return _COORDINATORS[value] if isinstance(value, bool) else None
+    return _COORDINATOR_BY_SWITCH[value] if isinstance(value, bool) else None

@@ -1,6 +1,7 @@
-"""Handlers of two signals: SIGINT, which Ctrl-C sends, and SIGTERM.
+"""What a command does when a Ctrl-C (SIGINT) or a SIGTERM comes, in three context managers.
 
-Service managers and the program `timeout` send SIGTERM to end a process.
+A Ctrl-C comes from the user. A SIGTERM comes from service managers, or from the program `timeout`.
+Both should end a command in order: a run heals its faults, and stops its cluster.
 """
 
 import signal
@@ -11,76 +12,74 @@ from types import FrameType
 
 @contextmanager
 def terminate_as_ctrl_c() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C within this context, so that the cluster is healed and stopped.
+    """Treat a SIGTERM like a Ctrl-C within this context.
 
-    The handler of SIGTERM sends SIGINT to this process. While a cluster runs, the runtime handles
-    SIGINT: it cancels the main task between two of the task's steps. If the handler of SIGTERM
-    raised an exception instead, the main task would stay alive, and would go on with the plan of
-    faults while the cluster is being healed.
+    The handler of SIGTERM raises no exception, but sends a SIGINT to this process. While a cluster
+    runs, the runtime handles that: it cancels the main task between two of its steps. An exception
+    would leave the main task alive, and it would inject faults while the cluster is being healed.
 
-    A shell starts the background processes of a script with SIGINT ignored, and a runtime leaves an
-    ignored signal ignored. So this context first sets Python's own handler of SIGINT.
+    The background processes of a shell script start with SIGINT ignored, and the runtime would
+    leave it so. That is why SIGINT first gets Python's own handler here.
     """
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        # Despite its name, `raise_signal` raises no exception: it sends the signal to this process.
+        # Despite its name this raises no exception. It sends the signal.
         signal.raise_signal(signal.SIGINT)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    old_handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     signal.signal(signal.SIGTERM, interrupt)
-    if before[signal.SIGINT] is signal.SIG_IGN:
+    if old_handlers[signal.SIGINT] is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
 
 
 @contextmanager
 def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
-    """Call `ask` at the first Ctrl-C within this context; a second Ctrl-C is for the old handler.
+    """Call `ask` at the first Ctrl-C within this context. A second one goes to the old handler.
 
-    The context must be entered in a coroutine of an asyncio.Runner. Then the old handler is that of
-    the Runner, which cancels the main task. `ask` must not raise, because an exception would leave
-    the main task alive.
+    It is meant for a coroutine of an asyncio.Runner, whose handler cancels the main task. `ask`
+    must raise nothing, because an exception would leave the main task alive.
     """
-    before = signal.getsignal(signal.SIGINT)
+    old_handler = signal.getsignal(signal.SIGINT)
 
-    def first(_signal: int, _frame: FrameType | None) -> None:
-        # Before `ask`, so that a Ctrl-C during `ask` already counts as the second one.
-        signal.signal(signal.SIGINT, before)
+    def on_first_ctrl_c(_signal: int, _frame: FrameType | None) -> None:
+        # Even a Ctrl-C that comes during `ask` is the second one.
+        signal.signal(signal.SIGINT, old_handler)
         ask()
 
-    signal.signal(signal.SIGINT, first)
+    signal.signal(signal.SIGINT, on_first_ctrl_c)
     try:
         yield
     finally:
-        # After a Ctrl-C, `first` has restored the old handler already.
-        if signal.getsignal(signal.SIGINT) is first:
-            signal.signal(signal.SIGINT, before)
+        # After a Ctrl-C the old handler is there already.
+        if signal.getsignal(signal.SIGINT) is on_first_ctrl_c:
+            signal.signal(signal.SIGINT, old_handler)
 
 
 @contextmanager
 def stop_on_ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True after a Ctrl-C or SIGTERM.
+    """Yield a function that tells whether a Ctrl-C or a SIGTERM has come.
 
-    A command calls this function between two of its steps. A second signal does not wait for the
-    end of a step: it raises KeyboardInterrupt immediately.
+    A command calls it after each of its steps, such as a run, and ends when it returns True. A
+    second signal does not wait for the end of a step: it raises KeyboardInterrupt at once.
     """
-    asked = False
+    was_signalled = False
 
-    def ask(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+    def on_signal(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal was_signalled
+        if was_signalled:
             raise KeyboardInterrupt
-        asked = True
+        was_signalled = True
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    for number in before:
-        signal.signal(number, ask)
+    old_handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in old_handlers:
+        signal.signal(number, on_signal)
     try:
-        yield lambda: asked
+        yield lambda: was_signalled
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)

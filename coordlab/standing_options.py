@@ -1,9 +1,8 @@
-"""Options and errors of the commands that ask a standing cluster: inject, heal, status, down.
+"""What `inject`, `heal`, `status` and `down` have in common.
 
-A standing cluster is one that `coordlab up` keeps running. Its process answers the requests of
-these commands, and refuses a request that cannot be carried out. These commands must start fast,
-because a person watches the cluster while typing them. So they import neither the runner (the code
-that conducts a run) nor a runtime.
+They send a request to a cluster that `up` has started, which answers it, or refuses it if it cannot
+be carried out. A user types these commands while watching the cluster, so they must start fast.
+That is why they and this module import little.
 """
 
 import functools
@@ -19,8 +18,8 @@ from chaos.standing.registry import FOLDER, NoCluster, find_cluster
 from coordlab.program import called_as
 
 DEFAULT_RUNS = "runs"
-"""The same default as that of `coordlab.options.runs_option`, which imports too much."""
-A = TypeVar("A")  # type of a request's answer
+"""The same default as in `coordlab.options`, which imports too much."""
+AnswerT = TypeVar("AnswerT")
 Command = TypeVar("Command", bound=Callable[..., int])
 
 runs_of_cluster_option = click.option(
@@ -43,50 +42,51 @@ NO_CLUSTER_HELP = (
 
 
 class Refused(Exception):
-    """A request that the cluster refused."""
+    """The cluster has refused a request."""
 
     def __init__(self, refusal: OrderRefusal) -> None:
         super().__init__("; ".join(refusal.problems))
         self.refusal = refusal
 
 
-def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A]) -> A:
-    """Send a request to a cluster, and return the cluster's answer.
+def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[AnswerT]) -> AnswerT:
+    """Send a request to a cluster, and return its answer.
 
-    Print a notice for each cluster of the folder `runs` whose process has died.
+    If other clusters have died without going down, print that.
 
-    - `name`: the cluster; None: the only one that is up, or the one with the default name.
+    - `runs`: the folder in which clusters note their names and ports.
+    - `name`: the cluster; None for the only one that is up, or the one with the default name.
     - `expected`: the type of the answer.
 
     Raises: NoCluster if it is not up, SilentCluster if it does not answer, Refused if it refuses
     the request.
     """
     try:
-        cluster, died = find_cluster(runs, name)
+        cluster, dead_clusters = find_cluster(runs, name)
     except NoCluster as error:
-        # If clusters are up, the user must name one of them. `up` would be the wrong advice.
+        # If some cluster is up, the user should name it, and not start another one.
         if not error.none_is_up:
             raise
         raise NoCluster(f"{error}: `{called_as()} up` starts one") from error
-    for notice in died:
-        click.echo(str(notice), err=True)
+    for dead_cluster in dead_clusters:
+        click.echo(str(dead_cluster), err=True)
     answer: Answer = cluster.ask(request)
     if isinstance(answer, OrderRefusal):
         raise Refused(answer)
-    # Each request has one type of answer. Another type is a bug in `up`, or another version of it.
+    # Another type is a bug in `up`, or comes from another version of it.
     if not isinstance(answer, expected):
         raise TypeError(f"expected {expected.__name__} of {cluster.name}, got {answer!r}")
     return answer
 
 
-def ends_with_refusal(command: Command) -> Callable[..., int]:
-    """Return `command` with a handler of Refused, which prints the problems and returns a code.
+def handles_refusal(command: Command) -> Callable[..., int]:
+    """Decorate a command: if the cluster refuses its request, print why, and end the command.
 
-    The code is the exit code that the cluster's refusal contains.
+    The refusal has the exit code.
     """
 
     @functools.wraps(command)
-    def refused_or_done(*args: object, **kwargs: object) -> int:
+    def command_or_refusal(*args: object, **kwargs: object) -> int:
         try:
             return command(*args, **kwargs)
         except Refused as refused:
@@ -95,4 +95,4 @@ def ends_with_refusal(command: Command) -> Callable[..., int]:
             sys.stderr.flush()
             return refused.refusal.exit_code
 
-    return refused_or_done
+    return command_or_refusal

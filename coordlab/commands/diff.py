@@ -41,8 +41,8 @@ from chaos.results.trace_diff import (
 from cluster.trace.parquet import TraceOutdated, read_parquet
 from coordlab.console import clock, print_document, print_lines, row_words
 from coordlab.options import (
-    as_one,
     find_run,
+    gather_into,
     json_option,
     runs_option,
     space_option,
@@ -147,7 +147,7 @@ class TraceDifference:
 @click.option("--before", type=_ROW_COUNT, default=8, show_default=True, help="Rows shown before.")
 @click.option("--after", type=_ROW_COUNT, default=8, show_default=True, help="Rows shown behind.")
 @json_option("one, other, equal, rows_alike, parts, by_itself, story")
-@as_one(DiffOptions)
+@gather_into(DiffOptions)
 def diff_command(options: DiffOptions) -> int:
     """Show the first event in which two runs differ, the events before it, and those after.
 

@@ -12,7 +12,7 @@ from coordlab.options import with_examples
 from coordlab.program import EXIT_CODES_HELP
 from coordlab.standing_options import (
     ask_cluster,
-    ends_with_refusal,
+    handles_refusal,
     runs_of_cluster_option,
 )
 
@@ -20,7 +20,7 @@ from coordlab.standing_options import (
 @click.command("down", cls=with_examples("down", "down lab"), epilog=EXIT_CODES_HELP)
 @click.argument("name", required=False)
 @runs_of_cluster_option
-@ends_with_refusal
+@handles_refusal
 def down_command(name: str | None, runs: Path) -> int:
     """End a cluster that is up: heal it, judge its trace, write its report, and say the verdict.
 

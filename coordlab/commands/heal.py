@@ -12,7 +12,7 @@ from coordlab.options import with_examples
 from coordlab.standing_options import (
     NO_CLUSTER_HELP,
     ask_cluster,
-    ends_with_refusal,
+    handles_refusal,
     name_option,
     runs_of_cluster_option,
 )
@@ -27,7 +27,7 @@ from coordlab.standing_options import (
 @click.option("--all", "everything", is_flag=True, help="Every fault that is in force.")
 @name_option
 @runs_of_cluster_option
-@ends_with_refusal
+@handles_refusal
 def heal_command(fault_id: str | None, everything: bool, name: str | None, runs: Path) -> int:
     """Undo faults of a cluster that is up: one by its id, all, or the only one in force."""
     if fault_id is not None and everything:

@@ -14,7 +14,7 @@ from coordlab.options import with_examples
 from coordlab.standing_options import (
     NO_CLUSTER_HELP,
     ask_cluster,
-    ends_with_refusal,
+    handles_refusal,
     name_option,
     runs_of_cluster_option,
 )
@@ -57,7 +57,7 @@ from results_schema.journal import JournalEntry
 @click.option("--wait", is_flag=True, help="Return when the fault is over, not when it began.")
 @name_option
 @runs_of_cluster_option
-@ends_with_refusal
+@handles_refusal
 def inject_command(
     fault: str,
     target: str | None,

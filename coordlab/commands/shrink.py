@@ -44,7 +44,7 @@ from chaos.exploration.shrink.shrunk_file import (
 from chaos.exploration.space import base_experiment, load_space
 from chaos.results.replay_stamp import ReplayStamp
 from coordlab.console import print_document, print_lines, print_path
-from coordlab.options import as_one, space_option, with_examples
+from coordlab.options import gather_into, space_option, with_examples
 from coordlab.parameters import DurationParam, OneOf
 from coordlab.program import called_as
 from coordlab.schedules import Schedule, named_schedule
@@ -148,7 +148,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     help="Play the result with N other network seeds, as far as time allows, and count failures.",
 )
 @click.option("--json", is_flag=True, help="Print one JSON document instead. No live view.")
-@as_one(ShrinkOptions)
+@gather_into(ShrinkOptions)
 def shrink_command(options: ShrinkOptions) -> int:
     """Make a failing schedule small: fewest faults, fewest nodes, shortest time, roundest values.
 

@@ -22,7 +22,7 @@ from coordlab.options import with_examples
 from coordlab.standing_options import (
     NO_CLUSTER_HELP,
     ask_cluster,
-    ends_with_refusal,
+    handles_refusal,
     name_option,
     runs_of_cluster_option,
 )
@@ -44,7 +44,7 @@ from results_schema.journal import FaultOutcome, JournalEntry
 )
 @name_option
 @runs_of_cluster_option
-@ends_with_refusal
+@handles_refusal
 def status_command(partitions: bool, as_json: bool, name: str | None, runs: Path) -> int:
     """Show a cluster that is up: brokers, controller, groups with their members, faults.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import click
 from click.testing import CliRunner
 
-from coordlab.options import as_one
+from coordlab.options import gather_into
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class SharedOptions:
 
 
 def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() -> None:
-    """`as_one` gathers `--count` and `--json` into the argument `shared`.
+    """`gather_into` gathers `--count` and `--json` into the argument `shared`.
 
     The option `--group`, which is no field of the dataclass, is still an argument of its own. The
     help is still that of the command's own docstring.
@@ -31,7 +31,7 @@ def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() ->
     @click.option("--count", type=int, default=3)
     @click.option("--json", is_flag=True)
     @click.option("--group")
-    @as_one(SharedOptions, "shared")
+    @gather_into(SharedOptions, "shared")
     def command(shared: SharedOptions, group: str) -> int:
         """Do nothing."""
         calls.append((shared, group))

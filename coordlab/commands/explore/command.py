@@ -43,7 +43,7 @@ from coordlab.console import print_document
 from coordlab.junit import begin_junit, write_junit
 from coordlab.options import (
     DEFAULT_SPACE,
-    as_one,
+    gather_into,
     json_option,
     junit_option,
     ray_address_option,
@@ -182,7 +182,7 @@ class ExploreOptions:
     "lab failed"
 )
 @json_option("exploration_directory, manifest, results. No live view")
-@as_one(ExploreOptions)
+@gather_into(ExploreOptions)
 def explore_command(options: ExploreOptions) -> int:
     """Search fault schedules: draw configuration and plan from seeds, run each in virtual time.
 

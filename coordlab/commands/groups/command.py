@@ -61,8 +61,8 @@ from coordlab.commands.groups.view import (
 )
 from coordlab.console import print_document
 from coordlab.options import (
-    as_one,
     force_option,
+    gather_into,
     group_with_examples,
     json_option,
     runs_option,
@@ -190,7 +190,7 @@ def asks_a_question(command: Callable[..., int]) -> Callable[..., int]:
             print_errors(Console(stderr=options.json), [str(error)])
             return EXIT_REFUSED
 
-    decorated = as_one(QuestionOptions, "options")(command_or_error)
+    decorated = gather_into(QuestionOptions, "options")(command_or_error)
     # The option that is added last comes first in the help, so the options are added in reverse.
     for option in reversed(_QUESTION_OPTIONS):
         decorated = option(decorated)

@@ -36,8 +36,8 @@ from coordlab.commands.replay.recording import Moment, Recorder, Recording
 from coordlab.commands.replay.state_view import print_state
 from coordlab.console import clock, print_document, print_lines, print_path
 from coordlab.options import (
-    as_one,
     force_option,
+    gather_into,
     json_option,
     master_option,
     runs_option,
@@ -141,7 +141,7 @@ class Compared:
 @force_option
 @master_option
 @json_option("schedule, run_directory, compared, changed, stamp, played")
-@as_one(ReplayOptions)
+@gather_into(ReplayOptions)
 def replay_command(options: ReplayOptions) -> int:
     """Play a schedule in virtual time again and compare its trace, byte for byte.
 

@@ -22,7 +22,7 @@ from coordlab.commands.run.seeds import SeedsOptions, run_seeds
 from coordlab.console import print_document
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.options import (
-    as_one,
+    gather_into,
     json_option,
     junit_option,
     master_option,
@@ -155,7 +155,7 @@ class RunOptions:
     "run_directory, manifest, results, caveats (what was felt despite a pass); with --seeds "
     "experiment, runtime, exit_code, seeds, checks, figures, runs. No live view, no analysis"
 )
-@as_one(RunOptions)
+@gather_into(RunOptions)
 def run_command(options: RunOptions) -> int:
     """Run an experiment: start its cluster, break it by the plan, heal it, check its promises.
 

@@ -28,7 +28,7 @@ from cluster.spec import ListenerSpec
 from coordlab.commands.run.play import LOCAL, RAY, make_runtime
 from coordlab.commands.up.hints import break_command, down_command_line, up_command_line
 from coordlab.options import (
-    as_one,
+    gather_into,
     master_option,
     ray_address_option,
     runs_option,
@@ -177,7 +177,7 @@ class UpOptions:
     help="Write report.html into the run directory after the analysis.",
 )
 @master_option
-@as_one(UpOptions)
+@gather_into(UpOptions)
 def up_command(options: UpOptions) -> int:
     """Start a cluster that stays until it is ended, and show it; break it from another terminal.
 
