@@ -51,8 +51,8 @@ def zookeeper_consumers(events: DataFrame) -> DataFrame:
     """Name the group of each consumer on ZooKeeper.
 
     Such a consumer gets its partitions in attempts: in each, it tries once to own its share of
-    them. Only consumers that began an attempt are listed. `events` has one row per event. Output
-    grain: one row per run and consumer.
+    them. Only consumers that began an attempt are listed.
+    `events` has one row per event. Output grain: one row per run and consumer.
     Columns: `run`, `consumer` (its node), `consumer_group`. Nulls: none.
     """
     return (

@@ -1,11 +1,11 @@
-"""The transforms of the tables, one module each, computed from events and other tables.
+"""The tables of an analysis, computed with Spark, one module each.
 
-A transform is a function that takes Spark DataFrames and returns one: a table of the analysis, or a
-step that several tables need. Its docstring says what one row is about (the grain, such as "one row
-per fault and group"), and what each column means.
+Each table is computed by a transform: a function that takes Spark DataFrames (the events of the
+trace, and other tables) and returns one. Its docstring tells what one row is about (the output
+grain, such as "one row per fault and group"), what each column means, and when a column is null.
 
-Many tables speak of a tenure: the time in which one broker serves the groups of one partition of
-`__consumer_offsets`, from the end of its load to its unloading or death.
+Many tables speak of a tenure. This is the time in which one broker serves the groups of one
+partition of `__consumer_offsets`: from the end of its load until it unloads the partition or dies.
 
 Reading order: `faults`, `members`; `group_states`, `coordinator_tenures`, `tenure_overlaps`,
 `broker_phases`, `failovers` (the effect of each fault on each group), `client_phases`,

@@ -1,18 +1,15 @@
-"""The table `availability`: how long each fault left members, partitions and groups unserved.
+"""The table `availability`: for how long was nobody served after each fault?
 
-Three kinds of gaps are measured around a fault:
+The table has a row for each member, each data partition and each group around a fault, with its
+longest gap:
 
-- a member has no commit acknowledged (commit gap);
-- no member of a group processes a partition (processing gap);
-- a group has no active coordinator.
+- a member had no acknowledged commit (commit gap);
+- nobody worked on the records of a partition (processing gap);
+- a group had no active coordinator.
 
-A gap is the longest time of its kind around the fault. If the run ended in the middle of a gap, its
-end (`after_us`) is null, and `pending_us` is the first moment at which something was missing, such
-as the failure of a commit.
-
-The transforms start from the step `failovers`, which has a row for each fault and group. It says
-whether the fault moved the group's coordinator (`moved`), which coordinators came then and when
-each became active (`later`), and when the next fault of the group came (`until_us`).
+`intermediate.gaps` lists all gaps of a run. Here, those that a fault caused are picked. If the run
+ended in the middle of a gap, the gap is open: its end (`after_us`) is null, and `pending_us` is the
+first moment at which something was missing, such as when a commit failed.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -21,9 +18,9 @@ from pyspark.sql import functions as F
 from pipeline.intermediate.gaps import commit_gaps, coordinator_holes, processing_gaps
 
 _SUBJECT = ("run", "fault", "subject_kind", "group", "subject")
-"""Columns that name a fault and a subject."""
+"""The columns that name a fault, and the member, partition or group (subject) that had the gap."""
 _ENDS_TYPE = "struct<before_us: bigint, after_us: bigint>"
-"""Type of a struct with both ends of a gap."""
+"""The type of a struct with the beginning and the end of a gap."""
 
 
 def availability(
@@ -32,14 +29,14 @@ def availability(
     tenures: DataFrame,
     failovers: DataFrame,
 ) -> DataFrame:
-    """Measure the gap that each fault caused for each subject.
+    """Measure the gap that each fault caused for each member, data partition and group.
 
-    The kinds of subjects, and their gaps:
+    The three kinds of subjects, and their gaps:
     - `member`: a time without an acknowledged commit. If the fault moved the coordinator, the gap
-      ends with the member's first commit at a later coordinator, and begins with the member's
-      commit before it. The later coordinators are the leader of the new leader epoch (the number of
-      the partition's leadership) and the leaders of newer epochs. If the coordinator did not move,
-      the gap is the member's longest time without an acknowledged commit around or after the fault.
+      ends with the member's first commit at a later coordinator (the leader in the new leader
+      epoch, or in a newer one), and begins with the member's commit before it. If the coordinator
+      did not move, the gap is the member's longest time without an acknowledged commit around or
+      after the fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active
@@ -50,11 +47,11 @@ def availability(
     1. A gap is "around or after the fault" if it begins before the next fault that affects the
        group and ends after this fault. If it begins after this fault, it must also end before the
        next fault.
-    2. Each interval between two commits or batches counts as a gap, so even without an effect of
-       the fault, the gap is as long as the usual interval.
-    3. An open gap counts only if the subject missed something: the consumer requested a commit or
-       marked the coordinator unknown, or a record was produced. The length of the gap counts from
-       that moment to the run's end.
+    2. Each interval between two commits or batches counts as a gap. So even a fault without an
+       effect has a gap, which is as long as the usual interval.
+    3. An open gap counts only if something was missing: the consumer sent a commit or gave the
+       coordinator up, or a record was produced. Its length counts from that moment to the run's
+       end.
     4. If several gaps have the same length, the earliest counts.
     `events` has one row per event; `runs` is the table, `tenures` the table `coordinator_tenures`;
     `failovers` has one row per fault and group.
@@ -71,12 +68,12 @@ def availability(
     partition without any activity around the fault has no row. A group that had no coordinator
     before the fault has no row, either.
     """
-    chosen_gaps = (
+    picked_gaps = (
         _commits(commit_gaps(events), failovers, runs)
         .unionByName(_processing(processing_gaps(events), failovers, runs))
         .unionByName(_coordination(coordinator_holes(tenures, runs), failovers, tenures))
     )
-    return chosen_gaps.select(
+    return picked_gaps.select(
         "run",
         "fault",
         "subject_kind",
@@ -89,63 +86,56 @@ def availability(
 
 
 def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """Return one row per fault, group and consumer, with its gap between commits."""
+    """One row per fault, group and consumer: its gap between two commits."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
-    # The old coordinator can still acknowledge commits that were in flight when it lost the
-    # partition. Service has not come back then, so only a commit at a later coordinator ends the
-    # gap. If the old coordinator is elected again, it counts as a later coordinator from its new
-    # start on.
+    # The old coordinator can still acknowledge commits that were on their way when it lost the
+    # partition. This does not mean that the member is served again, so only a commit at a later
+    # coordinator ends the gap. `later` lists these coordinators, each with the moment at which it
+    # became active. If the old coordinator is elected again, it is a later one from then on.
     at_later = F.exists(
         "later",
         lambda tenure: (
             (tenure["broker"] == F.col("after_peer")) & (tenure["start_us"] <= F.col("after_us"))
         ),
     )
-    ends_at_later = F.col("moved") & at_later
-    missed_until_end = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
-    is_open_after_move = F.col("moved") & missed_until_end
-    is_around_no_move = ~F.col("moved") & _around_the_fault()
-    # If the coordinator moved, the first gap that ends at a later coordinator counts. If there is
-    # no such gap, the open gap counts. If the coordinator did not move, both are null, and the
-    # longest gap counts. A subject has at most one open gap, so `max` only picks it.
-    first = F.min_by(_ends_of_gap(), F.when(ends_at_later, F.col("after_us")))
-    picked = F.coalesce(
-        first,
-        F.max(F.when(is_open_after_move, _ends_of_gap())),
-        F.max_by(_ends_of_gap(), _length(is_around_no_move)),
-    )
+    is_open = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
+    # If the coordinator moved: the first gap that ends at a later coordinator, or else the open gap
+    # (there is only one, which `max` picks).
+    first_at_later = F.min_by(_ends_of_gap(), F.when(F.col("moved") & at_later, F.col("after_us")))
+    open_after_move = F.max(F.when(F.col("moved") & is_open, _ends_of_gap()))
+    # If the coordinator did not move, these two are null, and the longest gap counts.
+    longest = F.max_by(_ends_of_gap(), _length(~F.col("moved") & _around_the_fault()))
+    picked = F.coalesce(first_at_later, open_after_move, longest)
     return _picked(gaps_per_fault, picked, "member")
 
 
 def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """Return one row per fault, group and data partition, with its gap between batches."""
+    """One row per fault, group and data partition: its gap between two batches."""
     gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
-    return _picked(
-        gaps_per_fault, F.max_by(_ends_of_gap(), _length(_around_the_fault())), "partition"
-    )
+    longest = F.max_by(_ends_of_gap(), _length(_around_the_fault()))
+    return _picked(gaps_per_fault, longest, "partition")
 
 
 def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) -> DataFrame:
-    """Return one row per fault and group, with the longest time without a coordinator.
+    """One row per fault and group: the longest time without a coordinator.
 
-    A group whose partition never had a coordinator before the fault has no row.
+    A group that had no coordinator before the fault has no row.
     """
     first = tenures.groupBy("run", "partition").agg(F.min("start_us").alias("first_us"))
     in_window = (F.col("before_us") < F.col("until_us")) & (
         F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
     )
-    # A time without a coordinator that never ended ranks as the longest of all: 2**62 is greater
-    # than any time.
+    # If such a time never ended, it counts as the longest: 2**62 is greater than any time.
     length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
     longest = F.max_by(_ends_of_gap(), F.when(in_window, _earliest(length)))
-    # If a coordinator was always active, the gap has length 0 and lies at the fault.
+    # If a coordinator was active all the time, the gap has the length 0, and is at the fault.
     no_gap = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
     return (
         failovers.join(first, ["run", "partition"])
         .where(F.col("first_us") <= F.col("fault_us"))
         .join(holes, ["run", "partition"], "left")
         .groupBy("run", "fault", "group", "fault_us")
-        .agg(longest.alias("longest"))  # null if no hole is in the fault's time
+        .agg(longest.alias("longest"))  # null if there was no such time
         .withColumn("gap", F.coalesce("longest", no_gap))
         .withColumns({"subject_kind": F.lit("group"), "subject": F.col("group")})
         .select(*_SUBJECT, "gap.before_us", "gap.after_us")
@@ -153,7 +143,7 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
 
 
 def _gaps_per_fault(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """Join each gap with the group's faults before the gap's end, and an open gap with all faults.
+    """Join each gap with the faults of its group that came before the gap's end.
 
     Output grain: at most one row per gap and fault.
     """
@@ -164,24 +154,20 @@ def _gaps_per_fault(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> D
 
 
 def _around_the_fault() -> Column:
-    """Return whether a gap belongs to this fault (rule 1) and something was missed in it (rule 3).
-
-    `availability` has the rules.
-    """
-    missed_something = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
+    """Return whether a gap belongs to this fault by rule 1 and rule 3 of `availability`."""
+    something_was_missing = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
     is_last_fault = F.col("until_us") >= F.col("end_us")
     ended_before_next_fault = F.coalesce(F.col("after_us") <= F.col("until_us"), F.lit(False))
     began_before_fault = F.col("before_us") <= F.col("fault_us")
     belongs_to_fault = is_last_fault | ended_before_next_fault | began_before_fault
     began_before_next_fault = F.col("before_us") < F.col("until_us")
-    return began_before_next_fault & belongs_to_fault & missed_something
+    return began_before_next_fault & belongs_to_fault & something_was_missing
 
 
 def _length(condition: Column) -> Column:
-    """Return the sort key by which gaps are ranked: their length, then their beginning.
+    """Return a sort key that is greatest for the longest gap; null if `condition` is false.
 
-    An open gap counts from the moment at which the subject first missed something. If `condition`
-    is false, the key is null, and the gap is not chosen.
+    An open gap counts from the moment at which something was first missing.
     """
     closed = F.col("after_us") - F.col("before_us")
     since_us = F.greatest("pending_us", "before_us")
@@ -190,17 +176,17 @@ def _length(condition: Column) -> Column:
 
 
 def _earliest(length: Column) -> Column:
-    """Return a sort key that is greatest for the longest gap, and for the earliest of several."""
+    """Return a sort key: the length. Of gaps with the same length, the earliest is the greatest."""
     return F.struct(length.alias("length_us"), (-F.col("before_us")).alias("earlier"))
 
 
 def _ends_of_gap() -> Column:
-    """Return both ends of a gap as one value, so that an aggregation picks them together."""
+    """Return the beginning and the end of a gap as one value, so that both are picked together."""
     return F.struct("before_us", "after_us").cast(_ENDS_TYPE)
 
 
 def _picked(gaps_per_fault: DataFrame, picked: Column, subject_kind: str) -> DataFrame:
-    """Return the picked gap of each fault and subject; a subject without a gap has no row."""
+    """One row per fault and subject that has a gap: the gap that the aggregation `picked`."""
     return (
         gaps_per_fault.groupBy("run", "fault", "group", "subject")
         .agg(picked.alias("gap"))

@@ -1,8 +1,8 @@
 """The table `broker_phases`: where the time went until a new coordinator was active.
 
-When a fault moves the leadership of a partition of `__consumer_offsets`, its groups get a new
-coordinator. The table divides the time until then into four phases that follow one another, the
-broker chain:
+A fault, such as the crash of a broker, can give a partition of `__consumer_offsets` a new leader,
+and so its groups a new coordinator. Until the new coordinator is active, four phases follow one
+another (the broker chain):
 
 1. detect: from the fault until the controller elects a new leader;
 2. publish: until the new leader has read in the controller's metadata that it leads;
@@ -22,10 +22,10 @@ from protocol.trace_schema import LoadCompletedDetail
 def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> DataFrame:
     """Follow the move of each offsets partition, from the fault to the new active coordinator.
 
-    An election belongs to the latest earlier fault that hit the partition's leader, or that has the
-    partition in its blast radius (the groups and partitions that a fault affects). If a fault
-    caused several elections, the first one that found a leader counts. If this election chose the
-    old leader again, the same broker loads the partition again in the new epoch.
+    An election belongs to the latest fault before it that hit the partition's leader, or that lists
+    the partition as affected. If a fault caused several elections, the first one that found a
+    leader counts. It can have found the old leader again, which then loads the partition once more
+    in the new epoch.
     `events` has one row per event; `faults` and `groups` are the tables. Output grain: one row per
     run, fault and offsets partition that got a leader in a new epoch because of the fault.
     Columns:
@@ -75,8 +75,8 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
 
 def _elections(events: DataFrame) -> DataFrame:
     """One row per election of an offsets partition, with the last leader before it."""
-    # An election that found no leader has an empty `peer`. It does not hide the leader before it
-    # (`ignorenulls`), because the next election is still due to the fault that hit this leader.
+    # An election that found no leader has an empty `peer`. The next election still belongs to the
+    # fault that hit the last leader, so `ignorenulls` looks further back for the old leader.
     leader = F.nullif("peer", F.lit(""))
     before = (
         Window.partitionBy("run", "partition")
@@ -108,9 +108,8 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit"),
         )
     )
-    # A fault can have caused an election after it if it hit the partition, or the partition's
-    # leader before the election. If several faults can have caused an election, the latest fault
-    # counts.
+    # A fault can have caused a later election if it hit the partition, or the partition's leader
+    # before the election. If several faults can have caused it, the latest one counts.
     hit_partition = F.array_contains("hit", F.col("partition"))
     hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
     possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)
@@ -123,8 +122,8 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
         elections.join(causes, "run")
         .where(possible_cause)
         .withColumn("nth_fault", F.row_number().over(latest_fault))
-        # Elections that found no leader are dropped first, so that they do not count as the fault's
-        # first election.
+        # Elections that found no leader are dropped here, so that they are not counted as the
+        # fault's first election.
         .where((F.col("nth_fault") == 1) & F.col("new_leader").isNotNull())
         .withColumn("nth_election", F.row_number().over(first_election))
         .where(F.col("nth_election") == 1)
@@ -132,7 +131,7 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
-    """One row per leadership: a broker that became leader of an offsets partition in an epoch."""
+    """One row per leadership (a broker that led an offsets partition in an epoch): its moments."""
     kinds = (TraceKind.BECAME_LEADER, TraceKind.LOAD_STARTED, TraceKind.LOAD_COMPLETED)
     completed = F.col("kind") == TraceKind.LOAD_COMPLETED.value
     sizes = detail("records", "bytes", of=LoadCompletedDetail)
@@ -144,7 +143,7 @@ def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
             _first(TraceKind.BECAME_LEADER).alias("applied_us"),
             _first(TraceKind.LOAD_STARTED).alias("load_started_us"),
             _first(TraceKind.LOAD_COMPLETED).alias("active_us"),
-            # The sizes that the first LOAD_COMPLETED states.
+            # How much was loaded, as the first LOAD_COMPLETED tells it.
             F.min_by(F.when(completed, sizes), F.when(completed, F.col("time_us"))).alias("read"),
         )
         .select("*", "read.records", "read.bytes")

@@ -1,15 +1,14 @@
 """The table `client_phases`: where the time went until a member was served again.
 
-When a fault moves a group's coordinator, each member has to find the new one. The table divides the
-time until then into three phases that follow one another, the client chain:
+When a fault moves a group's coordinator, each member has to find the new one. Until it is served
+again, three phases follow one another (the client chain):
 
-1. notice: from the fault until the member marks its coordinator unknown;
-2. rediscover: until an answer to FindCoordinator names the newest coordinator;
+1. notice: from the fault until the member gives its coordinator up (marks it unknown);
+2. rediscover: until an answer to FindCoordinator names the newest coordinator, which is the leader
+   with the highest leader epoch before the next fault;
 3. accept: until the member's first success there, perhaps after a JoinGroup and a SyncGroup.
 
-The newest coordinator is the one of the highest leader epoch before the next fault. In a row
-COORDINATOR_FOUND, `cause` is the broker that answered the FindCoordinator, and `peer` the broker
-that it named. BEHAVIOUR 2.0 is a section of docs/kafka/BEHAVIOUR.md.
+A cited section such as BEHAVIOUR 2.0 is one of docs/kafka/BEHAVIOUR.md.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -22,11 +21,12 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
-"""Columns that name a member after a fault. They are the key of every window and aggregation."""
+"""The columns that name a member after a fault. All windows and aggregations here are by them, so
+that Spark has to shuffle (redistribute) the rows only once.
+"""
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
-"""Kinds of rows which prove that a consumer was a member of the group. A row RECORDS_CONSUMED
-proves it, too, but it is left out: there are far more such rows, and a row of another of these
-kinds always comes before the first of them.
+"""Kinds of rows that only a member of a group writes. RECORDS_CONSUMED is left out, because there
+are far more rows of this kind, and a member always writes one of the others first.
 """
 _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_UNKNOWN,
@@ -34,32 +34,33 @@ _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_LOOKUP_FAILED,
     *_MEMBERSHIP,
 )
-"""Kinds of rows, besides exchanges, from which the phases are computed."""
+"""Kinds of rows from which the phases are computed, besides requests and their answers. In a row
+COORDINATOR_FOUND, `cause` is the broker that was asked, and `peer` the broker that it named.
+"""
 _MOMENTS = ("unknown", "named", "accepted")
-"""The steps that end the three phases: `unknown` ends notice, `named` ends rediscover, and
-`accepted` ends accept.
+"""The moments that end the three phases: the coordinator is marked unknown, the newest coordinator
+is named, and it accepts the member.
 """
 _ANSWERED_AT_ONCE = [Api.HEARTBEAT.label, Api.OFFSET_COMMIT.label]
-"""APIs that a coordinator answers at once, so that a long wait shows that it is silent. Its answers
-to JoinGroup and SyncGroup wait for other members.
+"""APIs that a coordinator answers at once. A long wait for such an answer shows that it is silent.
+Answers to JoinGroup and SyncGroup can take long because they wait for other members.
 """
 _ANSWER = "answer"
-"""The `kind` of rows that are made of an exchange. Other rows have the kind of their event."""
+"""The `kind` of rows about an answer (`exchanges`). Other rows have the kind of their event."""
 _TIMED_APIS = [Api.JOIN_GROUP.label, Api.SYNC_GROUP.label]
 """APIs whose time counts from their first request, even if that request was never answered."""
 
 
 def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
-    """Follow each member from the fault to its first answer from the new coordinator.
+    """Follow each member from the fault to its first success at the new coordinator.
 
-    A member is identified by the node of its consumer, because its member id can change on the way.
-    The rows of a member count in the order in which it wrote them, even if they have the same time.
+    A member is named by its node, because its member id can change on the way. Its rows count in
+    the order in which it wrote them, even if they have the same time.
     `events` has one row per event, `failovers` one row per fault and group. Output grain: one row
     per run, fault, affected group and consumer that was a member of the group before the fault.
     Columns:
     - `run`, `fault`, `group`, `consumer` (node);
-    - `member_id`, `generation`: before the fault; `member_id_after`, `generation_after`: after it
-      (a generation is the number of a group's rebalance);
+    - `member_id`, `generation`: before the fault; `member_id_after`, `generation_after`: after it;
     - `fault_us`: the fault was injected;
     - `unknown_us`: the member first marked its coordinator unknown;
     - `named_us`: an answer first named the newest coordinator;
@@ -95,11 +96,10 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     affected = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(affected, ["run", "group"])
-    # A step is the key by which the rows of a member are ordered. In all rows of a member, the
-    # columns `unknown`, `named` and `accepted` hold the steps of the three rows that end its
-    # phases. `_names_newest` reads `unknown`, and `_is_accepted` reads `named`, so the order of
-    # these lines matters. Every window and aggregation has the key _KEY, so Spark shuffles
-    # (redistributes) the rows only once.
+    # A step is the place of a row in the order of a member's rows. The columns `unknown`, `named`
+    # and `accepted` get the steps of the three rows that end the member's phases. Each is searched
+    # for after the one before it: `_names_newest` reads `unknown`, and `_is_accepted` reads
+    # `named`. So the order of these lines matters.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
@@ -108,7 +108,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         .withColumns({f"{name}_us": F.col(f"{name}.at_us") for name in _MOMENTS})
     )
     members = steps.groupBy(*_KEY).agg(
-        # These columns are equal in all rows of a member, so the first value is the only one.
+        # These columns have the same value in all rows of a member.
         *(F.first(f"{name}_us").alias(f"{name}_us") for name in ("fault", *_MOMENTS)),
         F.min(_when(_is_membership())).alias("member_since_us"),
         F.count(_when(_is_lookup())).alias("lookups"),
@@ -159,13 +159,13 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
 
 
 def _signals(events: DataFrame) -> DataFrame:
-    """One row per event of a consumer and per answer that the consumer got.
+    """One row per event of a consumer that matters here, and per answer that the consumer got.
 
-    In the row of an answer, `sent_us` is when the consumer sent the request; in other rows it is
-    null. `step` is the key by which the rows of a member are ordered.
+    `sent_us` is when the request of an answer was sent; it is null in other rows. `step` is the
+    place of the row in the order of the member's rows.
     """
-    # Of the rows REQUEST_SENT, only those of JoinGroup and SyncGroup are needed: `join_us` and
-    # `sync_us` begin with them.
+    # Of the requests themselves, only JoinGroup and SyncGroup are needed, with which `join_us` and
+    # `sync_us` begin.
     is_request = F.col("kind") == TraceKind.REQUEST_SENT.value
     is_timed = F.col("api").isin(_TIMED_APIS)
     written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
@@ -212,8 +212,8 @@ def _when(condition: Column) -> Column:
 def _step(condition: Column) -> Column:
     """Return the step of a row that meets the condition, else null.
 
-    A step is the time of a row with the incarnation and number of the row. It orders rows that have
-    the same time.
+    A step is the place of a row in the order of a member's rows: its time, and for rows of the same
+    time the order in which the member wrote them.
     """
     return F.when(condition, F.col("step"))
 
@@ -228,22 +228,22 @@ def _is_membership() -> Column:
 
 
 def _is_unknown() -> Column:
-    """Return whether the member marked its coordinator unknown, in this row after the fault."""
+    """Return whether the member marked its coordinator unknown in this row, after the fault."""
     return _is(TraceKind.COORDINATOR_UNKNOWN) & (F.col("at_us") >= F.col("fault_us"))
 
 
 def _names_another() -> Column:
-    """Return whether a row is a stale COORDINATOR_FOUND (see `_names_coordinator`)."""
+    """Return whether an answer was stale: it named a broker that is not the newest coordinator."""
     return _is(TraceKind.COORDINATOR_FOUND) & ~_names_coordinator()
 
 
 def _names_coordinator() -> Column:
-    """Return whether a COORDINATOR_FOUND names the coordinator of the newest epoch.
+    """Return whether a COORDINATOR_FOUND names the newest coordinator.
 
-    If the old leader was elected again, only answers after its election count, because earlier
-    answers meant its old epoch. If another broker was elected, every answer that names it counts,
-    because no broker could name it before the election. Here a comparison of times could even be
-    wrong, because the clocks of two machines differ.
+    If the old leader was elected again, only answers after this election count. Before it they
+    meant its old epoch. If another broker was elected, every answer that names it counts, because
+    nobody could name it before the election. A comparison of times could even be wrong then,
+    because the clocks of two machines differ.
     """
     elected_again = F.col("coordinator").eqNullSafe(F.col("old_leader"))
     before_election = elected_again & (F.col("at_us") < F.col("decided_us"))
@@ -252,16 +252,16 @@ def _names_coordinator() -> Column:
 
 
 def _names_newest() -> Column:
-    """Return whether an answer after the step `unknown` names the newest coordinator."""
+    """Return whether a row ends the phase rediscover: an answer names the newest coordinator."""
     names_coordinator = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
     return names_coordinator & (F.col("step") > F.col("unknown"))
 
 
 def _is_accepted() -> Column:
-    """Return whether a row is a success at the new coordinator after its load.
+    """Return whether a row ends the phase accept: a success at the newest coordinator.
 
-    A loading broker answers every heartbeat with NONE, without a check of the member. So a
-    heartbeat counts only if the member sent it after the load.
+    A coordinator that still loads its groups answers every heartbeat with NONE, although it does
+    not know the member yet. So a heartbeat counts only if the member sent it after the load.
     Source: BEHAVIOUR 2.0.
     """
     # A coordinator that did not move has nothing to load, so every success after the fault counts.
@@ -279,34 +279,30 @@ def _is_accepted() -> Column:
 
 
 def _is_lookup() -> Column:
-    """Return whether a row ends a FindCoordinator between the steps `unknown` and `named`."""
+    """Return whether a row ends a FindCoordinator in the phase rediscover."""
     lookup = _is(TraceKind.COORDINATOR_FOUND) | _is(TraceKind.COORDINATOR_LOOKUP_FAILED)
     until_named = F.col("named").isNull() | (F.col("step") <= F.col("named"))
     return lookup & (F.col("step") > F.col("unknown")) & until_named
 
 
 def _names_itself() -> Column:
-    """Return whether a COORDINATOR_FOUND names the broker that answered."""
+    """Return whether in a COORDINATOR_FOUND, the broker that was asked named itself."""
     return F.col("cause").eqNullSafe(F.col("peer"))
 
 
 def _from_old() -> Column:
-    """Return whether a row after the fault ends a request to the old coordinator, by whatever end.
-
-    The request was answered, or it failed.
-    """
+    """Return whether a request to the old coordinator was answered or failed after the fault."""
     answered = (F.col("kind") == _ANSWER) & (F.col("at_us") >= F.col("fault_us"))
     return answered & F.col("peer").eqNullSafe(F.col("old_leader"))
 
 
 def _is_wait_for_old() -> Column:
-    """Return whether a row ends, after the fault, a wait for an answer of the old coordinator.
+    """Return whether a heartbeat or commit to the old coordinator waited until this row.
 
-    Only the APIs in _ANSWERED_AT_ONCE count.
+    It counts only if the member had not given the old coordinator up when it sent the request.
     """
-    # The member still believed in the old coordinator when it sent the request.
-    believed = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
-    return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & believed
+    not_given_up = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
+    return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & not_given_up
 
 
 def _is_commit_timeout() -> Column:
@@ -316,21 +312,24 @@ def _is_commit_timeout() -> Column:
 
 
 def _is_late_heartbeat() -> Column:
-    """Return whether the old coordinator accepted a heartbeat when the new one was active."""
+    """Return whether the old coordinator answered a heartbeat with success, and it was too late.
+
+    It was too late if the new coordinator was already active.
+    """
     heartbeat = F.col("api") == Api.HEARTBEAT.label
     late = F.col("at_us") >= F.col("active_us")
     return _from_old() & heartbeat & (F.col("error") == "NONE") & late & _moved_away()
 
 
 def _moved_away() -> Column:
-    """Return whether a broker other than the old leader coordinates the group since the fault."""
+    """Return whether the fault moved the coordinator to another broker."""
     return F.col("moved") & ~F.col("coordinator").eqNullSafe(F.col("old_leader"))
 
 
 def _latest(column: str, *, before: bool) -> Column:
-    """Return the latest known value of a column: before the fault, or, if not `before`, after it.
+    """Return the last known value of a column before the fault, or of the time after it.
 
-    Generation -1 counts as unknown, because Kafka uses it before a member's first generation.
+    The generation -1, which a member has before its first generation, counts as not known.
     """
     is_before_fault = F.col("at_us") < F.col("fault_us")
     known = F.col(column).isNotNull() & (is_before_fault if before else ~is_before_fault)
@@ -340,10 +339,9 @@ def _latest(column: str, *, before: bool) -> Column:
 
 
 def _first_success(api: Api) -> Column:
-    """Return microseconds from the first request of `api` after the fault to the first success.
+    """Return the time from the first request of an API after the fault to its first success.
 
-    The success is an answer without an error to any request of `api` after the fault, which need
-    not be the first one.
+    If the first JoinGroup fails, for example, the time includes the retries.
     """
     of_api = F.col("api") == api.label
     asked = of_api & _is(TraceKind.REQUEST_SENT) & (F.col("at_us") >= F.col("fault_us"))

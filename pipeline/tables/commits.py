@@ -1,4 +1,4 @@
-"""The table `commits`: the commits of each member at each coordinator, by outcome."""
+"""The table `commits`: how many commits of each member succeeded, and how many failed, and why."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,29 +12,29 @@ ACKNOWLEDGED = "NONE"
 
 
 def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
-    """Count the outcomes of each member's commits by coordinator and Kafka error.
+    """Count the commits of each member by fault, coordinator and error.
 
     `events` has one row per event; `faults` is the table. Output grain: one row per run, fault,
     group, member, coordinator and error.
     Columns:
     - `run`, `group`;
-    - `fault`: the latest fault before the outcome;
+    - `fault`: the latest fault before the commits had their outcome;
     - `consumer`: the member's node;
     - `coordinator`: the broker to which the commit was sent;
     - `error`: Kafka's name; NONE for an acknowledged commit, DISCONNECTED or TIMED_OUT if no answer
       came;
     - `commits`: the number of commits with this outcome; a commit of several partitions counts
       once;
-    - `first_us`, `last_us`: moments of the first and the last outcome of these commits, in
+    - `first_us`, `last_us`: when the first and the last of these commits had their outcome, in
       microseconds on the run's clock.
 
     Nulls: `fault` before the first fault; `coordinator` if the commit never left the member.
     """
     outcomes = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
-        # A commit of several partitions has a row for each partition, all with the same time. An
-        # acknowledged partition has no error and counts as "", which sorts before every error. So
-        # `max` picks an error if a partition failed; of several errors, the last one by name.
+        # A commit of several partitions has a row for each partition, all with the same time. If
+        # one of them failed, the commit failed. The error of an acknowledged partition is "" here,
+        # so `max` picks an error if there is one; of several errors, it picks the last one by name.
         .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
         .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
         .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))

@@ -1,7 +1,7 @@
-"""The table `coordinator_requests`: how many requests of each type a client sent for its group.
+"""The table `coordinator_requests`: how many requests did each client send to coordinate its group?
 
-The comparison with groups on ZooKeeper uses it: a group with a coordinator pays for a change of its
-members with JoinGroup, SyncGroup and the like.
+The report compares groups that have a coordinator with groups on ZooKeeper. The first pay for a
+change of their members with requests such as JoinGroup and SyncGroup, which are counted here.
 """
 
 from pyspark.sql import DataFrame
@@ -27,13 +27,12 @@ OF_COORDINATION = (
 def coordinator_requests(all_events: DataFrame) -> DataFrame:
     """Count the requests of group coordination in each tenth of a second.
 
-    `all_events` has one row per event, and includes the events about all messages. Output grain:
-    one row per run, group, client, incarnation, API and tenth of a second in which the client sent
-    a request of the API.
+    `all_events` has one row per event of the whole trace. Output grain: one row per run, group,
+    client, incarnation, API and tenth of a second in which the client sent such a request.
     Columns:
     - `run`, `group`, `consumer` (the client's node), `incarnation`, `api`;
-    - `from_us`: the beginning of the tenth of a second, microseconds on the run's clock;
-    - `requests`: the number of requests in the tenth of a second.
+    - `from_us`: the beginning of the tenth of a second, in microseconds on the run's clock;
+    - `requests`: how many requests the client sent in it.
 
     Nulls: none.
     """
@@ -47,7 +46,7 @@ def coordinator_requests(all_events: DataFrame) -> DataFrame:
             F.col("node").alias("consumer"),
             "incarnation",
             "api",
-            # Round down to the beginning of the tenth of a second (STEP_US).
+            # This rounds the time down to a multiple of STEP_US, a tenth of a second.
             (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
         )
         .agg(F.count("*").alias("requests"))

@@ -1,11 +1,12 @@
-"""The table `coordinator_tenures`: which broker served the groups of a partition, and when.
+"""The table `coordinator_tenures`: when was which broker a coordinator?
 
 A row is about one tenure: the time in which one broker serves the groups of one partition of
 `__consumer_offsets` as the leader of one epoch. The tenure begins when the broker has loaded the
-partition, which means that it has read the groups into memory. It ends when the broker unloads
-them, or dies. An old coordinator that is paused or cut off by the network does not know that it was
-replaced. So the row also has the times in which it was paused or cut off, its impairments. An
-incarnation is one life of a broker's process, counted from 0.
+partition (has read its groups into memory). It ends when the broker unloads the partition, or dies.
+
+An old coordinator that is paused or cut off by the network does not know that it was replaced, and
+goes on. So two tenures of a partition can overlap. To explain this, a row also tells how long the
+broker was paused or cut off.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -17,18 +18,19 @@ from pipeline.intermediate.lives import deaths, impaired_us
 from protocol.trace import TraceKind
 
 _KEY = ("run", "partition", "leader_epoch", "broker", "incarnation")
-"""Columns that name a tenure."""
+"""The columns that name a tenure. The process of a broker can be killed and started again; an
+incarnation is one life of it, counted from 0.
+"""
 
 
 def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFrame) -> DataFrame:
     """Follow each coordinator from the end of its load to the end of its tenure.
 
-    A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
-    If the broker is paused or cut off, the tenure goes on, so two brokers can serve at the same
-    time. If several ends have the same time, the run's end comes first, then the broker's own
-    unload or load. A load that ends after the run's end begins no tenure. `events` has one row per
-    event, `spans` one row per tenure (`tenure_spans`), and `impairments` one row per time in which
-    a node was paused or cut off.
+    A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies,
+    or when the run ends. If several ends have the same time, the run's end counts first, then the
+    broker's own unload or load. A load that ends after the run's end begins no tenure.
+    `events` has one row per event, `spans` one row per tenure (`tenure_spans`), and `impairments`
+    one row per time in which a node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
     served the partition. Usually an epoch of a partition has one row. It has more if a broker died
     and came back in the same epoch, or if two brokers serve in one epoch, which is an error.
@@ -65,7 +67,7 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     )
     # `impaired_us` expects these names of the two columns.
     intervals = spans.withColumns({"from_us": F.col("start_us"), "to_us": F.col("end_us")})
-    # The joins are left joins, because a tenure without overlaps or commits has a row, too.
+    # These are left joins, because a tenure without overlaps or commits also has a row.
     return (
         impaired_us(intervals, impairments, node="broker")
         .join(overlaps, list(_KEY), "left")
@@ -90,17 +92,17 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
 
 
 def tenure_spans(events: DataFrame, runs: DataFrame) -> DataFrame:
-    """Find the tenures of `coordinator_tenures`: their beginning, their end, and how each ended.
+    """Find all tenures: when each began and ended, and how it ended.
 
-    Input grain: one row per event; `runs`. Output grain: that of `coordinator_tenures`. Columns:
-    `run`, `partition`, `leader_epoch`, `broker`, `incarnation`, `start_us`, `end_us`, `end_reason`
-    as in that table. Nulls: none.
+    `events` has one row per event; `runs` is the table. Output grain: that of
+    `coordinator_tenures`. Columns: `run`, `partition`, `leader_epoch`, `broker`, `incarnation`,
+    `start_us`, `end_us`, `end_reason` as in that table. Nulls: none.
     """
     return _with_end(_loads(events), deaths(events), runs)
 
 
 def _loads(events: DataFrame) -> DataFrame:
-    """One row per finished load, with the process's next load or unload of the same partition."""
+    """One row per completed load, with the next load or unload of the partition by the process."""
     steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     in_order = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
     return (
@@ -124,9 +126,9 @@ def _loads(events: DataFrame) -> DataFrame:
 def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
     """Give each tenure the earliest of its possible ends."""
     is_after_start = F.col("died_us") >= F.col("start_us")
-    # A row of `died` is about the end of a process, or about the start of a newer process, which
-    # proves that all older processes of the node have ended. `successor` is the incarnation that
-    # started; it is null in a row about an end.
+    # A row of `died` is about the end of a process. Or it is about a start of the node, which
+    # proves that all older processes of the node have ended: `successor` is the incarnation that
+    # started.
     is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     is_its_death = is_after_start & is_of_this_life
     with_death = (
@@ -139,8 +141,8 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
     unloaded = F.when(
         F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
     ).otherwise(F.lit("reloaded"))
-    # `least` skips nulls, and compares structs field by field: first the time, then the rank
-    # (0, 1, 2), which decides between ends at the same time.
+    # `least` ignores nulls, and compares structs field by field: first by time, then by rank
+    # (0, 1, 2), which decides if two ends have the same time.
     end = F.least(
         _possible_end(F.col("run_end_us"), 0, F.lit("run end")),
         _possible_end(F.col("next_us"), 1, unloaded),
@@ -163,10 +165,10 @@ def _possible_end(at_us: Column, rank: int, why: Column) -> Column:
 def _acknowledged(events: DataFrame) -> DataFrame:
     """One row per tenure that acknowledged a commit: the number and the times of its commits.
 
-    A commit is acknowledged when its append to the log is complete. The row about that append has
-    the leader epoch.
+    A commit is acknowledged when its append to the log is complete.
     """
-    # Columns that name an append. The row COMMIT_STORED marks the appends that are commits.
+    # A broker appends other things, too. An append was a commit if there is a row COMMIT_STORED
+    # with the same values. Only the row about the append has the leader epoch.
     append = ("run", "node", "incarnation", "correlation_id")
     stored = of_kind(events, TraceKind.COMMIT_STORED).select(*append).distinct()
     completed = (

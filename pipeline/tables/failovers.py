@@ -1,8 +1,7 @@
-"""The step `failovers`: the effect of each fault on each group, and the coordinators that followed.
+"""What each fault means for each group: did it move the group's coordinator, and to which broker?
 
-A step computes a DataFrame that several tables need. For each fault and group, this one says which
-coordinator the group had, whether the fault moved it, and which coordinators followed until the
-group's next fault.
+Several tables start from this. It also tells which coordinators followed later, and until when what
+happens to the group counts as an effect of the fault.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -51,9 +50,9 @@ def group_failovers(
         "decided_us",
         "active_us",
     )
-    # Of the tenures that began before the fault, the tenure with the highest epoch counts. It need
-    # not be the tenure that began last, because a broker that lost its leadership can finish its
-    # load later than its successor.
+    # The coordinator before the fault is the one with the highest leader epoch. It need not be the
+    # one that became active last, because a broker that has lost its leadership may end its load
+    # later than its successor.
     latest_brokers = (
         faults.select("run", "fault", "injected_us")
         .join(tenures.select("run", "partition", "broker", "leader_epoch", "start_us"), "run")
@@ -61,10 +60,10 @@ def group_failovers(
         .groupBy("run", "fault", "partition")
         .agg(F.max_by("broker", F.struct("leader_epoch", "start_us")).alias("latest_broker"))
     )
-    # `decided_us` comes from `moves`, which has a row only if the fault moved the partition.
+    # `decided_us` is a column of `moves`. It is null if the fault did not move the partition.
     moved = F.col("decided_us").isNotNull()
-    # The window begins a microsecond after the fault, so that two faults of the same moment do
-    # not end each other's time.
+    # The window begins a microsecond after the fault. So of two faults at the same moment, neither
+    # is the next fault of the other.
     later_faults = (
         Window.partitionBy("run", "group")
         .orderBy("fault_us")
@@ -83,7 +82,7 @@ def group_failovers(
             "partition",
             "affected",
             moved.alias("moved"),
-            # Without an election, the broker of the last tenure before the fault stays coordinator.
+            # If the fault did not move the partition, the coordinator before the fault stays.
             F.coalesce("old_leader", "latest_broker").alias("old_leader"),
             F.coalesce("new_leader", "latest_broker").alias("coordinator"),
             "later",
@@ -92,8 +91,8 @@ def group_failovers(
             "active_us",
             F.coalesce(
                 F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later_faults),
-                # Without such a fault the time ends with the run. The `until_us` of the run's last
-                # fault is the run's end.
+                # Without a later fault it is the run's end, which is the `until_us` of the run's
+                # last fault.
                 F.max("next_fault_us").over(whole_run),
             ).alias("until_us"),
         )
@@ -101,14 +100,14 @@ def group_failovers(
 
 
 def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
-    """One row per move: the later brokers that coordinated the partition, and when each began."""
+    """One row per move: the new coordinator and all later ones, and when each became active."""
     move = ["run", "fault", "partition"]
     served = tenures.select(
         "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"
     )
-    # `epoch` is the tenure's epoch, and `leader_epoch` the new epoch of the move.
+    # `epoch` is the leader epoch of the tenure, and `leader_epoch` that of the move.
     loaded = moves.join(served, ["run", "partition"]).where(F.col("epoch") >= F.col("leader_epoch"))
-    # An elected leader without `active_us` has no load in the trace, so the election is its start.
+    # If the trace does not have the load of the new leader, its election counts as the start.
     elected = moves.where(F.col("active_us").isNull()).select(
         *move, F.col("new_leader").alias("broker"), F.col("decided_us").alias("start_us")
     )

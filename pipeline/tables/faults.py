@@ -1,10 +1,10 @@
-"""The table `faults`: what each fault of a run hit, when, and which groups it affected.
+"""The table `faults`: whom each fault of a run hit, when, and which groups it affected.
 
 A run injects the faults of its plan one after another, and writes rows about each of them into its
-trace: FAULT_INJECTED, FAULT_IN_FORCE when all nodes have the fault, FAULT_HEALED when it is undone,
-or FAULT_MISSED if it hit nothing. In these rows, the column `cause` has the fault's id in the plan
-(such as `crash-0`), and `peer` has the first node that it hit. The table joins these rows: one row
-per fault.
+trace: FAULT_INJECTED, FAULT_IN_FORCE when all its nodes have the fault, FAULT_HEALED when it is
+undone, or FAULT_MISSED if it hit nothing. The table joins these rows to one row for each fault. In
+the trace, the column `cause` of such a row is the fault's id in the plan, such as `crash-0`, and
+`peer` is the first node that it hit.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -15,12 +15,12 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import FaultHealedDetail, FaultInjectedDetail
 
 _FIELDS = ("fault", "target", "groups", "partitions", "nodes", "from", "to")
-"""Fields of the JSON detail of FAULT_INJECTED. `fault` is the kind of the fault, such as `crash`;
-`from` and `to` are the nodes on the two sides of a cut.
+"""Fields of the detail of FAULT_INJECTED. `fault` is the kind of the fault, such as `crash`; `from`
+and `to` are the nodes on the two sides of a cut.
 """
 _UNKNOWN_FAULT = "fault"
-"""The id of a fault whose rows have no `cause`. The schema of the trace allows this. A null in its
-place would match no row in a join.
+"""The id of a fault whose rows have no `cause`. It is needed because joins are by this id, and a
+null is equal to nothing in a join.
 """
 
 
@@ -30,8 +30,8 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     `events` has one row per event; `runs` is the table. Output grain: one row per run and fault.
     Columns:
     - `run`, `fault` (its id in the plan), `kind` (such as crash);
-    - `target`: the role that the plan names as the target, for example a group's coordinator. When
-      the run injects the fault, it finds the node that has the role;
+    - `target`: the target as the plan names it, for example `coordinator-of(readers)`. The run
+      finds out which node this is when it injects the fault;
     - `node`: the node that the fault hit, or the first of several; `nodes`: all nodes that it hit;
     - `from_nodes`, `to_nodes`: the nodes at the two ends of the links that the fault hit;
     - `groups`, `partitions`: the blast radius, which is what the fault affects: the groups that
@@ -46,7 +46,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     `nodes` holds only `node`, and each other list is empty.
     """
     fault_id = F.coalesce("cause", F.lit(_UNKNOWN_FAULT))
-    # A fault id is listed once, with its first injection.
+    # If several rows have the same id, the first one counts.
     in_time_order = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
     injected = (
         of_kind(events, TraceKind.FAULT_INJECTED)
@@ -55,8 +55,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
         .where(F.col("nth_injection") == 1)
         .withColumn("decoded", detail(*_FIELDS, of=FaultInjectedDetail))
     )
-    # One row per fault: when it was in force, and when it was healed. `F.min` over `F.when` takes
-    # the first moment of the rows that fulfil the condition.
+    # One row per fault: when it was in force, and when it was healed.
     is_healed_row = F.col("kind") == TraceKind.FAULT_HEALED.value
     force_and_healing = (
         of_kind(events, TraceKind.FAULT_IN_FORCE, TraceKind.FAULT_HEALED)
@@ -70,16 +69,16 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
             F.min(F.when(is_healed_row, F.col("time_us"))).alias("healed_us"),
         )
     )
-    # The faults that hit no node. The anti-join below removes them from the injected faults.
     missed = of_kind(events, TraceKind.FAULT_MISSED).select("run", fault_id.alias("fault"))
-    # The fault after this one in the run, for `until_us`.
     faults_in_order = Window.partitionBy("run").orderBy("time_us", "fault")
     no_names = F.array().cast("array<string>")
     node = F.nullif("peer", F.lit(""))
-    # The value of `nodes` for a fault whose detail lists no nodes.
+    # If the detail does not list the nodes, `peer` is the only one.
     just_the_node = F.when(node.isNotNull(), F.array(node)).otherwise(no_names)
     return (
-        injected.join(F.broadcast(missed), ["run", "fault"], "left_anti")
+        injected
+        # The anti-join drops the faults that hit no node.
+        .join(F.broadcast(missed), ["run", "fault"], "left_anti")
         .join(force_and_healing, ["run", "fault"], "left")
         .join(F.broadcast(runs.select("run", "end_us")), "run", "left")
         .select(
@@ -107,17 +106,15 @@ def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFr
 
     Example: with faults at 20 s and 50 s, a rebalance that began at 37 s gets the first one.
 
-    `rows` have the column `run`, and a column of moments (microseconds on the run's clock), which
-    the parameter `moment` names. `faults` is the table. Output grain: the same rows. Nulls: `fault`
-    before the first fault of the run.
+    `rows` have the column `run`, and a column of moments, in microseconds on the run's clock;
+    `moment` is the name of this column. `faults` is the table. Output grain: the same rows. Nulls:
+    `fault` before the first fault of the run.
     """
     injected = faults.groupBy("run").agg(
         F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")
     )
-    # `injected` has the run's faults in time order, so the last fault up to the moment is the
-    # latest.
+    # The list `injected` is in time order. Index -1 is its last element, and null if it is empty.
     so_far = F.filter("injected", lambda fault: fault["injected_us"] <= F.col(moment))
-    # For an empty list, `try_element_at` is null.
     latest = F.try_element_at(so_far, F.lit(-1)).getField("fault")
     return (
         rows.join(F.broadcast(injected), "run", "left").withColumn("fault", latest).drop("injected")

@@ -1,12 +1,12 @@
 """The tables `felt_partitions` and `felt_groups`: what the users of a group notice of faults.
 
-Users do not notice a rebalance as such. They notice that nobody processes a partition, that its lag
-grows, that records are processed twice, or that members are removed. The summary, the report and
-comparisons all use these definitions:
+Users do not notice a rebalance as such. They notice that nobody processes a partition for a while,
+that its lag grows, that records are processed twice, or that members are removed. The lag is the
+number of acknowledged records that the group has not processed yet.
 
-- The measured time begins with the steady state, in which all groups have all their members and
-  partitions, and ends with the run. In a run that never became steady it begins with the run.
-- The lag of a partition is the number of its acknowledged records that the group has not processed.
+Only a part of the run is measured: from the moment at which all groups have all their members and
+partitions (the steady state) to the run's end. A run that never came so far is measured from its
+beginning.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -21,19 +21,19 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import CountDetail
 
 WAIT_US = 1_000_000
-"""Shortest wait of records that a user notices. In normal work, records wait for the next poll or
-for the batch before them, which takes less time.
+"""Only waits of 1 s or longer count. In normal work, records also wait a little, for the next poll
+or until the batch before them is done.
 """
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Causes of a removal in which the coordinator takes a silent member to be gone. The members in the
-column `sent_away` were removed for one of these causes, although their process ran.
+"""Causes for which a coordinator removes a member that it has not heard of. The column `sent_away`
+counts such removals of members that were not gone at all.
 """
 _PARTITION = ("run", "group", "partition")
-"""Columns that name a data partition in one group."""
+"""The columns that name a data partition of a group."""
 
 
 def felt_partitions(
@@ -150,10 +150,10 @@ def felt_groups(
 
 
 def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per run: the bounds of the measured time (`start_us`, `end_us`), and `since_us`.
+    """One row per run: when the measured time begins and ends, and when its first fault came.
 
-    `since_us` is the moment of the first fault in the measured time. Without a fault, it is the
-    beginning of the measured time.
+    Columns: `run`, `start_us`, `end_us`, `since_us`. Without a fault, `since_us` is the beginning
+    of the measured time.
     """
     # A run that never became steady is measured from its beginning (0).
     start_us = F.least("end_us", F.coalesce("steady_us", F.lit(0)))
@@ -170,18 +170,21 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition that had an owner: the time between owners and after the last owner."""
+    """One row per partition that had an owner: for how long it had none after the first one.
+
+    This is the time between two owners, and after the last one. It counts only from the beginning
+    of the measured time.
+    """
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us")
     rows_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    ends_us = F.coalesce("to_us", "end_us")  # an owner without an end owns until the run ends
+    ends_us = F.coalesce("to_us", "end_us")  # `to_us` is null if it was the run's end
     spans = ownership.join(F.broadcast(measured), "run").withColumn("ends_us", ends_us)
     first_us = F.min("from_us").over(Window.partitionBy(*_PARTITION))
-    # `hole_us`, in each row: the time without an owner before the row's interval. It begins when
-    # all intervals before it have ended, but not before the measured time or the first owner.
-    reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
-    hole_us = F.greatest(F.col("from_us") - reached_us, F.lit(0))
-    # `tail_us`, an aggregate over a partition's rows: the time after the last owner. Like a hole,
-    # it does not begin before the measured time or the first owner.
+    # `hole_us` is the time without an owner before the interval of a row. It begins when all
+    # earlier intervals have ended, because two owners can overlap.
+    owned_until_us = F.greatest("start_us", first_us, F.max("ends_us").over(rows_before))
+    hole_us = F.greatest(F.col("from_us") - owned_until_us, F.lit(0))
+    # `tail_us` is the time after the last owner.
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
     tail_us = F.greatest(F.max("end_us") - last_us, F.lit(0))
     return (
@@ -209,8 +212,8 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.col("time_us").alias("at_us"),
         F.lit(None).cast("long").alias("begun_us"),
         F.lit(False).alias("processed"),
-        # `ends`: the offset behind the batch's last record. A trace that lacks the batch's offset
-        # or number of records gets the lowest value that is possible: offset 0, one record.
+        # `ends` is the offset behind the batch's last record. If the trace does not tell the first
+        # offset or the number of records, it is at least 0 or 1.
         (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("ends"),
     )
     consumed = batches(events).select(
@@ -220,13 +223,13 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
         F.lit(True).alias("processed"),
         (F.col("last") + 1).alias("ends"),
     )
-    # A produced batch names no group: it counts in each group that has the partition.
+    # A produced batch belongs to no group. It counts for each group that has the partition.
     steps = (
         produced.join(partitions.select(*_PARTITION), ["run", "partition"])
         .unionByName(consumed)
         .join(partitions, list(_PARTITION))
     )
-    # Of batches at the same moment, produced ones come first: false sorts before true.
+    # Of two batches at the same moment, the produced one comes first: false sorts before true.
     so_far = (
         Window.partitionBy(*_PARTITION)
         .orderBy("at_us", "processed", "ends")
@@ -234,7 +237,7 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
     )
 
     def reached(processed: Column) -> Column:
-        # The highest offset so far, over the produced or over the processed batches.
+        # How far the partition was produced, or processed, up to a row.
         return F.coalesce(F.max(F.when(processed, F.col("ends"))).over(so_far), F.lit(0))
 
     processed = F.col("processed")
@@ -245,25 +248,25 @@ def _levels(events: DataFrame, partitions: DataFrame) -> DataFrame:
 
 
 def _waited(levels: DataFrame) -> DataFrame:
-    """One row per partition: the total of the waits that are WAIT_US or longer.
+    """One row per partition: for how long records waited while no member worked on any of them.
 
-    In a wait, acknowledged records waited, and no member worked on any of them.
+    Only waits of WAIT_US or longer count.
     """
-    # Rows with equal `nth` are a processed batch and the batches that were produced before the next
-    # one was processed. The first of these rows with a lag above 0 begins a wait, so each `nth` has
-    # at most one wait. `begun_us` tells when work on the processed batch began; it is null in the
-    # other rows.
+    # `nth` counts the processed batches. So the rows with the same `nth` are a processed batch, and
+    # the batches that were produced before the next one was processed. In this time there is at
+    # most one wait. It begins with the first of these rows that has a lag above 0. `begun_us` is
+    # when the work on the processed batch began.
     between_batches = [*_PARTITION, "nth"]
     waits = levels.groupBy(*between_batches, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
-    # A wait ends with the earliest beginning of work on any later batch. The next batch alone is
-    # not enough: if two members own the partition at the same time, the member that finishes later
-    # can have begun earlier.
+    # A wait ends when the work on any later batch first begins. It is not enough to look at the
+    # next batch, because of two members that own the partition at the same time, the one that
+    # finishes later can have begun earlier.
     later = Window.partitionBy(*_PARTITION).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
-    # Only the part in the measured time counts.
+    # Only the part of a wait in the measured time counts.
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
     return (
         waits.withColumn("length_us", length_us)
@@ -276,16 +279,17 @@ def _waited(levels: DataFrame) -> DataFrame:
 
 
 def _peaks(levels: DataFrame) -> DataFrame:
-    """One row per partition: the greatest lag before and after the first fault, and its decrease.
+    """One row per partition: the greatest lags before the first fault and after it.
 
-    `usual_again_us` is the first moment after the peak at which the lag was at most `lag_usual`.
+    The first is `lag_usual`, and the second `lag_peak`, at the moment `lag_peak_us`.
+    `usual_again_us` is when the lag was at most `lag_usual` again.
     """
     at_us = F.col("at_us")
-    # `since_us` is the moment of the first fault.
+    # `since_us` is when the first fault came.
     before_fault = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after_fault = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
-    # The greatest lag after the fault, with its moment. `max` compares `lag` first. Of several
-    # moments with this lag it picks the earliest, whose `negated_us` is the greatest.
+    # The greatest lag after the fault, and its moment. `max` compares the lag first. Of several
+    # moments with this lag, it picks the earliest one, because it compares the negated moments.
     peak = F.max(F.when(after_fault, F.struct("lag", (-at_us).alias("negated_us"))))
     peaks = (
         levels.groupBy(*_PARTITION)
@@ -313,15 +317,15 @@ def _peaks(levels: DataFrame) -> DataFrame:
 
 
 def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition: the numbers of successive and of distinct owners in the measured time.
+    """One row per partition: how many owners it had one after another, and how many distinct ones.
 
-    Successive intervals of one member count as one owner. If member A owned the partition, then B,
-    then A again, there are three successive owners and two distinct ones.
+    If the owners were A, A, B, A, there were three one after another (A, B, A), and two distinct
+    ones. Only owners in the measured time count.
     """
     in_order = Window.partitionBy(*_PARTITION).orderBy("from_us", "consumer")
     in_measured_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
     previous_consumer = F.lag("consumer").over(in_order)
-    # The first interval has no previous consumer. `coalesce` turns this null into false.
+    # Before the first interval there is no consumer. `coalesce` makes false of this null.
     is_same_owner = F.coalesce(previous_consumer == F.col("consumer"), F.lit(False))
     return (
         ownership.join(F.broadcast(measured), "run")
@@ -337,8 +341,9 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per removal of a member whose process ran and could be reached."""
-    # The process of each member id: the node, and its last incarnation (number of its process) that
-    # wrote rows with this id. `first_us` is the time of this life's first row with the id.
+    # Which process had which member id: the node and the incarnation that wrote rows with the id.
+    # If several incarnations did, the last one counts. `first_us` is when it first wrote such a
+    # row.
     lives = (
         of_kind(events, *MEMBER_KINDS)
         .where(F.col("group").isNotNull() & F.col("member").isNotNull())
@@ -360,12 +365,12 @@ def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -
             F.col("time_us").alias("at_us"),
             F.struct("node", "incarnation", "seq").alias("row"),
         )
-        # Members without a row of their own drop out, since nobody knows whether they ran.
+        # Members that wrote no row drop out here, because nobody knows whether their process ran.
         .join(lives, ["run", "group", "member"])
     )
-    # An end before the life's first row is the end of an earlier process of the node. A death has a
-    # `successor` if the start of a new process shows it. Then it is the death of the member's
-    # process only if this new process is later than the member's.
+    # A row of `deaths` is about the end of a process. Or it is about a start of the node, which
+    # proves that all older processes of the node have ended: `successor` is the incarnation that
+    # started.
     dead = removed.join(deaths(events), ["run", "node"]).where(
         F.col("died_us").between(F.col("first_us"), F.col("at_us"))
         & (F.col("successor").isNull() | (F.col("successor") > F.col("incarnation")))

@@ -1,10 +1,10 @@
-"""The table `figures`: each measured time or count of each fault, with its percentiles.
+"""The table `figures`: each fault in a few numbers.
 
-A measure is one column of another table, such as `detect_us` of `broker_phases`. After one fault
-the column has many values, one for each partition, member or group, called the measure's subjects.
-A row of `figures` has the percentiles of these values. A measure belongs to one of three chains:
-`broker` (phases of partitions of `__consumer_offsets`), `client` (phases of members), and `gap`
-(times without service).
+After a crash, for example, the table `broker_phases` has the phase `detect` of each offsets
+partition that moved. The table `figures` has one row about this measure, with its median, p90, p99
+and maximum over the partitions. These partitions are the subjects of the measure. A measure belongs
+to one of three chains: `broker` (phases of offsets partitions), `client` (phases of members), and
+`gap` (times in which a member, data partition or group was not served).
 """
 
 from pyspark.sql import Column, DataFrame
@@ -16,24 +16,22 @@ from pipeline.summary.figures import MEASURES, PERCENTS, Measure, samples_needed
 def figures(
     faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, availability: DataFrame
 ) -> DataFrame:
-    """Summarize each fault's phases, gaps and counts over their subjects.
+    """Sum up the phases, gaps and counts of each fault over their subjects.
 
-    A percentile is always one of the measured values, not a value between two of them (nearest
+    A percentile is always one of the measured values, and not a value between two of them (nearest
     rank). The inputs are the tables of these names. Output grain: one row per run, fault and
-    measure of `figures.MEASURES` that has a subject. A subject is an offsets partition that moved,
-    a member, or a subject of `availability`.
+    measure of `figures.MEASURES` that has a subject.
     Columns:
     - `run`, `fault`, `kind` (of the fault), `chain` (broker | client | gap), `measure`;
     - `is_time` (true: microseconds; false: a count);
     - `samples`: number of subjects that have a value; `missing`: number of subjects without a
       value;
     - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
-    - `from_us`, `to_us`: the time that these values describe, in microseconds on the run's clock.
-      It lasts from the earliest beginning to the latest end of the subjects' times. In the broker
-      chain, the time of a subject lasts from the fault until the coordinator is active; in the
-      client chain, from the fault until the coordinator accepts the member; in the gap chain, it is
-      the gap. If the end of this time did not come, or if a member had to join again, the time ends
-      with the next fault or with the run.
+    - `from_us`, `to_us`: in which time the values were measured, in microseconds on the run's
+      clock: from the earliest beginning to the latest end over all subjects. In the broker chain,
+      this is from the fault until the coordinator is active; in the client chain, from the fault
+      until the coordinator accepts the member; in the gap chain, it is the gap. If this end did not
+      come, or if a member had to join again, it is the next fault or the run's end.
 
     Nulls: `kind` if the run did not record it; `p50` to `max` if there are no samples; `p90` of
     fewer than 10 samples and `p99` of fewer than 100, because so few samples say nothing about the
@@ -45,9 +43,8 @@ def figures(
         "availability": availability,
     }
     fractions = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
-    # `kind` is no key of the aggregation, so it is joined only after it.
     ends = F.broadcast(faults.select("run", "fault", "kind", F.col("until_us").alias("next_us")))
-    # An open time lasts until the next fault. If it began after that fault, it has no length.
+    # If the end did not come, it is the next fault. A gap that began after this has the length 0.
     to_us = F.coalesce("to_us", F.greatest("from_us", "next_us"))
     summed = (
         _one_row_per_value(inputs)
@@ -56,13 +53,15 @@ def figures(
         .agg(
             F.count("value").alias("samples"),
             F.count_if(F.col("value").isNull()).alias("missing"),
-            # In contrast to `percentile`, this returns values that occurred.
+            # Spark's `percentile` would interpolate between values. This returns values that
+            # occurred.
             F.percentile_approx("value", fractions).alias("percentiles"),
             F.max("value").alias("max"),
             F.min("from_us").alias("from_us"),
             F.max(to_us).alias("to_us"),
         )
     )
+    # The aggregation has lost `kind`, so it is joined again.
     return summed.join(ends, ["run", "fault"], "left").select(
         "run",
         "fault",
@@ -80,30 +79,36 @@ def figures(
 
 
 def _percentile(index: int) -> Column:
-    """Return the percentile at an index of PERCENTS; null if there are too few samples."""
-    enough = F.col("samples") >= samples_needed(PERCENTS[index])
-    return F.when(enough, F.col("percentiles")[index])
+    """Return the percentile PERCENTS[index]; null if there are too few samples for it."""
+    has_enough_samples = F.col("samples") >= samples_needed(PERCENTS[index])
+    return F.when(has_enough_samples, F.col("percentiles")[index])
 
 
 def _one_row_per_value(inputs: dict[str, DataFrame]) -> DataFrame:
-    """Turn the measured columns into rows: one row per run, fault, measure and subject."""
-    parts = []
-    for name, table in inputs.items():
-        entries = F.array(*(_entry(measure) for measure in MEASURES if measure.table == name))
-        rows = table.select("run", "fault", F.explode(entries).alias("entry"))
-        parts.append(rows.where(F.col("entry").isNotNull()).select("run", "fault", "entry.*"))
-    stacked, *others = parts
-    for other in others:
-        stacked = stacked.unionByName(other)
-    return stacked
+    """Turn columns into rows: one row per run, fault, subject and measure, with its value.
 
-
-def _entry(measure: Measure) -> Column:
-    """Return a struct with the value of a measure in a row, and the time that the value describes.
-
-    The result is null if the measure is about another kind of subject.
+    A row of `broker_phases`, for example, has a column for each of its measures. It becomes a row
+    for each of them.
     """
-    entry = F.struct(
+    rows_of_tables = []
+    for name, table in inputs.items():
+        values = F.array(*(_value(measure) for measure in MEASURES if measure.table == name))
+        rows = table.select("run", "fault", F.explode(values).alias("measured"))
+        rows_of_tables.append(
+            rows.where(F.col("measured").isNotNull()).select("run", "fault", "measured.*")
+        )
+    all_rows, *others = rows_of_tables
+    for other in others:
+        all_rows = all_rows.unionByName(other)
+    return all_rows
+
+
+def _value(measure: Measure) -> Column:
+    """Return a struct with the value of a measure in a row, and the time in which it was measured.
+
+    The struct is null if the row is about another kind of subject than the measure.
+    """
+    value = F.struct(
         F.lit(measure.chain).alias("chain"),
         F.lit(measure.name).alias("measure"),
         F.lit(measure.is_time).alias("is_time"),
@@ -111,24 +116,22 @@ def _entry(measure: Measure) -> Column:
         *_span(measure),
     )
     if measure.subject_kind is None:
-        return entry
-    return F.when(F.col("subject_kind") == measure.subject_kind, entry)
+        return value
+    return F.when(F.col("subject_kind") == measure.subject_kind, value)
 
 
 def _span(measure: Measure) -> tuple[Column, Column]:
-    """Return the beginning and the end of the time that a row's values describe.
+    """Return the beginning and the end of the time in which a row's values were measured.
 
     The end is null if it did not come.
     """
     match measure.chain:
         case "broker":
-            begun, ended = F.col("fault_us"), F.col("active_us")
+            from_us, to_us = F.col("fault_us"), F.col("active_us")
         case "client":
-            # A member that had to join is served again only after its join.
-            begun, ended = (
-                F.col("fault_us"),
-                F.when(F.col("join_us").isNull(), F.col("accepted_us")),
-            )
+            from_us = F.col("fault_us")
+            # A member that had to join is served again only after its join, whose end is not known.
+            to_us = F.when(F.col("join_us").isNull(), F.col("accepted_us"))
         case "gap":
-            begun, ended = F.col("before_us"), F.col("after_us")
-    return begun.alias("from_us"), ended.alias("to_us")
+            from_us, to_us = F.col("before_us"), F.col("after_us")
+    return from_us.alias("from_us"), to_us.alias("to_us")

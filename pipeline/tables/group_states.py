@@ -1,10 +1,9 @@
-"""The table `group_states`: the states that each group had on each coordinator, and when.
+"""The table `group_states`: in which state was each group, from when to when?
 
 A row is one stay in a state, such as "readers was PreparingRebalance on broker-1 from 20.1 s to
-23.4 s". Two brokers can show states of the same group at the same time, if the old coordinator does
-not know yet that it was replaced. A state ends with the next one, or when the broker unloads the
-group because another broker leads, or when the broker's process ends (an incarnation is one life of
-the process, counted from 0).
+23.4 s". A state ends with the next one, when the broker unloads the group because another broker
+leads, or when the broker's process ends. If an old coordinator does not know yet that it was
+replaced, two brokers hold the group at the same time, and the table has the states on both.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -16,11 +15,11 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import GroupLoadedDetail, TransitionDetail
 
 DEAD = "Dead"
-"""State that a group enters when its coordinator deletes it."""
+"""The state that a group enters when its coordinator deletes it."""
 _LIFE = ("run", "node", "incarnation")
-"""Columns that name one incarnation of a broker."""
+"""The columns that name a broker, from one start of its process to its end (an incarnation)."""
 _GROUP = (*_LIFE, "group")
-"""Columns that name a group on one incarnation of a broker."""
+"""The columns that name a group on such a broker."""
 _GROUP_KINDS = (
     TraceKind.GROUP_LOADED,
     TraceKind.GROUP_STATE,
@@ -48,12 +47,10 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
     coordinator had the group in one state.
     Columns:
     - `run`, `group`, `partition` (its offsets partition), `broker` (the coordinator),
-      `incarnation`, `leader_epoch` (the number of the leadership in which the broker served the
-      partition);
+      `incarnation`, `leader_epoch` (in which the broker served the partition);
     - `state`: Empty (no members), PreparingRebalance (members rejoin), CompletingRebalance (members
       ask for their partitions), Stable or Dead;
-    - `generation`: the number of the group's rebalance; in PreparingRebalance, the generation that
-      has ended;
+    - `generation`: in PreparingRebalance, it is the generation that has ended;
     - `members`: the number of the group's members when the interval began;
     - `cause`: the coordinator's reason for entering the state;
     - `from_us`, `to_us`: beginning and end of the interval, in microseconds on the run's clock;
@@ -87,11 +84,11 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
 
 
 def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
-    """One row per step: an event about a group, or about an offsets partition, on a broker.
+    """One row per event about a group or an offsets partition on a broker (a step).
 
-    In a row about a partition `group` is null. `state` is the state that the group enters with a
-    GROUP_LOADED or GROUP_STATE. `counted` is the number of members that a GROUP_LOADED or
-    GENERATION_STARTED lists.
+    - `group`: null in a step of a partition.
+    - `state`: the state that the group enters; null in a step that changes no state.
+    - `counted`: how many members a GROUP_LOADED or GENERATION_STARTED lists; null in other steps.
     """
     details = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     partitions_of_groups = F.broadcast(
@@ -106,7 +103,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
         .join(partitions_of_groups, ["run", "group"], "left")
         .select(
             *_GROUP,
-            # Rows about members and GROUP_STATE name no partition, but their group has one.
+            # Most rows about a group do not name its partition, which is known from `groups`.
             F.coalesce("group_partition", "partition").alias("partition"),
             "seq",
             "time_us",
@@ -115,18 +112,17 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
             "leader_epoch",
             F.coalesce("cause_text", "cause").alias("cause"),
             F.coalesce("details.state", "details.to").alias("state"),
-            # If the detail has no list, `size` can return -1.
+            # Without a list, `size` can return -1.
             F.when(listed >= 0, listed).alias("counted"),
         )
     )
 
 
 def _intervals(steps: DataFrame) -> DataFrame:
-    """One row per state that a coordinator entered.
+    """One row per state that a group entered on a coordinator.
 
-    `next_us` is the end of the state according to the coordinator's own rows: its next load or
-    change of state of the group, or the unload of the group's partition. It is null if none of
-    these followed.
+    `next_us` is when the coordinator ended it: by its next load or change of state of the group, or
+    by the unload of the group's partition. It is null if it did none of this.
     """
     of_group = Window.partitionBy(*_GROUP).orderBy("seq")
     of_partition = Window.partitionBy(*_LIFE, "partition").orderBy("seq")
@@ -135,7 +131,7 @@ def _intervals(steps: DataFrame) -> DataFrame:
     entered = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GROUP_STATE)
     return (
         _with_members(steps)
-        # The broker serves the partition in the epoch of its latest load.
+        # The epoch is that of the broker's last load of the partition.
         .withColumn(
             "epoch",
             F.last(F.when(is_load, F.col("leader_epoch")), ignorenulls=True).over(
@@ -164,25 +160,24 @@ def _intervals(steps: DataFrame) -> DataFrame:
 
 
 def _with_members(steps: DataFrame) -> DataFrame:
-    """Add the number of members after each step, as far as the steps tell it.
+    """Add the number of members after each step, as far as it is known.
 
-    The number is the length of the last list of members, plus the number of members that were added
-    later, minus the number of members that were removed later. A new group begins with 0 members. A
-    group in the state Dead has 0 members.
+    Some steps list all members. After such a step, members that are added and removed are counted
+    on. A new group begins with 0 members, and a group that becomes Dead has 0 members.
     """
     dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
     listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
-    # `base` is the number of members that a step sets: the length of its list, or 0 after Dead. The
-    # steps of other kinds set no number: `base` is null. If a step should have a list but lacks it,
-    # `base` is a struct with a null `n`, so that the step counts as one with an unknown number.
+    # `base` is the number of members that a step sets: the length of its list, or 0 if it is Dead.
+    # It is null for all other steps. It is a struct, so that a step whose list is missing can be
+    # told from these: then `base` is not null, but its field `n` is.
     base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
-    # `lists` counts the steps so far that set the number. A step that sets the number and the steps
-    # after it have equal `lists`, so the window `since` reaches from the last such step to this
-    # row.
+    # `lists` counts the steps so far that set the number. It is the same for such a step and for
+    # all steps until the next one. So the window `since` begins at the last step that set the
+    # number.
     so_far = _so_far(Window.partitionBy(*_GROUP))
     since = _so_far(Window.partitionBy(*_GROUP, "lists"))
-    # Before the first of these steps the group is new: the changes count from 0 members.
+    # Before the first such step the group is new, and has 0 members.
     first = F.when(F.col("lists") == 0, 0)
     return (
         steps.withColumn("lists", F.count(base).over(so_far))
@@ -193,10 +188,8 @@ def _with_members(steps: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Give each interval the earliest of its possible ends, unless the run ended before that."""
-    # All deaths of a node form one list, so that the join below does not multiply the intervals. In
-    # a death, `successor` is the incarnation whose start proves it; null if a row states the end
-    # itself.
+    """Give each interval the earliest of its possible ends, unless the run ended before."""
+    # The deaths of a node become one list, so that the join below does not multiply the intervals.
     deaths_of = died.groupBy("run", "node").agg(
         F.collect_list(F.struct("died_us", "successor")).alias("deaths")
     )
@@ -206,14 +199,16 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
                 "deaths",
                 lambda death: (
                     (death["died_us"] >= F.col("from_us"))
-                    # A newer incarnation's start proves only that older incarnations are dead.
+                    # A death without a `successor` is that of the process that lived then. With
+                    # one, it is known from the start of this incarnation, which proves only that
+                    # older ones are dead.
                     & (death["successor"].isNull() | (death["successor"] > F.col("incarnation")))
                 ),
             ),
             lambda death: death["died_us"],
         )
     )
-    # An interval of Dead ends when it begins, so it also ends before the run.
+    # An interval of Dead ends when it begins.
     dead = F.col("state") == DEAD
     end_us = F.when(dead, F.col("from_us")).otherwise(F.least("next_us", died_us))
     return (

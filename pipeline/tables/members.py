@@ -1,4 +1,4 @@
-"""The step `member_names`: which consumer each member id belongs to.
+"""Which consumer has which member id?
 
 A coordinator knows members by their ids, and gives a consumer that joins anew a new id. So one
 consumer can have several ids in a run. The tables name a consumer by its node, such as
@@ -17,9 +17,9 @@ from protocol.trace_schema import MemberDetail
 def member_names(events: DataFrame) -> DataFrame:
     """Name the consumer of each member id.
 
-    Rows that the consumer itself wrote name its node. The coordinator's row about a new member
-    names its client id. A consumer of the lab uses the name of its node as its client id, so both
-    name the same consumer, and the client id serves where the consumer's own rows are missing.
+    The rows that a consumer wrote itself tell its node and its member id. Where they are missing,
+    the coordinator's row about the new member tells its client id. This is the same name, because a
+    consumer of the lab uses the name of its node as its client id.
     `events` has one row per event. Output grain: one row per run, group and member id.
     Columns: `run`, `group`, `member`, `consumer` (the node, or the client id). Nulls: none.
     """

@@ -1,10 +1,10 @@
 """The table `messages`: requests and answers between nodes around each fault.
 
 The report draws them as a diagram of who asked whom during a failover. So the table has requests of
-group coordination and of control. It leaves out those that carry records (Produce, and Fetch from a
-broker). There can still be thousands around one fault. Therefore equal exchanges (a request with
-its answer) that follow one another become one row with a count, and each fault keeps at most
-MESSAGES_PER_FAULT rows.
+group coordination and of control, and leaves out those that carry records (Produce, and Fetch from
+a broker). An *exchange* is a request with its answer. There can be thousands around one fault.
+Therefore equal exchanges that follow one another, such as 40 heartbeats with success, become one
+row with a count, and each fault keeps at most MESSAGES_PER_FAULT rows.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -22,21 +22,23 @@ AFTER_US = 1_000_000
 """Messages are listed from BEFORE_US before the fault until AFTER_US after its last effect."""
 AT_LEAST_US = 5_000_000
 AT_MOST_US = 120_000_000
-"""The listed time after the fault lasts at least AT_LEAST_US, and at most AT_MOST_US even if an
+"""But the time after the fault is at least AT_LEAST_US long, and at most AT_MOST_US, even if an
 effect of the fault comes later.
 """
 
 NO_ANSWER = "no answer"
 """The `outcome` of an exchange without an answer or a failure in the trace."""
 _TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
-"""APIs that change the group. So each successful request has a row of its own in the table."""
+"""APIs that change the group. Each successful request of them has a row of its own, because a
+reader wants to see each of them.
+"""
 _REQUEST = ("run", "from_node", "to_node", "api", "correlation_id")
-"""Columns that name a request. Correlation ids repeat, so several requests can have the same
-values. `_exchanges` numbers such requests.
+"""The columns that name a request. Correlation ids repeat, so there can be several requests with
+the same values. `_exchanges` numbers them.
 """
 _FAULT = ("run", "fault")
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")
-"""Columns that must be equal in the exchanges of one row."""
+"""The columns that name a fault and a route. Exchanges of one row have the same route."""
 
 
 def messages(
@@ -48,18 +50,18 @@ def messages(
 ) -> DataFrame:
     """List the requests of coordination and control around each fault.
 
-    1. The window of a fault begins one second before its injection. It ends one second after the
-       fault's last effect. Three effects count: a new coordinator becomes active, it accepts a
-       member, a rebalance completes. After the injection the window lasts at least 5 s and at most
-       120 s, but not beyond the next fault or the run's end. An exchange is listed if it overlaps
-       the window.
-    2. Successive exchanges on one route (api, from, to, group) become one row if they have the same
-       outcome, member and named coordinator. They must all have begun before the fault, or all
-       after it. Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
-    3. Each fault keeps the first 400 rows in this order. Rows are of one kind if they have the same
-       API, server, group and outcome. The earliest row of each kind is a first row; all first rows
-       come before all other rows. Within these two parts, the client with the most first rows comes
-       first. Clients with equally many are in the order of their names.
+    1. The window of a fault begins one second before the fault. It ends one second after the
+       fault's last effect: a new coordinator became active, it accepted a member, or a rebalance
+       was complete. But it lasts at least 5 s and at most 120 s after the fault, and not beyond the
+       next fault or the run's end. An exchange is listed if it overlaps the window.
+    2. Exchanges that follow one another on one route (api, from, to, group) become one row if they
+       have the same outcome, member and named coordinator. They must all have begun before the
+       fault, or all after it. Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
+    3. If there are more than 400 rows, each fault keeps the most telling ones. Of many members that
+       do the same, one tells the story. So the earliest row of each kind is kept before all others;
+       rows are of a kind if they have the same API, server, group and outcome. Then the rows of one
+       client are kept together: that client comes first which has the most of these earliest rows,
+       and clients with equally many are in the order of their names.
     `events` has one row per event; the other inputs are the tables of these names.
     Output grain: one row per run, fault and sequence of equal exchanges.
     Columns:
@@ -109,8 +111,7 @@ def messages(
 def _windows(
     faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, rebalances: DataFrame
 ) -> DataFrame:
-    """One row per fault: the bounds of the time in which its messages are listed."""
-    # `last_effect_us`: the time of the last effect of a fault.
+    """One row per fault: the beginning and the end of its window (rule 1 of `messages`)."""
     last_effects = (
         broker_phases.select(*_FAULT, F.col("active_us").alias("at_us"))
         .unionByName(client_phases.select(*_FAULT, F.col("accepted_us").alias("at_us")))
@@ -132,23 +133,26 @@ def _windows(
 
 
 def _exchanges(events: DataFrame) -> DataFrame:
-    """One row per request of coordination or control, with what became of it on both sides.
+    """One row per exchange: a request of coordination or control, and what became of it.
 
-    Correlation ids repeat, so these rules assign a row to a request:
-    1. In the client's rows, an answer belongs to the last earlier request with its correlation id
-       on the same connection.
-    2. A server's row does not name the connection. It belongs to the last request with its
-       correlation id that was sent to the server before the row. If there is none, it belongs to
+    A trace has up to four rows about a request: the client sends it, the server receives it, the
+    server answers it, and the client gets the answer or gives up. All have its correlation id.
+    But correlation ids repeat. By these rules, it is found out which request a row is about:
+    1. A client's row about an answer belongs to the last request before it with the same
+       correlation id on the same connection.
+    2. A server's row does not name the connection. It belongs to the last request with the same
+       correlation id that the client had sent to the server before. If there is none, it belongs to
        the first request after the row, because the clocks of the two nodes can differ.
-    3. If a request has several rows of one kind, the first counts. The result has the columns of
-       the table, and `begin_us` and `last_us`: the first and the last known moment of the exchange.
+    3. If a request has several rows of one kind, the first one counts.
+
+    The result has the columns of the table, and `begin_us` and `last_us`: the first and the last
+    known moment of the exchange.
     """
-    # Requests with equal values in _REQUEST are numbered from 1.
-    # - `sent_so_far` is the number of the last request up to the row, on any connection.
-    # - `own` is the number of the last request on the row's own connection.
-    # - `exchange` is the number of the request that the row is about. For a client's row it is
-    #   `own`, or 0 if no request came before the row. For a server's row it is `sent_so_far`, or 1
-    #   (the first request after the row) if no request came before the row.
+    # Requests with the same values in _REQUEST are numbered from 1.
+    # - `sent_so_far` is the number of the last request up to a row, on any connection.
+    # - `own` is the number of the last request up to a row on the row's own connection.
+    # - `exchange` is the number of the request that a row is about. For a client's row it is `own`,
+    #   or 0 if there is none. For a server's row it is `sent_so_far`, or 1 if there is none.
     connection = Window.partitionBy(*_REQUEST, "node", "incarnation", "purpose").orderBy("seq")
     # Of rows at the same time, the client's come first, because it sent before the server received.
     request = Window.partitionBy(*_REQUEST).orderBy(
@@ -169,10 +173,11 @@ def _exchanges(events: DataFrame) -> DataFrame:
             ),
         )
     )
-    # `seq` is the first field, so that `min` picks the client's earliest answer or failure.
+    # The client's row about the answer or failure. `min` compares `seq` first, so it picks the
+    # first.
     ended = F.struct("seq", "time_us", F.coalesce("error", F.lit("NONE")).alias("error"), "named")
     exchanges = numbered.groupBy(*_REQUEST, "exchange").agg(
-        # Only the client's rows have these three. `max` skips the nulls of the server's rows.
+        # The server's rows do not have these three, and `max` ignores their nulls.
         *(F.max(column).alias(column) for column in ("purpose", "group", "member")),
         _first_us(TraceKind.REQUEST_SENT).alias("sent_us"),
         _first_us(TraceKind.REQUEST_RECEIVED).alias("received_us"),
@@ -180,7 +185,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
         F.min(F.when(~is_sent & ~is_server, ended)).alias("ended"),
     )
     moments = ("sent_us", "received_us", "answered_us", "ended.time_us")
-    # A failure whose request is not in the trace is not listed.
+    # If the trace has only the failure of a request, and not the request itself, it is left out.
     return exchanges.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
         *_REQUEST,
         "exchange",
@@ -199,13 +204,14 @@ def _exchanges(events: DataFrame) -> DataFrame:
 
 
 def _sides(events: DataFrame) -> DataFrame:
-    """One row per trace row about a listed request, with the request's client and server.
+    """One row per row of the trace about a listed request.
 
-    `from_node` is the client and `to_node` the server, whichever of the two wrote the row. `found`
-    is the broker that an answer named. In a client's row about a request, `cause` is the purpose of
-    the connection, and `peer` the server. In a COORDINATOR_FOUND, `cause` is the server that was
-    asked, and `peer` the broker that its answer named.
+    `from_node` is the client and `to_node` the server, whichever of the two wrote the row. A client
+    also writes a row COORDINATOR_FOUND after the answer to a FindCoordinator; `found` is the broker
+    that this answer named.
     """
+    # A client's row about a request has the server as `peer`, and the purpose of the connection as
+    # `cause`. In a COORDINATOR_FOUND, `cause` is the server, and `peer` the broker that it named.
     is_server = by_server()
     is_found = _is(TraceKind.COORDINATOR_FOUND)
     api = F.when(is_found, F.lit(Api.FIND_COORDINATOR.label)).otherwise(F.col("api"))
@@ -239,8 +245,8 @@ def _with_named(sides: DataFrame) -> DataFrame:
 
     A client writes COORDINATOR_FOUND directly after the row about the answer.
     """
+    # In both rows, `to_node` is the broker that was asked.
     in_order = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
-    # `to_node` is the server that was asked, also in a COORDINATOR_FOUND (see `_sides`).
     next_has_same_server = F.lead("to_node").over(in_order) == F.col("to_node")
     is_answer = _is(TraceKind.RESPONSE_RECEIVED)
     return sides.withColumn(
@@ -249,15 +255,15 @@ def _with_named(sides: DataFrame) -> DataFrame:
 
 
 def _collapse_equal(exchanges: DataFrame) -> DataFrame:
-    """Merge successive equal exchanges on a route into one row (rule 2 of `messages`)."""
+    """Make one row of equal exchanges that follow one another (rule 2 of `messages`)."""
     in_order = Window.partitionBy(*_ROUTE).orderBy("begin_us", "correlation_id", "exchange")
-    # `equal` holds what must be equal within one row of the table. `new` is 1 for the exchange with
-    # which a row of the table begins; the sum of `new` numbers the rows.
+    # `equal` is what must be equal within one row of the table. `new` is 1 for an exchange that
+    # begins a row, and 0 for others. So the sum of `new` is the number of the row.
     equal = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
     has_own_row = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
-    # For the first exchange of a route, `lag` is null. So `eqNullSafe` is false, and a row begins.
+    # Before the first exchange of a route there is none: `lag` is null, and a row begins.
     new = (has_own_row | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
-    # The earliest exchange of a row of the table: `min` compares `begin_us` first.
+    # The earliest exchange of a row: `min` compares `begin_us` first.
     first = F.min(
         F.struct(
             "begin_us",
@@ -286,10 +292,10 @@ def _collapse_equal(exchanges: DataFrame) -> DataFrame:
 def _keep_most_telling(rows: DataFrame) -> DataFrame:
     """Keep MESSAGES_PER_FAULT rows of each fault (rule 3 of `messages`).
 
-    `is_first` is true for the earliest row of a kind; `firsts` is the number of such rows of the
-    row's client.
+    `is_first` is true for the earliest row of a kind, and `firsts` is how many such rows a client
+    has.
     """
-    # The columns after `begin_us` decide only between rows that begin at the same moment.
+    # The columns after `begin_us` decide between rows that begin at the same moment.
     time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
     kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(*time)
     client = Window.partitionBy(*_FAULT, "from_node")

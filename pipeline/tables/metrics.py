@@ -1,7 +1,8 @@
-"""The table `metrics`: the sampled metrics of controllers and brokers, under Kafka's names.
+"""The table `metrics`: the values of the metrics of controllers and brokers, by Kafka's names.
 
-A node whose process starts anew counts from 0 again. So a row names the node's incarnation: one
-life of its process, counted from 0.
+From time to time, each node writes the values of all its metrics into one row METRICS of the trace
+(a sample). If its process starts again, it counts from 0. So the table also has the incarnation:
+how often the process had started before.
 """
 
 from pyspark.sql import DataFrame
@@ -12,7 +13,7 @@ from protocol.trace import TraceKind
 
 
 def metrics(events: DataFrame) -> DataFrame:
-    """List every value of every sample of metrics.
+    """List each value in each sample.
 
     `events` has one row per event. Output grain: one row per run, node, incarnation, sample and
     metric of the sample. A sample whose JSON text cannot be read has no rows.

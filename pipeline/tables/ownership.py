@@ -1,11 +1,13 @@
-"""The table `ownership`: which member owned each data partition, and when, as the members saw it.
+"""The table `ownership`: which member owned which data partition, from when to when?
 
-A row is about one interval in which one member believed that it owned one partition. Members write
-rows when they get and lose partitions. A member that dies writes none, and a member that is cut off
-believes that it owns its partitions until it hears otherwise. Three steps run in this order:
+A row is about one interval in which one member believed that it owned one partition. A member
+writes a row into the trace when it gets partitions, and one when it loses them. But a member that
+dies writes nothing, and a member that is cut off believes that it owns its partitions until it
+hears otherwise. So the table is computed in three steps:
 
-1. `ownership_intervals` pairs each assignment with the member's own row that ended it, if any.
-2. `ownership_spans` ends the others at the member's death, or at the run's end.
+1. `ownership_intervals` pairs each assignment with the member's own row that ended it, if there is
+   one.
+2. `ownership_spans` ends the others when the member died, or with the run.
 3. `ownership` adds the leader epoch of the coordinator that made the assignment, and how long the
    member was paused meanwhile.
 """
@@ -20,17 +22,15 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import PartitionsDetail
 
 _MEMBER = ("run", "group", "node", "incarnation")
-"""Columns that name one incarnation of a member."""
+"""The columns that name a member, from one start of its process to its end (an incarnation)."""
 _ENDINGS = {
     TraceKind.PARTITIONS_REVOKED: "revoked",
     TraceKind.PARTITIONS_LOST: "lost",
     TraceKind.PARTITIONS_ASSIGNED: "reassigned",
 }
-"""Kinds of rows that end an interval, each with the word that the column `ended_by` has for this
-end.
-"""
+"""The kinds of rows with which a member ends an interval, and the words for them in `ended_by`."""
 _INTERVAL = (*_MEMBER, "partition", "nth")
-"""Columns that name an interval; `nth` numbers the assignments of a partition to a member."""
+"""The columns that name an interval; `nth` numbers the assignments of a partition to a member."""
 
 
 def ownership(
@@ -38,16 +38,16 @@ def ownership(
 ) -> DataFrame:
     """List the intervals in which a member owned a partition.
 
-    An interval begins with PARTITIONS_ASSIGNED and ends when the member revokes or loses the
-    partition, is assigned it again, or dies. A paused member still owns its partitions.
-    Inputs: `spans` from `ownership_spans`, one row per interval; the table `groups`; `tenures`, the
-    table `coordinator_tenures`; `impairments`, one row per time in which a node was paused or cut
-    off. Output grain: one row per run, group, data partition, member and interval.
+    An interval begins when the member gets its assignment. It ends when the member revokes or loses
+    the partition, gets it assigned again, or dies. A paused member still owns its partitions.
+    `spans` has one row per interval (`ownership_spans`); `groups` is the table; `tenures` is the
+    table `coordinator_tenures`; `impairments` has one row per time in which a node was paused or
+    cut off. Output grain: one row per run, group, data partition, member and interval.
     Columns:
     - `run`, `group`, `partition`, `consumer` (the member's node), `incarnation`, `member`,
-      `generation` (the number of the group's rebalance);
-    - `coordinator`, `leader_epoch`: the broker that gave the assignment, and the number of its
-      leadership of the offsets partition at that time;
+      `generation`;
+    - `coordinator`, `leader_epoch`: the broker that gave the assignment, and in which epoch it was
+      the coordinator then;
     - `position`: from where the member began to read (committed | earliest | latest);
       `start_offset`: the offset there;
     - `from_us`, `to_us` in microseconds on the run's clock; `length_us`: up to the run's end if
@@ -77,7 +77,7 @@ def ownership(
         "start_offset",
         "from_us",
         F.col("ends_us").alias("to_us"),
-        # This `to_us` is the column of the spans, which has no nulls, and not the output's `to_us`.
+        # This `to_us` is the one of the spans, which is never null.
         (F.col("to_us") - F.col("from_us")).alias("length_us"),
         "ended_by",
         "paused_us",
@@ -86,14 +86,14 @@ def ownership(
 
 
 def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) -> DataFrame:
-    """Give each interval of `ownership_intervals` its end, and drop intervals after the run's end.
+    """Give each interval of `ownership_intervals` its end, and drop those after the run's end.
 
     Output grain: one row per run, group, data partition, member and interval. Columns:
     - the columns of `ownership_intervals`, with `node` renamed to `consumer`;
     - `ended_by`: how the interval ended;
-    - `to_us`: the end of the interval, or the run's end if the interval still lasted then;
-    - `ends_us`: the end of the interval, or null if the interval still lasted when the run ended.
-      The table `ownership` has this column under the name `to_us`.
+    - `to_us`: when the interval ended; if it lasted until the run's end, this end;
+    - `ends_us`: when the interval ended; null if it lasted until the run's end. The table
+      `ownership` has this column under the name `to_us`.
 
     Both are in microseconds on the run's clock. Other nulls: as in `ownership`.
     """
@@ -106,19 +106,19 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
 
 
 def ownership_intervals(events: DataFrame) -> DataFrame:
-    """Find the intervals of `ownership`, each with the member's first row that ended it.
+    """Find all intervals, and the member's own row that ended each of them.
 
     Output grain: one row per run, group, data partition, member and assignment. Columns: `run`,
     `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
     `start_offset`, `records`, `from_us`; `next_us`: when the member ended the interval, in
-    microseconds on the run's clock; `next_by`: how the member ended it, a word as in `ended_by`.
-    Nulls: as in `ownership`; `next_us` if no row of the member ended the interval. In this case
-    `next_by` has no meaning.
+    microseconds on the run's clock; `next_by`: how it ended it, as in the column `ended_by`.
+    Nulls: as in `ownership`; `next_us` if no row of the member ended the interval. Then `next_by`
+    has no meaning.
     """
     in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     is_assignment = _is(TraceKind.PARTITIONS_ASSIGNED)
-    # The word of the row's kind in _ENDINGS; null for other kinds.
+    # How a row ends an interval, in the words of _ENDINGS; null if it ends none.
     ending = F.coalesce(
         *(F.when(_is(kind), F.lit(word)) for kind, word in _ENDINGS.items()),
     )
@@ -128,10 +128,9 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         .orderBy("seq")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    # - `nth` is the number of the interval. Each assignment of the partition opens a new interval,
-    #   and ends the previous interval if the member has not revoked or lost the partition yet.
-    # - `given_up` is true from the row with which the member revokes or loses the partition. Later
-    #   rows (about a batch in work at that moment) do not count in the interval.
+    # - `nth` is the number of the interval, because each assignment of the partition begins one.
+    # - `given_up` is true from the row on with which the member revokes or loses the partition. It
+    #   can still process a batch then, which does not count in the interval.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
@@ -143,7 +142,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         F.when(gives_up, F.struct("seq", F.col("time_us").alias("at_us"), ending.alias("why")))
     )
     intervals = steps.groupBy(*_INTERVAL).agg(
-        # An interval has one assignment, so these are the values of its row.
+        # An interval has one assignment. `min` and `max` pick the values of its row.
         F.min(F.when(is_assignment, F.col("time_us"))).alias("from_us"),
         F.max(F.when(is_assignment, F.col("member"))).alias("member"),
         F.max(F.when(is_assignment, F.col("generation"))).alias("generation"),
@@ -157,7 +156,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         ).alias("began"),
         F.coalesce(F.sum(F.when(~F.col("given_up"), F.col("count"))), F.lit(0)).alias("records"),
     )
-    # The moment at which the member was assigned the same partition again; null if it was not.
+    # If the member got the same partition assigned again, this ended the interval, too.
     by_number = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
     next_from_us = F.lead("from_us").over(by_number)
     return intervals.withColumn("next_from_us", next_from_us).select(
@@ -177,8 +176,8 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
 
 def _assignments(events: DataFrame) -> DataFrame:
     """One row per partition that a member was assigned, revoked or lost, with its coordinator."""
-    # A successful answer to the member's SyncGroup. The broker that sent it is the coordinator that
-    # gave the member its partitions.
+    # A successful SyncGroup. The broker that answered it is the coordinator that gave the member
+    # its partitions.
     is_sync = (
         _is(TraceKind.RESPONSE_RECEIVED)
         & (F.col("api") == Api.SYNC_GROUP.label)
@@ -193,7 +192,7 @@ def _assignments(events: DataFrame) -> DataFrame:
     assignments = (
         rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | is_sync)
         .where(F.col("group").isNotNull())
-        # `synced_with`: the broker that answered the last SyncGroup before the row.
+        # This is the broker that answered the last SyncGroup before the row.
         .withColumn(
             "synced_with", F.last(F.when(is_sync, F.col("peer")), ignorenulls=True).over(so_far)
         )
@@ -208,9 +207,9 @@ def _assignments(events: DataFrame) -> DataFrame:
         "kind",
         "member",
         "generation",
-        # If the row itself does not name the coordinator, the last SyncGroup before it does.
+        # `peer` is the coordinator, but not all rows name it.
         F.coalesce("peer", "synced_with").alias("coordinator"),
-        # Columns that only the rows of `_processing` fill.
+        # Only the rows of `_processing` have values in these columns.
         F.lit(None).cast("long").alias("offset"),
         F.lit(None).cast("string").alias("position"),
         F.lit(None).cast("long").alias("count"),
@@ -218,14 +217,13 @@ def _assignments(events: DataFrame) -> DataFrame:
 
 
 def _processing(events: DataFrame) -> DataFrame:
-    """One row per position that was set and per batch that was processed.
+    """One row per position from which a member began to read, and per batch that it processed.
 
-    The columns are those of `_assignments`. The column `span` of an event holds fields of its
-    `detail`: the `count` of a batch's records, and the offset of its `last` record.
+    The columns are those of `_assignments`.
     """
     rows = of_kind(events, TraceKind.POSITION_RESET, TraceKind.RECORDS_CONSUMED)
-    # If a detail lacks `count`, the offsets give the number of records. If it lacks `last`, too,
-    # the batch counts as one record.
+    # If the trace does not tell the number of a batch's records, it is computed from the first and
+    # last offset. If it does not tell the last offset either, the batch counts as one record.
     count = F.coalesce("span.count", F.col("span.last") - F.col("offset") + 1, F.lit(1))
     return rows.select(
         *_MEMBER,
@@ -243,15 +241,15 @@ def _processing(events: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Add `to_us`, the end of each interval, and its reason `ended_by`.
+    """Add when each interval ended (`to_us`), and how (`ended_by`).
 
-    An interval can end with a row that the member wrote (`next_us`), or with the member's death.
-    The earlier of the two counts. If the run ended before both, `to_us` is null, and `ended_by` is
-    "run end".
+    It ended with a row that the member wrote (`next_us`), or with the member's death, whichever
+    came first. If the run ended before both, `to_us` is null, and `ended_by` is "run end".
     """
     is_after_start = F.col("died_us") >= F.col("from_us")
-    # A start of incarnation `successor` proves that all earlier incarnations are dead. A row about
-    # an end has no `successor`: it ends the life that the node had at that time.
+    # A row of `died` is about the end of a process. Or it is about a start of the node, which
+    # proves that all older processes of the node have ended: `successor` is the incarnation that
+    # started.
     is_of_this_life = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     interval = [*_MEMBER, "partition", "from_us"]
     deaths_of = (
@@ -269,7 +267,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
         F.struct(F.col("death.died_us").alias("at_us"), F.col("death.died_by").alias("why")),
     )
     run_ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    # `least` ignores nulls, and compares the structs by time first.
+    # `least` ignores nulls, and compares structs by their first field, the time.
     earliest_end = F.least(own_end, death)
     ended_in_run = F.col("end").isNotNull() & (F.col("end.at_us") < F.col("run_end_us"))
     return (
@@ -283,7 +281,10 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
 
 
 def _with_epoch(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
-    """Add `leader_epoch`: the epoch of the tenure in which the coordinator gave the assignment."""
+    """Add `leader_epoch`: in which epoch the coordinator gave the assignment.
+
+    It is the epoch in which this broker last became the coordinator before the assignment.
+    """
     served = groups.select("run", "group", F.col("partition").alias("offsets_partition")).join(
         tenures.select(
             "run",
@@ -307,5 +308,5 @@ def _with_epoch(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> 
 
 
 def _is(kind: TraceKind) -> Column:
-    """Return the condition that a row is of a kind."""
+    """Return whether a row is of a kind."""
     return F.col("kind") == kind.value

@@ -1,7 +1,7 @@
 """The table `ownership_overlaps`: times in which two members owned the same partition.
 
-It compares the intervals of the table `ownership`. Each is the time in which a member believed that
-it owned a partition.
+The table `ownership` has the intervals in which members believed that they owned a partition. Here,
+a row is a pair of two members' intervals that overlap.
 """
 
 from pyspark.sql import DataFrame
@@ -13,32 +13,33 @@ from pipeline.tables.faults import with_latest_fault
 def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     """Pair the intervals in which two members owned one partition at the same time.
 
-    `both` has one row per pair of overlapping intervals and offset that both members processed
-    (`repeats.processed_by_both`). It has one row with a null offset if they processed no record in
-    common. `faults` is the table. Output grain: one row per run, group, data partition and pair of
-    overlapping intervals of two different members.
+    `both` (`repeats.processed_by_both`) has a row for each pair of overlapping intervals and each
+    offset that both members processed. A pair that processed no record in common has one row, with
+    a null offset. `faults` is the table. Output grain: one row per run, group, data partition and
+    pair of overlapping intervals of two different members.
     Columns:
     - `run`, `group`, `partition`;
     - `from_us`, `to_us` in microseconds on the run's clock;
     - `length_us`: the length of the overlap; up to the run's end if it still lasted then;
-    - `first_consumer`, `first_member`, `first_generation`, `first_coordinator`, `first_epoch`: the
-      member whose interval began first, and the coordinator that had assigned it the partition;
+    - `first_consumer`, `first_member`, `first_generation`: the member whose interval began first;
+    - `first_coordinator`, `first_epoch`: the broker that had assigned it the partition, and in
+      which leader epoch;
     - `second_consumer`, `second_member`, `second_generation`, `second_coordinator`, `second_epoch`:
-      the same about the other member;
-    - `records_both`: number of records that both processed between `from_us` and `to_us`;
+      the other member, and the broker that had assigned it the partition;
+    - `records_both`: number of records that both processed during the overlap;
     - `fault`: the latest fault before the overlap began;
-    - `healed_us`: when the last fault was healed before the overlap ended. If none was healed until
-      then: when the first fault was healed after the end. In microseconds on the run's clock.
+    - `healed_us`: when a fault was last healed before the overlap ended. If none was healed before,
+      it is when one was first healed after it. In microseconds on the run's clock.
 
     Nulls: `to_us` if the overlap still lasted when the run ended; coordinators and epochs as in
     `ownership`; `fault` if none came before; `healed_us` if no fault was healed.
     """
-    # `first` and `second` are structs about the two intervals. `ends_us` is the overlap's end in
-    # every row: where `to_us` is null, it is the run's end. `count` skips the null offset of a pair
-    # that processed no record in common.
+    # `first` and `second` are structs about the two intervals. `ends_us` is when the overlap ended;
+    # in contrast to `to_us`, it is not null if this was the run's end. `count` does not count the
+    # null offset of a pair that processed no record in common.
     pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")
     overlaps = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
-    # `collect_list` skips nulls: faults that were not healed.
+    # `collect_list` leaves out the nulls of faults that were not healed.
     healings = faults.groupBy("run").agg(
         F.sort_array(F.collect_list("healed_us")).alias("healings")
     )

@@ -1,6 +1,8 @@
-"""The table `processing`: how many records each member processed, and how many of them again.
+"""The table `processing`: how many records of each partition each member processed.
 
-A record counts as repeated if any member of the group had processed it before.
+The table also counts how many of them were *repeated* (a member of the group had processed the
+record before), and how many were *shared* (two members processed the record while both owned its
+partition).
 """
 
 from pyspark.sql import DataFrame
@@ -9,17 +11,16 @@ from pyspark.sql import functions as F
 from pipeline.intermediate.repeats import batches
 
 _MEMBER = ("run", "group", "partition", "consumer")
-"""Columns that name a row of the table."""
+"""The columns that name a member and a partition of its group."""
 
 
 def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFrame:
     """Count the records that each member processed of each partition.
 
-    The times without processing are in `availability`.
-    `events` has one row per event, `repeats` one row per repeated record and processing
-    (`repeats.repeated_records`), and `both` one row per pair of overlapping owners and offset that
-    both processed (`repeats.processed_by_both`). Output grain: one row per run, group, data
-    partition and member that processed a record of the partition.
+    `events` has one row per event. `repeats` has one row for each time that a repeated record was
+    processed (`repeats.repeated_records`). `both` has one row per pair of overlapping owners and
+    offset that both processed (`repeats.processed_by_both`). Output grain: one row per run, group,
+    data partition and member that processed a record of the partition.
     Columns:
     - `run`, `group`, `partition`, `consumer` (the member's node);
     - `records`: number of processed records; a record that was processed twice counts twice;
@@ -43,10 +44,10 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
             F.max("at_us").alias("last_us"),
         )
     )
-    # `nth` counts the processings of a record: from 2 on, they are repetitions.
+    # `nth` is 1 when the group first processes a record, 2 when it does so again, and so on.
     repeated = repeats.where(F.col("nth") > 1).groupBy(*_MEMBER).agg(F.count("*").alias("repeated"))
-    # A pair of owners without a common record has a row whose offset is null. Any other row of the
-    # pair becomes two, one for each owner.
+    # Each row about a pair of owners becomes two rows, one for each owner. A pair that processed no
+    # record in common has a row with a null offset.
     shared = (
         both.where(F.col("offset").isNotNull())
         .withColumn("consumer", F.explode(F.array("first.consumer", "second.consumer")))

@@ -2,8 +2,7 @@
 
 A rebalance begins when the coordinator wants all members of a group to join again. When they have
 joined, a new generation begins. The rebalance ends when the coordinator has stored the new
-assignment. A rebalance belongs to one tenure, which is the time in which one broker serves the
-group as the leader of one epoch. If the tenure ends first, the rebalance has no end.
+assignment. If the broker is no longer the coordinator before this, the rebalance has no end.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -16,9 +15,11 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import RebalanceStartedDetail, TransitionDetail
 
 _GROUP = ("run", "node", "incarnation", "group")
-"""Columns that name a group on one incarnation (life of the process) of a coordinator."""
+"""The columns that name a group on a coordinator. The process of a broker can be killed and started
+again; an incarnation is one life of it.
+"""
 _REBALANCE = (*_GROUP, "part", "nth")
-"""Columns that name a rebalance; `_steps` explains the last two."""
+"""The columns that name a rebalance; `_steps` explains the last two."""
 
 
 def rebalances(
@@ -30,23 +31,23 @@ def rebalances(
 ) -> DataFrame:
     """List the rebalances that coordinators began.
 
-    Members that are removed or added after a generation began belong to the rebalance that leads to
-    the next generation. `events` has one row per event; `faults` and `groups` are the tables,
-    `tenures` the table `coordinator_tenures`; `names` has one row per member id
-    (`members.member_names`). Output grain: one row per run, group, broker and rebalance that the
-    broker began.
+    A member that is removed or added after a generation has begun belongs to the rebalance that
+    leads to the next generation.
+    `events` has one row per event; `faults` and `groups` are the tables; `tenures` is the table
+    `coordinator_tenures`; `names` has one row per member id (`members.member_names`). Output grain:
+    one row per run, group, broker and rebalance that the broker began.
     Columns:
-    - `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure);
-    - `generation`: the number of the generation that ended; `new_generation`: the number of the
-      next generation;
+    - `run`, `group`, `broker` (the coordinator), `leader_epoch` (in which it was the coordinator);
+    - `generation`: the generation that ended; `new_generation`: the next generation;
     - `reason`: why the coordinator began the rebalance, as a RebalanceCause; `cause`: the same as a
-      sentence; `member`: the member id that caused the rebalance; `consumer`: this member's node;
-    - `client_reason`: the reason in the member's request;
+      sentence;
+    - `member`, `consumer`: the member that caused the rebalance: its member id, and its node;
+    - `client_reason`: the reason that this member gave in its request;
     - `removed`: consumers whose member id was removed before the new generation;
       `removed_because`: the distinct RemovalCauses of these removals;
     - `added`: consumers that got a new member id before the new generation. A consumer that came
-      back under another id is in `removed` and in `added`;
-    - `store_error`: the error with which the append of the new assignment failed;
+      back with another id is in `removed` and in `added`;
+    - `store_error`: the error with which the coordinator failed to store the new assignment;
     - `fault`: the latest fault before the rebalance;
     - moments in microseconds on the run's clock: `started_us`, `joined_us` (the next generation
       began), `stable_us` (its assignment was stored);
@@ -59,16 +60,16 @@ def rebalances(
       another rebalance, the coordinator's end or the run's end came first;
     - `member`, `consumer` if no single member caused the rebalance;
     - `client_reason` if the request gave no reason;
-    - `store_error` if the log took the assignment, or if no assignment was given to the log;
-    - `leader_epoch` if the tenure is unknown.
+    - `store_error` if the assignment was stored, or if the rebalance did not come so far;
+    - `leader_epoch` if it is not known.
 
-    Lists are empty if no member was added or removed.
+    `removed`, `removed_because` and `added` are empty lists if no member was removed or added.
     """
     steps = _steps(events)
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")
     joined_us, stable_us = F.col("joined.time_us"), F.col("stable.time_us")
-    # If the append of the assignment fails, the coordinator begins the next rebalance for this
-    # reason, and the row about that rebalance has the error.
+    # If a coordinator fails to store an assignment, it begins the next rebalance for this reason.
+    # The row about that rebalance has the error.
     is_not_stored = F.col("restarted.cause") == RebalanceCause.ASSIGNMENT_NOT_STORED.value
     started_detail = detail("client_reason", of=RebalanceStartedDetail)
     none = F.array().cast("array<string>")
@@ -103,12 +104,13 @@ def rebalances(
 
 
 def _steps(events: DataFrame) -> DataFrame:
-    """One row per step of a group's coordinator, with the columns that name its rebalance.
+    """One row per event about a rebalance (a step), with the columns that name the rebalance.
 
-    The steps of a group on one incarnation of its coordinator are divided into parts. A part ends
-    with the start of a generation, with a load, or with the group becoming Empty or Dead. Several
-    rebalances can begin in a part; a step belongs to the latest one so far. The column `part` is
-    the number of the part, from 0, and `nth` the number of the rebalance in it, from 1.
+    Example, on one coordinator: a member is removed, a rebalance starts, a member is added, another
+    rebalance starts, a generation starts. All of this is one *part*. A part ends when a generation
+    starts, when the group is loaded, or when it becomes Empty or Dead. `part` is its number, from
+    0. `nth` is the number of the rebalance in the part, from 1. A step belongs to the last
+    rebalance that has started in the part. The removal at the beginning belongs to the first one.
     """
     kinds = (
         TraceKind.REBALANCE_STARTED,
@@ -136,15 +138,18 @@ def _steps(events: DataFrame) -> DataFrame:
         # Other changes of the group's state are no steps.
         .where(~_is(TraceKind.GROUP_STATE) | F.col("ends_part"))
         .withColumn("part", F.coalesce(F.count_if("ends_part").over(before), F.lit(0)))
-        # Changes of members before a part's first rebalance belong to that rebalance.
+        # Before the first rebalance of a part, `starts` is 0.
         .withColumn("nth", F.greatest(starts, F.lit(1)))
     )
 
 
 def _started(steps: DataFrame) -> DataFrame:
-    """One row per rebalance, with its new generation, its assignment and the next rebalance."""
-    # To find the next step of a kind, the window runs backwards in time: the next step is then the
-    # last one of the kind in the window. A forward search would take quadratic time.
+    """One row per rebalance, with its new generation, its assignment and the next rebalance.
+
+    These are the columns `joined`, `stable` and `restarted`.
+    """
+    # To find the next step of a kind, the window is sorted backwards in time. Then this step is the
+    # last one of the kind in the window. A window that looks forward would take quadratic time.
     backwards = (
         Window.partitionBy(*_GROUP)
         .orderBy(F.desc("seq"))
@@ -152,8 +157,7 @@ def _started(steps: DataFrame) -> DataFrame:
     )
 
     def next_of(kind: TraceKind) -> Column:
-        """Return the next step of a kind after the row, as a struct; null if there is none."""
-        # `ignorenulls` skips the rows of other kinds.
+        """Return the next step of a kind after a row, as a struct; null if there is none."""
         step = F.struct("seq", "time_us", "generation", "cause", "error")
         return F.last(F.when(_is(kind), step), ignorenulls=True).over(backwards)
 
@@ -163,15 +167,14 @@ def _started(steps: DataFrame) -> DataFrame:
         .withColumn("stable", next_of(TraceKind.ASSIGNMENT_STORED))
         .where(_is(TraceKind.REBALANCE_STARTED))
     )
-    # A generation or an assignment after the next rebalance's start belongs to that rebalance.
+    # A generation or an assignment after the start of the next rebalance belongs to that one.
     return started.withColumns({step: _unless_restarted(step) for step in ("joined", "stable")})
 
 
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
-    """One row per rebalance for which members were added or removed."""
+    """One row per rebalance for which members were removed or added: their consumers."""
     removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
-    # A static member is a member with a configured `group.instance.id`. When it restarts, it gets a
-    # new id but stays the same member, so this is no change.
+    # A static member that restarts gets a new member id, but it stays the same member.
     is_replacement = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
     consumer_or_id = F.coalesce("consumer", "member")
     return (
@@ -187,7 +190,10 @@ def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
-    """Add the epoch of the tenure in which the coordinator began the rebalance."""
+    """Add `leader_epoch`: in which epoch the coordinator began the rebalance.
+
+    It is the epoch in which the broker last became the coordinator (began a tenure) before this.
+    """
     served = groups.select("run", "group", "partition").join(tenures, ["run", "partition"])
     epochs = served.select(
         "run",
@@ -200,7 +206,7 @@ def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> Da
     tenures_of_life = epochs.groupBy(*life).agg(
         F.sort_array(F.collect_list("tenure")).alias("tenures")
     )
-    # The coordinator's last tenure that had begun before the rebalance; null if no tenure had.
+    # Index -1 is the last element of a list; it is null if the list is empty.
     so_far = F.filter("tenures", lambda tenure: tenure["start_us"] <= F.col("time_us"))
     latest = F.try_element_at(so_far, F.lit(-1))
     return started.join(F.broadcast(tenures_of_life), life, "left").withColumn(
@@ -209,11 +215,11 @@ def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> Da
 
 
 def _is(kind: TraceKind) -> Column:
-    """Return the condition that a row is of a kind."""
+    """Return whether a row is of a kind."""
     return F.col("kind") == kind.value
 
 
 def _unless_restarted(step: str) -> Column:
-    """Return a step, or null if the coordinator began the group's next rebalance before it."""
+    """Return a step, or null if the coordinator began the next rebalance before it."""
     next_start = F.col("restarted.seq")
     return F.when(next_start.isNull() | (F.col(f"{step}.seq") < next_start), F.col(step))

@@ -1,8 +1,9 @@
-"""The table `tenure_overlaps`: times with two coordinators of a group, and the answers of each.
+"""The table `tenure_overlaps`: times in which groups had two coordinators (split brain).
 
-This is split brain: a broker still serves the groups of a partition of `__consumer_offsets` because
-it has not learnt that another broker was elected. Each of the two tenures (the time in which one
-broker serves the partition) belongs to another leader epoch. The older one has the lower epoch.
+A broker still serves the groups of a partition of `__consumer_offsets`, because it has not learnt
+that another broker was elected. The table `coordinator_tenures` has the times (tenures) in which
+each broker served them. Here, a row is a pair of two tenures that overlap. The older tenure is the
+one with the lower leader epoch.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -23,7 +24,7 @@ _OVERLAP = (
     "newer_incarnation",
     "newer_broker",
 )
-"""Columns that name an overlap: the partition, and the two tenures."""
+"""The columns that name an overlap: the partition, and the two tenures."""
 
 
 def tenure_overlaps(
@@ -37,24 +38,24 @@ def tenure_overlaps(
 
     `events` has one row per event; `tenures` is the table `coordinator_tenures`; `impairments` has
     one row per time in which a node was paused or cut off. Output grain: one row per run, offsets
-    partition and pair of overlapping tenures. The older tenure of a pair has the lower epoch or, if
-    both have the same epoch, began first.
+    partition and pair of overlapping tenures. If both have the same epoch, the older one is the one
+    that began first.
     Columns:
     - `run`, `partition`, `groups` (the consumer groups in the partition);
     - `older_broker`, `older_epoch`, `older_incarnation`, `newer_broker`, `newer_epoch`,
-      `newer_incarnation` (an incarnation is one life of a broker's process);
+      `newer_incarnation` (an incarnation is the time from one start of a process to its end);
     - `fault`: the fault that moved the partition to the newer broker;
     - `from_us`, `to_us`: when the overlap began and ended, in microseconds on the run's clock;
     - `length_us`: the overlap's length in microseconds;
     - `older_end`: how the older tenure ended;
     - `older_paused_us`, `older_cut_us`: microseconds of the overlap in which the older broker was
       paused, or cut off from others;
-    - `older_heartbeats`, `newer_heartbeats`: heartbeats that the broker answered with success, if
-      the answer reached the client during the overlap;
-    - `older_commits`, `newer_commits`: commits that the broker acknowledged, if the answer reached
-      the client during the overlap;
-    - `older_commits_in_all`, `newer_commits_in_all`: commits in the whole tenure whose append
-      to the log was complete, whether or not the answer reached the client;
+    - `older_heartbeats`, `newer_heartbeats`: heartbeats that the broker answered with success. Only
+      answers count that reached the client during the overlap;
+    - `older_commits`, `newer_commits`: commits that the broker acknowledged, counted in the same
+      way;
+    - `older_commits_in_all`, `newer_commits_in_all`: commits in the whole tenure that the log
+      acknowledged, whether or not the answer reached the client;
     - `older_last_commit_us`, `newer_first_commit_us`: when the log acknowledged the last commit of
       the older tenure, and the first commit of the newer one.
 
@@ -68,11 +69,12 @@ def tenure_overlaps(
         older.join(newer, ["run", "partition"])
         .withColumn("from_us", F.greatest("older_start_us", "newer_start_us"))
         .withColumn("to_us", F.least("older_end_us", "newer_end_us"))
-        # Structs are compared field by field, so the epoch decides first, then the beginning. `<`
-        # keeps each pair in one order only, and no tenure with itself.
+        # Each pair is joined in both orders, and each tenure with itself. Keep the pairs in which
+        # the older tenure comes first. Structs are compared field by field: first by epoch, then by
+        # the beginning.
         .where((older_key < newer_key) & (F.col("from_us") < F.col("to_us")))
     )
-    # The overlaps with `paused_us` and `cut_us` of the older broker.
+    # This adds for how long the older broker was paused or cut off (`paused_us`, `cut_us`).
     impaired = impaired_us(overlaps, impairments, node="older_broker")
     groups_on_partition = groups.groupBy("run", "partition").agg(
         F.sort_array(F.collect_list("group")).alias("groups")
@@ -120,7 +122,7 @@ def tenure_overlaps(
 
 
 def _side(tenures: DataFrame, side: str) -> DataFrame:
-    """Return tenures whose columns have the prefix "older_" or "newer_"."""
+    """Return the tenures with the prefix "older_" or "newer_" before the names of their columns."""
     return tenures.select(
         "run",
         "partition",
@@ -137,9 +139,9 @@ def _side(tenures: DataFrame, side: str) -> DataFrame:
 
 
 def _answers(events: DataFrame) -> DataFrame:
-    """List successful heartbeats and acknowledged commits, with the time of the answer.
+    """One row per heartbeat or commit that was answered with success.
 
-    `answered_us` is when the answer reached the client.
+    `answered_us` is when the answer reached the client, and `peer` is the broker that answered.
     """
     answered_us = F.col("time_us").alias("answered_us")
     heartbeats = (
@@ -147,8 +149,8 @@ def _answers(events: DataFrame) -> DataFrame:
         .where((F.col("api") == Api.HEARTBEAT.label) & (F.col("error") == "NONE"))
         .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
     )
-    # A commit of several partitions has a row for each partition, all with the same client (`node`)
-    # and time. `distinct` keeps one of them.
+    # A commit of several partitions has a row for each partition, all with the same client and
+    # time. `distinct` keeps one of them.
     commits = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
         .select("run", "group", "peer", "node", answered_us)
@@ -159,7 +161,7 @@ def _answers(events: DataFrame) -> DataFrame:
 
 
 def _answered_in_overlap(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
-    """Count both coordinators' answers in each overlap; an overlap without answers has no row."""
+    """One row per overlap in which there were answers: their numbers, for both coordinators."""
     meanwhile = (F.col("answered_us") >= F.col("from_us")) & (F.col("answered_us") < F.col("to_us"))
     return (
         answers.join(F.broadcast(overlaps), ["run", "partition"])
@@ -175,9 +177,9 @@ def _answered_in_overlap(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
 
 
 def _count_of(what: str, side: str) -> Column:
-    """Return the number of answers of one kind ("heartbeat" or "commit") by one side's broker.
+    """Return how many answers of a kind one of the two brokers gave.
 
-    `side` is "older" or "newer". The name of the column is, for example, `older_heartbeats`.
+    Example: `_count_of("heartbeat", "older")` is the column `older_heartbeats`.
     """
     by_this_side = F.col("peer") == F.col(f"{side}_broker")
     return F.count_if((F.col("what") == what) & by_this_side).alias(f"{side}_{what}s")

@@ -1,7 +1,7 @@
-"""The table `verdicts`: the outcome of each check of each run, copied from the run's files.
+"""The table `verdicts`: what each check of a run found, copied from the run's JSON files.
 
-A check judges one promise of Kafka, such as that no acknowledged commit is lost. A violation that
-it reports is a finding.
+A check looks whether the cluster kept one of Kafka's promises, such as that no acknowledged commit
+is lost. Each violation that it finds is a finding.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -17,16 +17,16 @@ _RESULTS_SCHEMA = (
 
 
 def verdicts(documents: DataFrame) -> DataFrame:
-    """List the outcomes of each run's checks, as its results.json and manifest.json state them.
+    """List the outcomes of the checks of each run, as they are in its results.json.
 
-    `documents` has one row per run and JSON file (`run_documents.read_documents`). Output grain:
-    one row per run and check. If no check of a run is known, the run has one row whose check is
-    null.
+    The manifest.json tells what was run. `documents` has one row per run and JSON file
+    (`run_documents.read_documents`). Output grain: one row per run and check. A run of which no
+    check is known has one row, in which `check` is null.
     Columns:
     - `run`, `check` (a name such as fencing);
     - `outcome` of the check (pass | violated | inconclusive | nothing_seen);
-    - `findings`: the number of the check's findings. The file describes only the first ones, and
-      states this number in `findings_total`;
+    - `findings`: the number of findings (`findings_total` in the file, which describes only the
+      first ones);
     - `note`: what the check could not judge;
     - `verdict` of the run (pass | violated | unknown), `runtime` (virtual | local | ray), `seed`,
       `experiment`.
@@ -60,7 +60,7 @@ def verdicts(documents: DataFrame) -> DataFrame:
 
 
 def _parsed(document: str, schema: str) -> Column:
-    """Return a run's document as a struct, whose fields are null if it is missing or incomplete."""
-    # A run has at most one document of a name, so `max` only picks it from the run's rows.
+    """Return a JSON file of a run as a struct; the fields are null if it is missing or damaged."""
+    # A run has at most one file of each name, and `max` picks it.
     text = F.max(F.when(F.col("document") == document, F.col("text")))
     return F.from_json(text, schema, {"mode": "PERMISSIVE"})
