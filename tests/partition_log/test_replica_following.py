@@ -136,7 +136,7 @@ def test_answer_to_another_leader_epoch_is_ignored() -> None:
 
 
 def test_answer_that_arrives_twice_is_applied_once() -> None:
-    """When the answer arrives again, the follower's log does not end any more where it begins."""
+    """When it arrives again, the follower's log does not end any more where its records begin."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)

@@ -2,9 +2,9 @@
 
 `lab` is a cluster of three brokers in virtual time. At first broker n leads partition n of each
 topic. The tests shut down the broker that leads the group's offsets partition, so that another
-broker is elected. The controller publishes the election to the remaining two brokers. A test can
-delay this message to one of them by a link rule with the effect Cut, which holds messages back
-until the rule is withdrawn.
+broker is elected. The controller publishes the election to all brokers. A test can delay this
+message to one of them by a link rule with the effect Cut, which holds messages back until the rule
+is withdrawn.
 
 In docs/kafka, BEHAVIOUR 6.2 describes Kafka's elections, and BEHAVIOUR 6.4 describes coordinators
 that were replaced.
@@ -24,12 +24,13 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)
+"""The number of the group's offsets partition."""
 OLD, NEW, OTHER = PARTITION, (PARTITION + 1) % 3, (PARTITION + 2) % 3
 """The replicas of the group's offsets partition, the preferred leader first.
 
 OLD leads at first. After the shutdown of OLD, NEW leads and OTHER follows NEW.
 """
-OFFSETS = offsets_partition(PARTITION)
+OFFSETS_PARTITION = offsets_partition(PARTITION)
 
 
 def commit_error(response: OffsetCommitResponse) -> ErrorCode:
@@ -117,7 +118,7 @@ def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> 
             row
             for kind in (TraceKind.BECAME_LEADER, TraceKind.BECAME_FOLLOWER)
             for row in lab.events(kind)
-            if row.partition == str(OFFSETS) and row.time_us > begun_us
+            if row.partition == str(OFFSETS_PARTITION) and row.time_us > begun_us
         ]
         return sorted(row.time_us - begun_us for row in applied)
 

@@ -57,7 +57,7 @@ def test_brokers_take_up_the_replicas_of_a_new_topic() -> None:
 def test_topic_that_is_deleted_and_created_again_at_once_begins_anew() -> None:
     """A broker that learns of both changes at once must not keep the replicas of the first topic.
 
-    The two orders take less time than the publication of a change, so the brokers learn of the
+    The two requests take less time than the publication of a change, so the brokers learn of the
     deletion and the creation at the same time. The first topic has had an election, so its leader
     epoch is above 0. The leader epoch of the second topic must begin at 0 again.
     """
@@ -69,7 +69,7 @@ def test_topic_that_is_deleted_and_created_again_at_once_begins_anew() -> None:
         await lab.kill(leader)
         await lab.seconds(10)  # its session of 9 s ends, and another broker is elected
         await lab.restart(leader)
-        await lab.seconds(10)
+        await lab.seconds(10)  # it registers again
         first_topic = (await lab.runtime.status()).partitions[TopicPartition("new", 0)]
         assert first_topic.leader_epoch > 0
 

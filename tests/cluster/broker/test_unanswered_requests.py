@@ -86,6 +86,7 @@ def test_answer_that_a_broker_forgot_is_a_violation(
         with pytest.raises(InvariantViolation, match=f"{api} .* of client-0 has no answer"):
             lab.runtime.check_invariants()
 
+    # Two of the requests are for a transaction coordinator.
     BrokerLab(transactional_cluster()).run(story)
 
 

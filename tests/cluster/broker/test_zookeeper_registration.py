@@ -24,7 +24,7 @@ def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]
 
     Example: `[(5_000_000, "create", "/brokers/ids/0")]`.
     """
-    # Every server of ZooKeeper applies every write, with a row. One server's rows have each once.
+    # Every server of ZooKeeper records every write that it applies. One of them is enough here.
     writes = [
         (row.time_us, detail_of(row))
         for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
@@ -58,6 +58,7 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
     # At the latest: the end is rounded up to the next tick of 2 s, so 6 s + 2 s = 8 s.
     assert 4 * SECOND <= expired.time_us - lab.change_began_us <= 8 * SECOND
     assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us) == []
+    # A rebalance would begin with an attempt of a member.
     assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us) == []
 
 

@@ -63,7 +63,7 @@ def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: Controlle
         ((1, 2), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # without the leader
         ((0, 0, 1), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # the leader twice
         ((0, 7), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # broker 7 has no replica
-        ((), 0, 0, 0, ErrorCode.INVALID_REQUEST),
+        ((), 0, 0, 0, ErrorCode.INVALID_REQUEST),  # nobody
     ],
 )
 def test_impossible_proposal_is_refused_and_changes_nothing(

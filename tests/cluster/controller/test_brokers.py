@@ -1,8 +1,8 @@
 """Registration, heartbeats and fencing of brokers.
 
 A broker registers, and gets a broker epoch. It is fenced at first: it counts as dead, and leads no
-partition. A heartbeat that shows that it has read the metadata log unfences it. 9 s after its last
-heartbeat its session ends, and it is fenced again.
+partition. It is unfenced by a heartbeat which shows that the broker has read the metadata log. 9 s
+after its last heartbeat its session ends, and it is fenced again.
 
 `lab` passes requests to a controller, without brokers and network. `lab.heartbeat(0)` says that
 broker 0 has read the whole metadata log, unless a test gives an offset. `lab.register(0,
@@ -72,7 +72,7 @@ def test_registration_by_another_process_is_refused_while_the_session_runs() -> 
 
 
 def test_registration_by_another_process_succeeds_once_the_old_one_is_fenced() -> None:
-    """A broker that has crashed and restarted must wait for this. It is fenced at first."""
+    """A broker that has crashed and restarted must wait for this. It then begins as fenced."""
     lab = running_lab()
     old_epoch = lab.broker_epochs[0]
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)

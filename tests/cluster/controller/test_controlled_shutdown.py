@@ -126,7 +126,7 @@ def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader()
 
 
 def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> None:
-    """A fenced broker has lost its leaderships already, and has left the ISRs of the others."""
+    """A fenced broker leads nothing any more, and has left each ISR that has another member."""
     lab = running_lab()
     # Broker 0 sends no heartbeat for 10 s. It is fenced after 9 s.
     for _ in range(5):

@@ -14,7 +14,7 @@ from protocol.ids import NO_BROKER, BrokerId
 from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 
-def lab() -> ControllerLab:
+def running_controller() -> ControllerLab:
     """Return a controller of three brokers, and a topic of three partitions with three replicas."""
     controller = ControllerLab(cluster_of(topic()))
     controller.start_brokers(0, 1, 2)
@@ -41,7 +41,7 @@ def damage(controller: ControllerLab, **changes: object) -> None:
 )
 def test_impossible_isr_violates_an_invariant(isr: tuple[int, ...], invariant: str) -> None:
     """The image fulfils the invariants before the damage, and violates one of them after it."""
-    controller = lab()
+    controller = running_controller()
     controller.core.check_invariants()
     damage(controller, isr=isr)
     with pytest.raises(InvariantViolation) as raised:
@@ -51,7 +51,7 @@ def test_impossible_isr_violates_an_invariant(isr: tuple[int, ...], invariant: s
 
 def test_partition_without_a_leader_is_no_violation() -> None:
     """A partition has no leader while the last member of its ISR is down."""
-    controller = lab()
+    controller = running_controller()
     damage(controller, isr=(BrokerId(0),), leader=NO_BROKER)
     controller.core.check_invariants()
 
@@ -72,7 +72,7 @@ def test_inactive_leader_or_isr_member_violates_an_invariant(
 
     The only exception is the last member of an ISR without a leader.
     """
-    controller = lab()
+    controller = running_controller()
     # Broker 0 gets the state without a record. It leaves all partitions, so that only the damaged
     # partition, which follows, can violate an invariant.
     broker = controller.image.brokers[BrokerId(0)]
@@ -87,7 +87,7 @@ def test_inactive_leader_or_isr_member_violates_an_invariant(
 
 def test_unfenced_broker_without_a_session_is_a_violation() -> None:
     """Such a broker would never be fenced."""
-    controller = lab()
+    controller = running_controller()
     controller.core._liveness.remove(BrokerId(1))
     with pytest.raises(InvariantViolation, match="session_of_each_unfenced"):
         controller.core.check_invariants()
@@ -95,7 +95,7 @@ def test_unfenced_broker_without_a_session_is_a_violation() -> None:
 
 def test_sessions_without_a_timer_are_a_violation() -> None:
     """Without the timer the controller would never fence a silent broker."""
-    controller = lab()
+    controller = running_controller()
     controller.core._fence_timer_set = False
     with pytest.raises(InvariantViolation, match=r"no timer is set to fence \[0, 1, 2\]"):
         controller.core.check_invariants()
@@ -103,7 +103,7 @@ def test_sessions_without_a_timer_are_a_violation() -> None:
 
 def test_controlled_shutdown_without_a_record_is_a_violation() -> None:
     """Without the record the broker could be elected again while it waits to stop."""
-    controller = lab()
+    controller = running_controller()
     # The shutdown begins without a record. Broker 1 may stop when the others have applied offset 5,
     # an arbitrary number here.
     controller.core._liveness.begin_controlled_shutdown(BrokerId(1), 5)
@@ -113,7 +113,7 @@ def test_controlled_shutdown_without_a_record_is_a_violation() -> None:
 
 def test_controller_epoch_of_an_earlier_start_is_a_violation() -> None:
     """Records from before and after a restart must not have the same epoch."""
-    controller = lab()
+    controller = running_controller()
     controller.core.controller_epoch = controller.core._epoch_before
     with pytest.raises(InvariantViolation, match="epoch is above those in its log"):
         controller.core.check_invariants()

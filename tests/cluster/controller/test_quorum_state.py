@@ -13,7 +13,7 @@ from tests.support.harness.controllers import CONTROLLER, ControllerLab, cluster
 
 
 def start_controller(storage: MemoryStorage) -> int:
-    """Start a controller on a disk as far as its epoch is concerned; return the epoch."""
+    """Take the first step of a controller that starts on a disk, and return its new epoch."""
     log = PartitionLog(METADATA_PARTITION, storage.log(METADATA_PARTITION))
     return begin_controller_epoch(storage, log, CONTROLLER)
 

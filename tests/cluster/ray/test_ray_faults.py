@@ -47,7 +47,10 @@ PATIENCE_US = 600 * SECOND_US
 """The longest wait for a state of the cluster: a minute of real time, for a busy machine."""
 
 PAUSE_TAKES_US = 10 * SECOND_US
-"""The longest time from a pause's row to its signal: a second of real time."""
+"""The longest time from the row of a pause to the moment at which the node stops.
+
+The row is written first. This is a second of real time.
+"""
 
 
 def story_spec() -> ClusterSpec:

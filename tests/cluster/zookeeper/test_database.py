@@ -65,7 +65,7 @@ class Writer:
         error = body.error if isinstance(body, ErrorTxn) else KeeperError.NONE
         return error, changes
 
-    def session(self) -> int:
+    def open_session(self) -> int:
         """Open a session, and return its id."""
         self.write(ConnectRequest(timeout_ms=6_000))
         return self.zxid
@@ -74,7 +74,7 @@ class Writer:
 def test_znode_keeps_versions_owner_and_the_zxids_of_its_changes() -> None:
     """Each znode has data, a version, `ephemeralOwner`, czxid, mzxid, pzxid, cversion (ZK-01)."""
     writer = Writer()
-    session = writer.session()  # the write with zxid 1
+    session = writer.open_session()  # the write with zxid 1
     writer.write(CreateRequest(path="/owners/t", data="a"), session)
     writer.write(SetDataRequest(path="/owners/t", data="b"), session)
     writer.write(CreateRequest(path="/owners/t/0", data="me", ephemeral=True), session)
@@ -110,7 +110,7 @@ def test_refused_write_has_a_zxid_and_changes_nothing(
 ) -> None:
     """A write that fails, such as `create` of an existing path, still takes a zxid (ZK-08)."""
     writer = Writer()
-    session = writer.session()
+    session = writer.open_session()
     writer.write(CreateRequest(path="/owners/mine", ephemeral=True), session)
     tree = writer.database.tree
     znodes_before = {path: (tree.data(path), tree.stat(path)) for path in tree.paths()}
@@ -125,7 +125,7 @@ def test_refused_write_has_a_zxid_and_changes_nothing(
 def test_delete_ignores_the_owner_of_an_ephemeral_node() -> None:
     """Any session can delete any other's ephemeral node (ZK-08)."""
     writer = Writer()
-    owner, other = writer.session(), writer.session()
+    owner, other = writer.open_session(), writer.open_session()
     writer.write(CreateRequest(path="/owners/0", data="owner", ephemeral=True), owner)
 
     error, _changes = writer.write(DeleteRequest(path="/owners/0"), other)
@@ -137,7 +137,7 @@ def test_delete_ignores_the_owner_of_an_ephemeral_node() -> None:
 def test_end_of_a_session_removes_all_its_ephemerals_in_one_step() -> None:
     """Each removal fires the watches of its path and the child watches of its parent (ZK-12)."""
     writer = Writer()
-    session, other = writer.session(), writer.session()
+    session, other = writer.open_session(), writer.open_session()
     writer.write(CreateRequest(path="/owners/0", ephemeral=True), session)
     writer.write(CreateRequest(path="/owners/1", ephemeral=True), other)
     writer.write(CreateRequest(path="/owners/2", ephemeral=True), session)
@@ -156,7 +156,7 @@ def test_end_of_a_session_removes_all_its_ephemerals_in_one_step() -> None:
 def test_write_of_an_ended_session_is_refused() -> None:
     """After its end the session is gone for good, with ephemerals and watches (ZK-15)."""
     writer = Writer()
-    session = writer.session()
+    session = writer.open_session()
     writer.write(CloseSessionRequest(), session)
 
     error, _changes = writer.write(CreateRequest(path="/owners/0", ephemeral=True), session)
@@ -167,7 +167,7 @@ def test_write_of_an_ended_session_is_refused() -> None:
 def test_transaction_is_applied_once_and_in_order() -> None:
     """All writes have one total order, the zxid: a zxid is never applied twice (ZK-01)."""
     writer = Writer()
-    writer.session()
+    writer.open_session()
     writer.zxid -= 1  # the next write has the same zxid as the last one
 
     with pytest.raises(SimulationError):

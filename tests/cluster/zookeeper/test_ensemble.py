@@ -41,7 +41,7 @@ RECONNECT_US = 2 * SECOND
 """Long enough for a client to reconnect, even if it first tries a server without a leader."""
 
 
-async def connected(lab: EnsembleRun, client: Client) -> None:
+async def wait_until_connected(lab: EnsembleRun, client: Client) -> None:
     """Wait until a client is connected, for 20 s at most."""
     for _ in range(200):
         if client.handle.is_connected:
@@ -69,7 +69,7 @@ def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
         follower = next(name for name in lab.servers if name != leader)
         await lab.rule(Slow(delay_us=LAG_US), [leader], [follower])
         client = lab.client(servers=[follower])
-        await connected(lab, client)
+        await wait_until_connected(lab, client)
 
         answers: list[ZooKeeperResponse | KeeperError] = []
         for request in (
@@ -102,8 +102,8 @@ def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
         leader = await lab.leader()
         follower = next(name for name in lab.servers if name != leader)
         writer, reader = lab.client(0, [leader]), lab.client(1, [follower])
-        await connected(lab, writer)
-        await connected(lab, reader)
+        await wait_until_connected(lab, writer)
+        await wait_until_connected(lab, reader)
         assert await children(reader, "/consumers", watch=True) == ()
 
         await lab.rule(Slow(delay_us=LAG_US), [leader], [follower])
@@ -141,8 +141,8 @@ def test_event_is_delivered_before_any_answer_that_shows_the_change() -> None:
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.client(0), lab.client(1)
-        await connected(lab, watcher)
-        await connected(lab, writer)
+        await wait_until_connected(lab, watcher)
+        await wait_until_connected(lab, writer)
         # The events and the answers, in the order of their arrival. An answer is the tuple of the
         # children, `()` before the change and `("g",)` after it.
         received: list[object] = []
@@ -180,8 +180,8 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
             leader = await lab.leader()
             follower = next(name for name in lab.servers if name != leader)
             client, writer = lab.client(0, [leader, follower]), lab.client(1, [leader])
-            await connected(lab, client)
-            await connected(lab, writer)
+            await wait_until_connected(lab, client)
+            await wait_until_connected(lab, writer)
             await lab.rule(Slow(delay_us=lag_us), [leader], [follower])
 
             last_count = -1
@@ -194,7 +194,7 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
                 # The client loses its connection, and tries the other server.
                 await lab.runtime.reset_links([NodeName("client-0")], lab.servers)
                 await lab.runtime.sleep(SECOND * 5 // 4)
-            await connected(lab, client)
+            await wait_until_connected(lab, client)
 
         lab = run_ensemble(scenario, 3, seed=seed)
         tries = [
@@ -218,8 +218,8 @@ def test_session_outlives_its_connection_and_its_server() -> None:
         leader = await lab.leader()
         server, other = [name for name in lab.servers if name != leader]
         client, witness = lab.client(0, [server, other]), lab.client(1, [leader])
-        await connected(lab, client)
-        await connected(lab, witness)
+        await wait_until_connected(lab, client)
+        await wait_until_connected(lab, witness)
 
         session_id = client.handle.session_id
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
@@ -246,8 +246,8 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
 
         async def scenario(lab: EnsembleRun, wait_us: int = wait_us) -> None:
             client, witness = lab.client(0), lab.client(1)
-            await connected(lab, client)
-            await connected(lab, witness)
+            await wait_until_connected(lab, client)
+            await wait_until_connected(lab, witness)
             await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
             await children(witness, "/consumers", watch=True)
             # `wait_us` shifts the death to another place between two ticks.
@@ -271,7 +271,7 @@ def test_clean_close_ends_the_session_at_once() -> None:
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
-        await connected(lab, client)
+        await wait_until_connected(lab, client)
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
         closed: list[bool] = []
         client.handle.close(lambda: closed.append(True))
@@ -291,8 +291,8 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
-        await connected(lab, client)
-        await connected(lab, witness)
+        await wait_until_connected(lab, client)
+        await wait_until_connected(lab, witness)
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
 
         await lab.cut(["client-0"], lab.servers)
@@ -318,8 +318,8 @@ def test_lost_connection_fails_requests_in_flight_that_may_have_been_applied() -
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
-        await connected(lab, client)
-        await connected(lab, witness)
+        await wait_until_connected(lab, client)
+        await wait_until_connected(lab, witness)
         # Requests arrive, but the answers do not.
         await lab.rule(Slow(delay_us=30 * SECOND), lab.servers, ["client-0"])
         outcomes: list[ZooKeeperResponse | KeeperError] = []
@@ -342,7 +342,7 @@ def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
         leader = await lab.leader()
         server, other = [name for name in lab.servers if name != leader]
         client = lab.client(0, [server, other])
-        await connected(lab, client)
+        await wait_until_connected(lab, client)
         first_server = next(
             row.peer for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE) if row.node == "client-0"
         )
@@ -369,8 +369,8 @@ def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_
 
     async def scenario(lab: EnsembleRun) -> None:
         client, writer = lab.client(0), lab.client(1)
-        await connected(lab, client)
-        await connected(lab, writer)
+        await wait_until_connected(lab, client)
+        await wait_until_connected(lab, writer)
         await children(client, "/consumers", watch=True)
         await client.call(GetDataRequest(path="/brokers", watch=True))
 
@@ -404,7 +404,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         leader = await lab.leader()
         survivors = [name for name in lab.servers if name != leader]
         client = lab.client(0, survivors)
-        await connected(lab, client)
+        await wait_until_connected(lab, client)
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
         died_us = lab.runtime.now_us()
         await lab.runtime.crash(NodeName("client-0"))
@@ -414,7 +414,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
 
         new_leader_us = lab.runtime.now_us()
         witness = lab.client(1, survivors)
-        await connected(lab, witness)
+        await wait_until_connected(lab, witness)
         # Sleep until 0.2 s before the end of a full timeout under the new leader.
         end_us = new_leader_us + 6 * SECOND - SECOND // 5
         await lab.runtime.sleep(end_us - lab.runtime.now_us())
@@ -438,7 +438,7 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
     async def scenario(lab: EnsembleRun) -> None:
         leader = await lab.leader()
         client = lab.client(0)
-        await connected(lab, client)
+        await wait_until_connected(lab, client)
         answered = 0
         for index in range(20):
             try:
@@ -450,12 +450,12 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
                 await lab.runtime.power_loss(leader)
 
         assert answered >= 8
-        await lab.serving(2)
+        await lab.serving(2)  # the other two servers have elected a leader
         await lab.runtime.restart(leader)
         await lab.serving(3)
         for name in lab.servers:
             reader = lab.client(1, [name])
-            await connected(lab, reader)
+            await wait_until_connected(lab, reader)
             assert len(await children(reader, "/consumers")) >= answered
 
     run_ensemble(scenario, 3, seed=seed)
@@ -472,8 +472,8 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
         leader = await lab.leader()
         others = [name for name in lab.servers if name != leader]
         client, other = lab.client(0, [leader]), lab.client(1, others)
-        await connected(lab, client)
-        await connected(lab, other)
+        await wait_until_connected(lab, client)
+        await wait_until_connected(lab, other)
 
         await lab.cut([leader], others)
         outcomes: list[ZooKeeperResponse | KeeperError] = []
@@ -483,13 +483,13 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
         await lab.runtime.sleep(17 * SECOND)  # enough for the leader to step down
         assert outcomes == [KeeperError.ConnectionLoss]
 
-        await connected(lab, other)
+        await wait_until_connected(lab, other)
         await other.call(CreateRequest(path="/consumers/kept"))
 
         await lab.heal()
         await lab.serving(3)
         reader = lab.client(2, [leader])
-        await connected(lab, reader)
+        await wait_until_connected(lab, reader)
         assert await children(reader, "/consumers") == ("kept",)
 
     run_ensemble(scenario, 3)
@@ -500,7 +500,7 @@ def test_delete_of_another_sessions_node_is_carried_out() -> None:
 
     async def scenario(lab: EnsembleRun) -> None:
         owner, other = lab.client(0), lab.client(1)
-        await connected(lab, owner)
+        await wait_until_connected(lab, owner)
         await owner.call(CreateRequest(path="/consumers/mine", ephemeral=True))
         await other.call(DeleteRequest(path="/consumers/mine"))
         assert await children(owner, "/consumers") == ()
@@ -518,8 +518,8 @@ def test_follower_without_its_leader_serves_old_data_until_the_sync_limit() -> N
         leader = await lab.leader()
         follower = next(name for name in lab.servers if name != leader)
         writer, reader = lab.client(0, [leader]), lab.client(1, [follower])
-        await connected(lab, writer)
-        await connected(lab, reader)
+        await wait_until_connected(lab, writer)
+        await wait_until_connected(lab, reader)
 
         await lab.cut([leader], [follower])
         await writer.call(CreateRequest(path="/consumers/g"))

@@ -46,25 +46,28 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
     """
     error = ErrorCode.UNSUPPORTED_VERSION
     # Version 5 of JoinGroup is the first with a group.instance.id.
-    joined = static_member_refusal(envelope(join_group(instance="i"), version=5))
-    assert isinstance(joined, JoinGroupResponse)
-    assert (joined.error_code, joined.member_id, joined.generation_id) == (error, "", -1)
+    join_refusal = static_member_refusal(envelope(join_group(instance="i"), version=5))
+    assert isinstance(join_refusal, JoinGroupResponse)
+    assert (join_refusal.error_code, join_refusal.member_id) == (error, "")
+    assert join_refusal.generation_id == -1
 
-    synced = static_member_refusal(envelope(sync_group("m", generation_id=1, instance="i")))
-    assert isinstance(synced, SyncGroupResponse)
-    assert synced.error_code is error
+    sync_refusal = static_member_refusal(envelope(sync_group("m", generation_id=1, instance="i")))
+    assert isinstance(sync_refusal, SyncGroupResponse)
+    assert sync_refusal.error_code is error
 
-    alive = static_member_refusal(envelope(heartbeat("m", generation_id=1, instance="i")))
-    assert isinstance(alive, HeartbeatResponse)
-    assert alive.error_code is error
+    heartbeat_refusal = static_member_refusal(
+        envelope(heartbeat("m", generation_id=1, instance="i"))
+    )
+    assert isinstance(heartbeat_refusal, HeartbeatResponse)
+    assert heartbeat_refusal.error_code is error
 
-    committed = static_member_refusal(
+    commit_refusal = static_member_refusal(
         envelope(offset_commit({("t", 0): 1, ("u", 2): 3}, "m", generation_id=1, instance="i"))
     )
-    assert isinstance(committed, OffsetCommitResponse)
+    assert isinstance(commit_refusal, OffsetCommitResponse)
     assert [
         (topic.name, entry.partition_index, entry.error_code)
-        for topic in committed.topics
+        for topic in commit_refusal.topics
         for entry in topic.partitions
     ] == [("t", 0, error), ("u", 2, error)]
 

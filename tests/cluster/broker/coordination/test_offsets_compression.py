@@ -64,13 +64,12 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
 
     async def story(lab: BrokerLab) -> None:
         # The first JoinGroup returns a member id. The second one joins with this id (KIP-394).
-        first = await lab.client.call(COORDINATOR, join_group())
-        assert isinstance(first, JoinGroupResponse)
-        joined = await lab.client.call(COORDINATOR, join_group(first.member_id))
+        with_member_id = await lab.client.call(COORDINATOR, join_group())
+        assert isinstance(with_member_id, JoinGroupResponse)
+        member_id = with_member_id.member_id
+        joined = await lab.client.call(COORDINATOR, join_group(member_id))
         assert isinstance(joined, JoinGroupResponse)
-        assignment = sync_group(
-            first.member_id, generation_id=1, assignments={first.member_id: b"mine"}
-        )
+        assignment = sync_group(member_id, generation_id=1, assignments={member_id: b"mine"})
         assert isinstance(await lab.client.call(COORDINATOR, assignment), SyncGroupResponse)
 
         for offset in range(1, 60):
@@ -89,9 +88,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         )
         assert isinstance(fetched, OffsetFetchResponse)
         assert fetched.groups[0].topics[0].partitions[0].committed_offset == 59
-        synced = await lab.client.call(
-            NEXT_COORDINATOR, sync_group(first.member_id, generation_id=1)
-        )
+        synced = await lab.client.call(NEXT_COORDINATOR, sync_group(member_id, generation_id=1))
         assert isinstance(synced, SyncGroupResponse)
         assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"mine")
 
@@ -103,23 +100,21 @@ def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
 
     So the load takes less time, because this time depends on the numbers of records and bytes.
     """
-    details_by_codec = {}  # codec -> detail of the row about the load
-    for codec in (CompressionType.NONE, CompressionType.GZIP):
+
+    async def story(lab: BrokerLab) -> dict[str, int]:
+        (row,) = [
+            row for row in lab.events(TraceKind.LOAD_COMPLETED) if row.partition == str(PARTITION)
+        ]
+        detail: dict[str, int] = json.loads(row.detail or "{}")
+        return detail
+
+    def load(codec: CompressionType) -> dict[str, int]:
+        """Return what a load reads, such as `{"records": 5_000, "groups": 20, "bytes": ...}`."""
         config = msgspec.structs.replace(NO_BALANCING, offsets_topic_compression_codec=codec)
         preload = PreloadSpec(partition=COORDINATOR, commit_records=5_000)
+        return BrokerLab(broker_cluster(config=config, preload=(preload,))).run(story)
 
-        async def story(lab: BrokerLab) -> dict[str, int]:
-            (row,) = [
-                row
-                for row in lab.events(TraceKind.LOAD_COMPLETED)
-                if row.partition == str(PARTITION)
-            ]
-            detail: dict[str, int] = json.loads(row.detail or "{}")
-            return detail
-
-        lab = BrokerLab(broker_cluster(config=config, preload=(preload,)))
-        details_by_codec[codec] = lab.run(story)
-    plain = details_by_codec[CompressionType.NONE]
-    compressed = details_by_codec[CompressionType.GZIP]
-    assert (compressed["records"], compressed["groups"]) == (plain["records"], plain["groups"])
+    plain, compressed = load(CompressionType.NONE), load(CompressionType.GZIP)
+    assert compressed["records"] == plain["records"]
+    assert compressed["groups"] == plain["groups"]
     assert compressed["bytes"] < plain["bytes"] / 3

@@ -113,7 +113,9 @@ def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
 
 
 def test_periodic_expiry_traces_only_expired_offsets() -> None:
-    """The expiry runs every 10 s. In 100 s only the run that finds expired offsets writes rows.
+    """Offsets expire after a minute here, and the expiry runs every 10 s.
+
+    In 100 s only the run that finds the three expired offsets writes rows and a log line.
 
     MM-01: cleanup tells only of what has expired
     """

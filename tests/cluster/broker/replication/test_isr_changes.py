@@ -80,7 +80,7 @@ class LossyCluster:
             and isinstance(frame.envelope.body, FetchRequest)
         )
 
-    def is_alter_partition_or_fetch(self, frame: Frame) -> bool:
+    def is_alter_partition_or_fetch_of_broker_2(self, frame: Frame) -> bool:
         """Return True for an AlterPartition, and for a Fetch of broker 2 to broker 0."""
         return self.is_fetch_of_broker_2(frame) or (
             isinstance(frame, RequestFrame)
@@ -173,7 +173,7 @@ def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
     """A change that the leader has only proposed is not counted yet."""
     # In the first cluster the proposal never arrives.
     cluster = LossyCluster(metrics_interval_us=1_000_000)
-    cluster.lab.lose = cluster.is_alter_partition_or_fetch
+    cluster.lab.lose = cluster.is_alter_partition_or_fetch_of_broker_2
     cluster.produce(seconds=9)  # longer than the 7 s in which a lagging follower leaves
     assert cluster.alter_partition_requests()
     assert cluster.metrics("broker-0")["IsrShrinksPerSec.Count"] == 0
@@ -211,7 +211,7 @@ def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
 def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
     """If it did, it could acknowledge records alone while the controller elects another leader."""
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.is_alter_partition_or_fetch
+    cluster.lab.lose = cluster.is_alter_partition_or_fetch_of_broker_2
     assert cluster.produce(seconds=40) is None
 
     assert cluster.isr() == (0, 1, 2)
@@ -255,7 +255,7 @@ def test_invariant_finds_a_proposal_that_the_leader_has_lost(proposals: str) -> 
     answer. The bug empties one of the two.
     """
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.is_alter_partition_or_fetch
+    cluster.lab.lose = cluster.is_alter_partition_or_fetch_of_broker_2
     isr_changes = cluster.brokers[0]._replicas._isr_changes
     cluster.produce(seconds=1)
     # Run in steps of 10 ms, for up to 60 s, until the proposal is where the bug is to lose it. The

@@ -140,8 +140,13 @@ def test_answer_has_the_offset_of_the_batch_or_the_errors_of_its_records() -> No
 
 
 @pytest.mark.parametrize("is_set_by_topic", [True, False])
-def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: bool) -> None:
-    """The topic's max.message.bytes and message.timestamp.type override the broker's defaults."""
+def test_message_size_and_timestamp_type_are_set_by_the_topic_or_the_broker(
+    is_set_by_topic: bool,
+) -> None:
+    """The topic's settings are max.message.bytes and message.timestamp.type.
+
+    Without them the broker's message.max.bytes and log.message.timestamp.type count.
+    """
     if is_set_by_topic:
         cluster = single_replica_cluster(
             topic_config=TopicConfig(message_timestamp_type="LogAppendTime", max_message_bytes=100)

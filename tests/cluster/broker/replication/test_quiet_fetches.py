@@ -154,7 +154,7 @@ class Follower:
         self.epoch = epoch
         self.log_ends = dict.fromkeys(range(PARTITIONS), 0)
         self.last_topic = FetchTopic(topic=TOPIC, partitions=())
-        self.parked: tuple[FetchRequest, FetchResponse, FetchResponse] | None = None
+        self.waiting_fetch: tuple[FetchRequest, FetchResponse, FetchResponse] | None = None
         """A Fetch that waits for records, with the answers of both leaders at its arrival."""
 
     def request(self, leader: Leader) -> FetchRequest:
@@ -193,19 +193,19 @@ class Follower:
 
 def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
     """Read a waiting Fetch again, as a broker does when a log has grown."""
-    if follower.parked is None:
+    if follower.waiting_fetch is None:
         return
-    request, quiet_answer, plain_answer = follower.parked
+    request, quiet_answer, plain_answer = follower.waiting_fetch
     # `previous` is the answer of the first read. It shows the reader that this is a second read.
     quiet_read = quiet.reader.read(request, now_us, previous=quiet_answer)
     plain_read = plain.reader.read(request, now_us, previous=plain_answer)
     assert quiet_read == plain_read
     follower.take(quiet_read.response)
-    follower.parked = None
+    follower.waiting_fetch = None
 
 
 def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
-    """Send a Fetch to both leaders. If it must wait for records, keep it in `parked`."""
+    """Send a Fetch to both leaders. If it must wait for records, keep it in `waiting_fetch`."""
     request = follower.request(quiet)
     quiet_read = quiet.reader.read(request, now_us)
     plain_read = plain.reader.read(request, now_us)
@@ -213,7 +213,7 @@ def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None
     if quiet_read.is_complete:
         follower.take(quiet_read.response)
     else:
-        follower.parked = (request, quiet_read.response, plain_read.response)
+        follower.waiting_fetch = (request, quiet_read.response, plain_read.response)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -38,7 +38,9 @@ async def lose_power(lab: BrokerLab, broker_id: int) -> None:
     await lab.runtime.power_loss(broker_name(broker_id))
 
 
-def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -> ClusterSpec:
+def single_replica_cluster(
+    config: BrokerConfig, *, flush_messages: int | None = None
+) -> ClusterSpec:
     """Return a cluster in which each partition of orders has one replica: partition n on broker n.
 
     The brokers' setting is `config`; `flush_messages` is the topic's setting flush.messages.
@@ -70,7 +72,7 @@ def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -
 def test_flushed_records_of_a_single_replica_survive_a_power_loss(
     config: BrokerConfig, flush_messages: int | None, surviving_values: list[bytes]
 ) -> None:
-    """By default a broker does not flush its records, so a power loss loses both.
+    """By default a broker does not flush its records, so a power loss loses "a" and "b".
 
     No other replica has them here. If a setting has caused a flush, they survive. With
     flush.messages=2 the second record causes a flush of both.
@@ -89,7 +91,7 @@ def test_flushed_records_of_a_single_replica_survive_a_power_loss(
         assert values_of(await lab.client.fetch(0)) == surviving_values
         assert (await lab.client.produce(0, b"new")).base_offset == len(surviving_values)
 
-    BrokerLab(single_replica(config, flush_messages=flush_messages)).run(story)
+    BrokerLab(single_replica_cluster(config, flush_messages=flush_messages)).run(story)
 
 
 def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None:
@@ -108,7 +110,7 @@ def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None
         (recovered,) = lab.events(TraceKind.LOG_RECOVERED)
         assert recovered.offset == 1  # the log end after the loss of the second record
 
-    BrokerLab(single_replica(NO_BALANCING)).run(story)
+    BrokerLab(single_replica_cluster(NO_BALANCING)).run(story)
 
 
 def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:

@@ -8,7 +8,7 @@ from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offs
 from protocol.ids import TopicPartition, broker_name
 from protocol.records.batch import RecordBatch
 from protocol.trace import TraceKind
-from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster, values_of
+from tests.support.harness.brokers import ORDERS, BrokerLab, TestClient, broker_cluster, values_of
 
 P0 = TopicPartition(ORDERS, 0)
 
@@ -42,7 +42,7 @@ def test_waiting_consumer_fetch_is_answered_when_the_high_watermark_advances() -
         async def produce() -> None:
             # A second client has its own connection. On the first client's connection the Produce
             # would wait behind the Fetch.
-            second_client = type(lab.client)(host)
+            second_client = TestClient(host)
             await second_client.produce(0, b"a")
 
         host.spawn(consume(), name="consume")
