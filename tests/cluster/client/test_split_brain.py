@@ -1,15 +1,15 @@
 """Two coordinators serve one group at the same time, as was measured on Kafka 3.9.1.
 
-1. A group has six members that do not commit.
-2. The group's coordinator, the *old side*, is cut off from the controller and from the other
-   brokers, but not from the members. The controller elects another coordinator, the *new side*.
-3. JOIN_S seconds after the cut two more consumers start, the joiners. Each joiner finds the
-   coordinator on the side of its bootstrap servers.
-4. HEAL_S seconds after the cut the network heals.
+1. A group has six members that do not commit. Broker 1 is its coordinator.
+2. Broker 1 is cut off from the controller and from the other brokers, but not from the members. It
+   is called the old side. The controller elects another coordinator, broker 2: the new side. But
+   the members do not notice this, and stay with broker 1.
+3. 15 s after the cut (JOIN_S) two more consumers start, the joiners. Each of them asks one side,
+   and so joins the group there.
+4. 80 s after the cut (HEAL_S) the network heals.
 
-A generation is the number of a group's rebalance. Sources: docs/kafka/MEASURED_FAILOVER.md (two
-owners) and docs/kafka/BEHAVIOUR.md 6.4. The bounds in seconds come from that measurement and from
-the settings of the brokers.
+Sources: docs/kafka/MEASURED_FAILOVER.md (two owners) and docs/kafka/BEHAVIOUR.md 6.4. The bounds in
+seconds come from that measurement and from the settings of the brokers.
 """
 
 import itertools
@@ -39,17 +39,17 @@ NEW = NodeName("broker-2")
 It has the next replica of the group's offsets partition.
 """
 STEADY_S = 15
-"""The time in which the group of a new cluster becomes stable."""
+"""After this time the group of a new cluster is stable."""
 JOIN_S = 15
 HEAL_S = 80
 AFTER_S = 8
-"""The time after the healing in which the old members learn that the group removed them."""
+"""Within this time after the healing the old members learn that the group has removed them."""
 SESSION_S = 45
 """The default session.timeout.ms, after which the new side removes the old members."""
 
 
 def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
-    """Return a member that never commits. With `servers` it is a joiner with these servers."""
+    """Return a member that never commits. With `servers` it is a joiner that asks these brokers."""
     return ConsumerSpec(
         name=NodeName(f"consumer-g-{index}"),
         group_id="g",
@@ -64,12 +64,14 @@ def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
 
 
 def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
-    """Run the steps 1 to 4; each argument has the bootstrap servers of one joiner.
+    """Run the steps 1 to 4. Each argument has the bootstrap servers of one joiner.
 
-    Return the rows of the trace (the recorded events) since the cut, with times that count from the
-    cut, and the status at the end.
+    Return the rows of the trace since the cut, and the status at the end. The times in the rows
+    count from the cut.
     """
-    joiners = [consumer(6 + index, named) for index, named in enumerate(servers)]
+    joiners = [
+        consumer(6 + index, servers_of_joiner) for index, servers_of_joiner in enumerate(servers)
+    ]
     spec: ClusterSpec = msgspec.structs.replace(
         cluster(members=0), consumers=(*(consumer(index) for index in range(6)), *joiners)
     )
@@ -114,11 +116,12 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
 
     cut_us, status = runtime.run(main())
     assert runtime.failures() == ()
-    return [
+    rows_since_cut = [
         msgspec.structs.replace(row, time_us=row.time_us - cut_us)
         for row in rows
         if row.time_us >= cut_us
-    ], status
+    ]
+    return rows_since_cut, status
 
 
 def times_s(
@@ -138,50 +141,58 @@ def times_s(
 
 
 def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
-    """The old side begins a rebalance every 5 s, and never distributes an assignment.
+    """The old side begins a generation every 5 s, and can finish none of them.
 
-    The coordinator of the old side must first append the assignment to the log, and no follower
-    acknowledges the append. After offsets.commit.timeout.ms, 5 s, the coordinator answers all
-    SyncGroups with REBALANCE_IN_PROGRESS, and the members join again.
+    The joiner there makes the group rebalance. At the end of a rebalance the coordinator must
+    append the assignment to the log, and no follower acknowledges the append. After 5 s
+    (offsets.commit.timeout.ms) it gives up, and the members join again, and so on.
+
+    The new side loads the group of six members. It gets no heartbeats of these members, so it
+    removes them when their sessions end, and goes on with its own joiner.
     """
-    # The first joiner has a bootstrap server on the old side, the second has two on the new side.
     rows, status = play((OLD,), OTHERS)
-    old = times_s(rows, "generation_started", OLD)
-    assert JOIN_S < old[0] < JOIN_S + 1.5
-    gaps = [later - earlier for earlier, later in itertools.pairwise(old)]
-    assert len(old) >= 13  # the 65 s from JOIN_S to HEAL_S have one every 5 s
-    assert all(5.0 <= gap < 5.2 for gap in gaps)
+
+    # The old side.
+    generations_s = times_s(rows, "generation_started", OLD)
+    assert JOIN_S < generations_s[0] < JOIN_S + 1.5
+    gaps_s = [later - earlier for earlier, later in itertools.pairwise(generations_s)]
+    assert len(generations_s) >= 13  # one every 5 s, in the 65 s from JOIN_S to HEAL_S
+    assert all(5.0 <= gap_s < 5.2 for gap_s in gaps_s)
     assert times_s(rows, "assignment_stored", OLD) == []
-
-    started = [row for row in rows if row.kind == "rebalance_started" and row.node == OLD]
-    assert (RebalanceCause.ASSIGNMENT_NOT_STORED, "REQUEST_TIMED_OUT") in {
-        (row.cause, row.error) for row in started
+    causes_and_errors = {
+        (row.cause, row.error)
+        for row in rows
+        if row.kind == "rebalance_started" and row.node == OLD
     }
+    assert (RebalanceCause.ASSIGNMENT_NOT_STORED, "REQUEST_TIMED_OUT") in causes_and_errors
 
-    # The new side loads the group of six members. The new side gets no heartbeats of the members,
-    # and removes them when their sessions end.
+    # The new side.
     (loaded_s,) = times_s(rows, "group_loaded", NEW)
     without_old_members_s, after_healing_s = times_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members_s - loaded_s < SESSION_S + 0.1
 
-    (group,) = status.groups["g"]
-    # Generation 1 is from before the cut. On the new side, generation 2 is without the old members,
-    # and generation 3 has all eight members: six old ones and two joiners.
-    assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
+    # After the healing. Generation 1 is from before the cut, and generation 2 of the new side is
+    # without the old members. Generation 3 has all eight: six old members and two joiners.
     assert HEAL_S < after_healing_s < HEAL_S + 5
+    (group,) = status.groups["g"]
+    assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
 
+    # The old side then truncates its log at offset 1. The record 0 is the assignment from before
+    # the cut. All later records of the old side are lost.
     truncated = [
         row
         for row in rows
         if row.kind == "log_truncated" and row.partition == "__consumer_offsets-1"
     ]
-    # After the healing the old side truncates its log at offset 1. Offset 0 is the assignment from
-    # before the cut. The later records of the old side are removed.
     assert [row.offset for row in truncated] == [1]
 
 
 def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process() -> None:
-    """From the end of the old members' sessions to the healing, each partition has two owners."""
+    """Both joiners join on the new side, so nothing happens on the old side.
+
+    When the sessions of the old members end on the new side, the joiners get all partitions. But
+    the old members still process them. So until the healing each partition has two owners.
+    """
     rows, status = play(OTHERS, OTHERS)
     assert times_s(rows, "generation_started", OLD) == []
     (loaded_s,) = times_s(rows, "group_loaded", NEW)
@@ -190,14 +201,15 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
     assert HEAL_S < after_healing_s < HEAL_S + 6
 
     old_members = [NodeName(f"consumer-g-{index}") for index in range(6)]
-    # No rebalance takes partitions from the old members. After the healing the new side answers
-    # that it does not know them. Then they lose their partitions.
+    # Only after the healing the old members lose their partitions, because the new side does not
+    # know them.
     for member in old_members:
         assert times_s(rows, "partitions_revoked", member) == []
         (lost,) = times_s(rows, "partitions_lost", member)
         assert HEAL_S < lost < HEAL_S + 3.5
 
-    # The cut broker leads 4 of 12 partitions. The old members can still read the other 8.
+    # Broker 1, which is cut off, leads 4 of the 12 partitions. The old members still read the
+    # other 8.
     read_by_old_members = {
         row.partition
         for row in rows

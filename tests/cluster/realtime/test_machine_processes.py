@@ -1,9 +1,12 @@
 """The work of an agent on its machine, without Ray: signals to real processes, and files.
 
-A run on Ray has an agent on each machine, which starts, stops and kills processes. The driver is
-the process that runs the experiment. A ProcessRef is a pid together with the start time of its
-process (in clock ticks). The pid alone is not enough, because the system gives the pid of an ended
-process to another one. The last argument of `kill`, `stop` and `wait_gone` is a timeout in seconds.
+A run on Ray has an agent on each machine. The agent stops, resumes and kills the processes of the
+run there. It also copies their files to the machine of the driver, which is the process that runs
+the experiment.
+
+A process is named by a ProcessRef: its pid and the time at which it started, in clock ticks. The
+pid alone is not enough, because the system later gives the pid of an ended process to another one.
+The functions `kill`, `stop` and `wait_gone` have a timeout in seconds as their last argument.
 """
 
 import asyncio
@@ -42,8 +45,7 @@ def child() -> Iterator["subprocess.Popen[bytes]"]:
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        # The process now runs its own code, so that signals reach it in a known state.
-        assert process.stdout.read(2) == b"up"
+        assert process.stdout.read(2) == b"up"  # from now on the process runs its own code
         try:
             yield process
         finally:
@@ -58,9 +60,9 @@ def ref_of(child: "subprocess.Popen[bytes]") -> ProcessRef:
 
 
 def test_kill_returns_when_the_process_has_ended(child: "subprocess.Popen[bytes]") -> None:
-    """A process that is killed counts as ended although its parent has not collected it yet.
+    """A killed process counts as ended, even if its parent has not collected it yet (a zombie).
 
-    Such a process sends nothing, and holds no socket and no file.
+    Such a process sends nothing, and has no socket and no file.
     """
     process = ref_of(child)
     assert is_alive(process)
@@ -71,19 +73,17 @@ def test_kill_returns_when_the_process_has_ended(child: "subprocess.Popen[bytes]
         asyncio.run(kill(process, 10.0))
 
 
-def test_signal_spares_a_process_with_the_number_of_a_dead_one(
+def test_signal_spares_a_process_with_the_pid_of_an_ended_one(
     child: "subprocess.Popen[bytes]",
 ) -> None:
-    """The pid of an ended process may now belong to a process of someone else.
+    """The pid of an ended process may now belong to someone else's process, here the child.
 
-    A fault must not hit that process, which the child stands for.
+    A fault that is meant for the ended process must not hit it.
     """
     process = ref_of(child)
-    # This ProcessRef has the pid of the child, and another start time. So it names a process that
-    # had the same pid and has ended.
-    other = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
+    ended_process = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
     with pytest.raises(ProcessLookupError):
-        send_signal(other, signal.SIGKILL)
+        send_signal(ended_process, signal.SIGKILL)
     assert is_alive(process)
 
 
@@ -115,10 +115,10 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 
 
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
-    """If the driver is killed, no process remains that could resume a stopped broker.
+    """If the driver is killed, nobody is left who could resume a stopped broker or end it.
 
-    So the processes of a run die with their parents. Here a parent starts a child, which asks the
-    kernel for that by `die_with_parent`, and then stops itself.
+    So the processes of a run call `die_with_parent`, which asks the kernel to kill them together
+    with their parent. Here a parent starts a child, which does this and then stops itself.
     """
     child_code = (
         "import os, signal, sys; from cluster.realtime.machine_processes import die_with_parent;"
@@ -136,16 +136,17 @@ def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
         pid = int(parent.stdout.readline())  # the child prints its pid
         child = ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0)
 
-        async def die() -> tuple[ProcessRef, ...]:
+        async def kill_parent_of_stopped_child() -> tuple[ProcessRef, ...]:
             await stop(child, 10.0)
             parent.kill()
             return await wait_gone([child], 10.0)
 
-        assert asyncio.run(die()) == ()
+        remaining = asyncio.run(kill_parent_of_stopped_child())
+        assert remaining == ()
 
 
 def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> None:
-    """The disks of other nodes stay. A disk that does not exist is no error."""
+    """The disks of other nodes stay. It is no error if the node has no disk."""
     for name in ("disks/broker-0/orders-0.log", "disks/broker-1/orders-0.log"):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
@@ -157,16 +158,17 @@ def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> N
 
 
 def test_wait_gone_names_the_remaining_processes() -> None:
-    """A process that does not end is a failure of the run, which names its pid."""
-    myself = own_process()  # a process that certainly does not end
-    assert asyncio.run(wait_gone([myself], 0.0)) == (myself,)
+    """If a process does not end, the run fails and names it. Here it is the process of the test."""
+    this_process = own_process()
+    assert asyncio.run(wait_gone([this_process], 0.0)) == (this_process,)
     assert asyncio.run(wait_gone([], 0.0)) == ()
 
 
 def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> None:
     """On the driver's machine the agent has no files to send, and only deletes the disks.
 
-    The agent finds the file `marker` in the run directory, so it is on the driver's machine.
+    The driver has put a file with the name `marker` into the run directory. The agent finds it, and
+    so knows that it is on the same machine.
     """
 
     async def main() -> None:
@@ -186,11 +188,10 @@ def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> 
 
 
 def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: Path) -> None:
-    """The traces and logs are copied to the driver; then the machine is left as it was found.
+    """Traces and logs are copied to the driver, and disks are not. Then everything is deleted.
 
-    Disks are not copied. The run directory `not-here` does not exist, so the agent takes itself to
-    be on another machine than the driver. The second argument of `read_piece`, here 4, is the
-    position of the first byte to read.
+    The agent does not find the run directory of the driver, here `not-here`. So it knows that it is
+    on another machine, and makes a directory of its own.
     """
 
     async def main() -> None:
@@ -202,6 +203,7 @@ def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: P
         (directory / "disks" / "orders-0.log").write_bytes(b"not to be fetched")
 
         assert await agent.files_to_fetch() == (("trace/broker-0-0.frames", 10),)
+        # The driver reads the file in pieces. This one begins at position 4.
         assert await agent.read_piece("trace/broker-0-0.frames", 4) == b"456789"
         with pytest.raises(ValueError, match="outside"):
             await agent.read_piece("../../etc/passwd", 0)

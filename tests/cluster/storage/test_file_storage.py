@@ -1,11 +1,14 @@
 """FileStorage keeps appends through a kill, removes torn tails, and behaves like logs in memory.
 
-- A torn tail is a part of a batch at the end of a file, whose write was interrupted.
-- A flush mark is the position up to which a log counts as on the disk. The mark is in a file beside
-  the log.
-- `cut_to_flush_marks` is a simulated power loss: it cuts every log to its mark.
-- `write_back` moves the mark without a sync, as if the kernel had written the data by itself.
-- `flushed_length` is the number of batches up to the mark.
+In real time a broker has its logs in files. If its process is killed, all its writes survive, but
+the last one may be torn: the file ends with a part of a batch. Such a torn tail is removed when the
+log is opened again.
+
+A power loss of a machine is only simulated, by cutting each log to its flush mark. This is the
+position up to which the log counts as on the disk, and it is in a file beside the log. `flush`
+moves the mark to the end of the log, and so does `write_back`, which stands for the kernel that
+writes the data to the disk by itself. `flushed_length` is the number of batches up to the mark, and
+`cut_to_flush_marks` is the power loss.
 """
 
 from pathlib import Path
@@ -32,14 +35,16 @@ ENOSPC = 28
 def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
     """The first log is neither closed nor flushed, as if its process was killed."""
     log = FileStorage(tmp_path / "disk").log(PARTITION)
-    for offset in range(3):
-        log.append(batch(base_offset=offset))
-    reopened = FileStorage(tmp_path / "disk")
-    assert reopened.partitions() == (PARTITION,)
-    again = reopened.log(PARTITION)
-    assert [again.batch(i) for i in range(len(again))] == [batch(base_offset=o) for o in range(3)]
-    assert [again.base_offset(i) for i in range(3)] == [0, 1, 2]
-    assert reopened.take_recoveries() == ()
+    batches = [batch(base_offset=offset) for offset in range(3)]
+    for appended in batches:
+        log.append(appended)
+
+    opened_storage = FileStorage(tmp_path / "disk")
+    assert opened_storage.partitions() == (PARTITION,)
+    opened_log = opened_storage.log(PARTITION)
+    assert [opened_log.batch(index) for index in range(len(opened_log))] == batches
+    assert [opened_log.base_offset(index) for index in range(3)] == [0, 1, 2]
+    assert opened_storage.take_recoveries() == ()  # nothing had to be removed
 
 
 def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path: Path) -> None:
@@ -48,13 +53,12 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
     log.append(batch(base_offset=0))
     log.append(batch(base_offset=1))
     content = (tmp_path / LOG).read_bytes()
-    # A frame is a batch in the file. Both frames have the same length.
-    frame_size = len(content) // 2
+    batch_size = len(content) // 2  # both batches have the same size in the file
     for cut in range(len(content)):
         (tmp_path / LOG).write_bytes(content[:cut])
         storage = FileStorage(tmp_path)
         torn = storage.log(PARTITION)
-        whole_batches, torn_bytes = divmod(cut, frame_size)
+        whole_batches, torn_bytes = divmod(cut, batch_size)
         assert len(torn) == whole_batches
 
         expected = LogRecovery(
@@ -99,18 +103,19 @@ def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -
 
 
 def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """A write-back moves the mark without a sync, and then the real machine loses power.
+    """`write_back` moves the mark, but does not really write to the disk.
 
-    The file then lacks a batch that the mark counts. The mark must go back to the end of the file.
+    So if the machine of the test itself loses its power, the file may lack a batch that the mark
+    counts. The mark must go back to the end of the file.
     """
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
-    size = (tmp_path / LOG).stat().st_size
+    size_of_one_batch = (tmp_path / LOG).stat().st_size
     log.append(batch(base_offset=1))
     log.write_back()
 
     with (tmp_path / LOG).open("r+b") as file:
-        file.truncate(size)
+        file.truncate(size_of_one_batch)
 
     shorter = FileStorage(tmp_path).log(PARTITION)
     assert shorter.flushed_length == 1
@@ -119,16 +124,16 @@ def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) ->
 
 
 class FullDisk(Files):
-    """A disk with room for `room` more bytes."""
+    """A disk with a limited number of free bytes."""
 
-    room = 10_000  # enough for all batches of the test
+    free_bytes = 10_000  # enough for all batches of the test
 
     def write(self, file: int, content: bytes, position: int) -> int:
-        """Write as many bytes as there is room for; raise OSError if there is no room."""
-        if self.room == 0:
+        """Write as many bytes as are free; raise OSError if none is."""
+        if self.free_bytes == 0:
             raise OSError(ENOSPC, "No space left on device")
-        written = super().write(file, content[: self.room], position)
-        self.room -= written
+        written = super().write(file, content[: self.free_bytes], position)
+        self.free_bytes -= written
         return written
 
 
@@ -138,11 +143,11 @@ def test_file_log_on_a_full_disk_keeps_its_whole_batches(tmp_path: Path) -> None
     log = FileStorage(tmp_path, disk).log(PARTITION)
     log.append(batch(base_offset=0))
 
-    disk.room = 20  # less than a batch needs
+    disk.free_bytes = 20  # less than a batch needs
     with pytest.raises(OSError, match="No space left"):
         log.append(batch(base_offset=1))
 
-    disk.room = 10_000
+    disk.free_bytes = 10_000
     log.append(batch("smaller", base_offset=1))
     storage = FileStorage(tmp_path)
     assert storage.log(PARTITION).batch(1) == batch("smaller", base_offset=1)
@@ -169,7 +174,7 @@ def test_unflushed_logs_cause_no_sync(tmp_path: Path) -> None:
 
 
 def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
-    """A caller that wants to keep 2 batches of 1 has a bug. The log raises and keeps its batch."""
+    """A caller that wants to keep two batches of one has a bug. The log stays as it is."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     with pytest.raises(SimulationError, match="cannot keep 2 batches of 1"):
@@ -190,7 +195,7 @@ def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
 def test_file_log_equals_the_log_in_memory(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str | int]
 ) -> None:
-    """Both kinds of logs must behave in the same way, because runtimes use one or the other.
+    """Runtimes use one kind of log or the other, so both must behave in the same way.
 
     A step is a text, which is appended as a batch, or a length, to which the logs are truncated.
     """
@@ -207,24 +212,30 @@ def test_file_log_equals_the_log_in_memory(
         log.close()  # so that each step opens the log again
 
     log = FileStorage(directory).log(PARTITION)
-    assert [log.batch(i) for i in range(len(log))] == [memory.batch(i) for i in range(len(memory))]
+    batches_in_file = [log.batch(index) for index in range(len(log))]
+    assert batches_in_file == [memory.batch(index) for index in range(len(memory))]
 
 
 def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> None:
-    """A restarted broker reads its high watermarks from a checkpoint, also after a kill."""
+    """A restarted broker reads its high watermarks from a checkpoint, also after a kill.
+
+    The first write creates the directory. Until then there is none, because some nodes, such as
+    consumers, never write anything.
+    """
     storage = FileStorage(tmp_path / "disk")
     assert storage.read_checkpoint("hw") is None
-    # The directory is created by the first write, because a consumer, for example, never writes.
     assert not (tmp_path / "disk").exists()
     storage.write_checkpoint("hw", b"1")
     storage.write_checkpoint("hw", b"22")
     assert FileStorage(tmp_path / "disk").read_checkpoint("hw") == b"22"
 
 
-# Three kinds of damage: an empty file, zeros in place of a lost page, and a CRC that does not fit
-# the content. The CRC (checksum) is the first four bytes.
-@pytest.mark.parametrize("left", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
-def test_damaged_checkpoint_reads_as_absent(tmp_path: Path, left: bytes) -> None:
-    """A checkpoint is not synced, so a power loss of the real machine may leave an empty file."""
-    (tmp_path / "hw").write_bytes(left)
+@pytest.mark.parametrize("damaged", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
+def test_damaged_checkpoint_reads_as_absent(tmp_path: Path, damaged: bytes) -> None:
+    """A checkpoint is not synced, so a power loss of the real machine may damage it.
+
+    It may leave an empty file, zeros in place of the content, or a content that does not fit its
+    checksum, which is in the first four bytes.
+    """
+    (tmp_path / "hw").write_bytes(damaged)
     assert FileStorage(tmp_path).read_checkpoint("hw") is None

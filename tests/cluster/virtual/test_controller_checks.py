@@ -1,12 +1,13 @@
 """Checks of the controller's answers, in virtual time: each finds a planted bug.
 
-A test plants a bug: it replaces a part of our code by a wrong one. Then it calls `reason_of` with
-faults. `reason_of` plays a run of a cluster of three brokers, with one group and a producer, and
-injects the faults. A run is BROKEN if an invariant is violated; its reason names the invariant.
+In a run in virtual time, checks look at each answer of the controller, and compare it with the
+controller's metadata and with what the brokers know. A test plants a bug, which means that it
+replaces a part of our code by a wrong one. Then it plays a run with faults that make the bug show.
+The run must be BROKEN, and its reason must name the invariant that is violated.
 
-In a controlled shutdown a broker asks the controller for permission to stop. The controller moves
-the broker's leaderships, and permits the stop when all active brokers have metadata with the new
-leaders.
+Most tests are about controlled shutdowns. In such a shutdown a broker asks the controller for
+permission to stop. The controller moves the broker's leaderships to others. It permits the stop
+when all active brokers have the metadata with the new leaders.
 """
 
 from collections.abc import Callable
@@ -26,25 +27,26 @@ from protocol.ids import BrokerId
 from protocol.records.metadata import PartitionChangeRecord
 from tests.support.worlds.planted import small
 
-# The coordinator of the group `readers` is shut down at 2 s, and starts again 5 s later.
 SHUTDOWN: dict[str, object] = {
     "at": "2s",
     "fault": "controlled_shutdown",
     "target": "coordinator-of(readers)",
     "duration": "5s",
 }
-# An administrator moves the leadership of the group's offsets partition to another broker.
+"""A fault: the coordinator of the group `readers` is shut down, and starts again 5 s later."""
 MOVE: dict[str, object] = {
     "at": "2s",
     "fault": "leadership_move",
     "target": "coordinator-of(readers)",
 }
+"""A fault: an administrator moves the leadership of the group's partition to another broker."""
 
 
 def reason_of(*faults: dict[str, object], publish_us: int = 30_000) -> str:
-    """Play until an invariant is violated, and return the reason.
+    """Play a run with these faults, which must violate an invariant, and return the reason.
 
-    `publish_us` is the time that a broker needs to apply new metadata.
+    The cluster has three brokers, one group and a producer. `publish_us` is the time that a broker
+    needs to apply new metadata.
     """
     experiment = small(*faults)
     costs = structs.replace(experiment.cluster.costs, publish_us=publish_us)
@@ -57,17 +59,18 @@ def reason_of(*faults: dict[str, object], publish_us: int = 30_000) -> str:
 def test_sound_run_has_no_violation() -> None:
     """Without a planted bug no check may fail.
 
-    The run has every kind of fault of these tests. The controller permits the shutdown at 2 s,
-    moves a leadership at 9 s, and crashes during the shutdown at 20 s.
+    The run has every kind of fault of these tests: a shutdown, a move of a leadership, and a second
+    shutdown, during which the controller crashes.
     """
-    restart: dict[str, object] = {
-        "at": "20020ms",  # 20 ms after the second shutdown has begun
+    move = {**MOVE, "at": "9s"}
+    second_shutdown = {**SHUTDOWN, "at": "20s"}
+    controller_crash: dict[str, object] = {
+        "at": "20020ms",
         "fault": "crash",
         "target": "controller",
         "duration": "3s",
     }
-    again = {**SHUTDOWN, "at": "20s"}
-    played = play(small(SHUTDOWN, {**MOVE, "at": "9s"}, again, restart), seed=1)
+    played = play(small(SHUTDOWN, move, second_shutdown, controller_crash), seed=1)
     assert played.result is PlayResult.PASS, played.reasons
 
 
@@ -89,12 +92,12 @@ def test_shutdown_that_waits_for_the_fastest_broker_only_is_found(
         "duration": "5s",
     }
 
-    def highest(self: BrokerLiveness) -> int | None:
-        # Kafka's rule is `min` in place of `max`.
-        active = [s for s in self._sessions.values() if s.shutdown_offset is None]
+    def highest_active_offset(self: BrokerLiveness) -> int | None:
+        active = [session for session in self._sessions.values() if session.shutdown_offset is None]
+        # The right function has `min` here.
         return max((session.metadata_offset for session in active), default=None)
 
-    monkeypatch.setattr(BrokerLiveness, "lowest_active_offset", highest)
+    monkeypatch.setattr(BrokerLiveness, "lowest_active_offset", highest_active_offset)
     assert "a broker stops once all active brokers know its new leaders" in reason_of(cut, SHUTDOWN)
 
 
@@ -107,10 +110,10 @@ def test_shutdown_that_waits_for_no_broker_is_found(monkeypatch: pytest.MonkeyPa
 def test_broker_that_reports_metadata_that_it_does_not_have_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: brokers report a metadata offset that is higher than what they have applied.
+    """Planted bug: each broker says that it has applied the metadata up to offset 10,000.
 
-    The offset 10,000 is higher than any in the run. A broker needs 0.5 s to apply new metadata, so
-    the shutdown ends while another broker still has the old ones.
+    This is more than the run has. A broker really needs 0.5 s to apply new metadata, so the
+    shutdown ends while another broker still has the old ones.
     """
     monkeypatch.setattr(MetadataFetcher, "applied_offset", 10_000)
     assert "still has it as the leader of" in reason_of(SHUTDOWN, publish_us=500_000)
@@ -124,21 +127,21 @@ def test_shutdown_that_never_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("leads", "invariant"),
+    ("seems_to_lead", "invariant"),
     [
         (True, "a controlled shutdown ends once all active brokers have learnt of it"),
         (False, "a leader begins a controlled shutdown before it may stop"),
     ],
 )
 def test_controller_that_miscounts_leaderships_is_found(
-    monkeypatch: pytest.MonkeyPatch, *, leads: bool, invariant: str
+    monkeypatch: pytest.MonkeyPatch, *, seems_to_lead: bool, invariant: str
 ) -> None:
     """Planted bug: the controller believes that each broker leads a partition, or that none does.
 
-    If each broker seems to lead a partition (`leads`), no broker may ever stop. If none seems to,
-    a leader may stop at once.
+    If each broker seems to lead one, no broker may ever stop. If none seems to, a leader may stop
+    at once.
     """
-    monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: leads)
+    monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: seems_to_lead)
     assert invariant in reason_of(SHUTDOWN)
 
 
@@ -147,23 +150,20 @@ def test_broker_without_leaderships_that_must_wait_is_found(
 ) -> None:
     """Planted bug: the controller believes that every broker leads a partition.
 
-    broker-0 leads nothing since its crash, so it need not wait, and the bug makes it wait.
+    At 2 s broker-0 crashes, and so loses its leaderships. At 20 s it is shut down. It leads
+    nothing, so it could stop at once, but the bug makes it wait.
     """
     monkeypatch.setattr(MetadataImage, "has_leaderships", lambda *_: True)
-    # At 2 s broker-0 crashes, and at 20 s it is shut down.
     crash = {**SHUTDOWN, "fault": "crash", "target": "broker(0)"}
-    assert "a broker without leaderships may stop at once" in reason_of(
-        crash, {**SHUTDOWN, "at": "20s", "target": "broker(0)"}
-    )
+    later_shutdown = {**SHUTDOWN, "at": "20s", "target": "broker(0)"}
+    reason = reason_of(crash, later_shutdown)
+    assert "a broker without leaderships may stop at once" in reason
 
 
 def test_broker_that_keeps_its_leaderships_in_a_shutdown_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a controlled shutdown leaves the broker its leaderships and its places in ISRs.
-
-    The ISR is the set of a partition's in-sync replicas.
-    """
+    """Planted bug: a controlled shutdown takes neither leaderships nor places in ISRs away."""
     monkeypatch.setattr(BrokerControl, "_remove_from_isrs", lambda *_: None)
     assert "a broker that wants to stop leads nothing" in reason_of(SHUTDOWN)
 
@@ -174,9 +174,9 @@ def test_broker_that_keeps_its_leaderships_in_a_shutdown_is_found(
 def test_available_preferred_leader_that_is_refused_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the controller's test whether a broker may lead is reversed.
+    """Planted bug: the controller takes brokers that may lead for brokers that may not.
 
-    So it refuses to elect a preferred leader (the first replica) that is available.
+    So it refuses to elect a preferred leader that is available.
     """
 
     def elect(*partition: object, is_acceptable_leader: Callable[[BrokerId], bool]) -> object:
@@ -193,10 +193,10 @@ def test_available_preferred_leader_that_is_refused_is_found(
 def test_election_that_is_answered_and_not_held_is_found(
     monkeypatch: pytest.MonkeyPatch, code: ErrorCode
 ) -> None:
-    """Planted bug: the controller answers an election, but its metadata get no new leader.
+    """Planted bug: the controller answers an election, but holds none.
 
-    The invariant finds the bug, whether the answer says that the election was held (NONE) or that
-    it was not needed.
+    The answer says that the election was held (NONE), or that it was not needed. In both cases the
+    leader in the metadata is not the preferred one.
     """
     monkeypatch.setattr(administration, "_elect", lambda *_: code)
     reason = reason_of(MOVE)
@@ -207,10 +207,9 @@ def test_election_that_is_answered_and_not_held_is_found(
 def test_reassignment_that_is_agreed_to_and_not_stored_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the controller agrees to a reassignment, and does not store it.
+    """Planted bug: the controller agrees to give a partition other replicas, and does not store it.
 
-    A reassignment gives a partition another list of replicas. The bug leaves this list out of the
-    record that the controller writes.
+    The record that it writes lacks the list of replicas.
     """
 
     def without_replicas(**fields: object) -> object:

@@ -1,11 +1,16 @@
-"""The checks of the controller's answers to CreateTopics find planted bugs.
+"""The check of the controller's answers to CreateTopics finds wrong answers.
 
-`image_of` returns the controller's metadata after its decision: four brokers, of which broker 3 is
-fenced (counted as dead), and the topic `archive`. "Planted bug" in a docstring names a bug that the
-test would find.
+In a run `check_created` looks at each answer of the controller to a CreateTopics request, together
+with the controller's metadata after it: the topic must have what the request asks for, and a
+refusal must have a reason.
+
+The tests give the check metadata, a request and an answer that are sound or wrong in one point. The
+metadata come from `image_of`: four brokers, of which broker 3 is fenced (counted as dead), and the
+topic `archive` with these replicas.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 from msgspec import structs
@@ -36,14 +41,14 @@ from tests.support.builders.quick_experiment import quick_experiment
 CONFIG = BrokerConfig(num_partitions=2, default_replication_factor=2)
 FENCED = 3
 SOUND = ((0, 1), (1, 2))
-"""Replicas of each partition of `archive`, preferred leader first."""
+"""Good replicas for the two partitions of `archive`. The first replica is the preferred leader."""
 MIN_ISR = CreatableTopicConfig(name="min.insync.replicas", value="2")
 
 
 def request(
     partitions: int = -1, replication_factor: int = -1, *settings: CreatableTopicConfig
 ) -> CreateTopicsRequest:
-    """Return a request to create `archive`; -1 stands for the brokers' numbers, 2 and 2."""
+    """Return a request to create `archive`; -1 stands for the numbers of CONFIG, 2 and 2."""
     topic = CreatableTopic(
         name="archive",
         num_partitions=partitions,
@@ -91,7 +96,8 @@ def image_of(
 
     replicas: those of each partition; the unfenced ones are in sync.
     settings: values of min.insync.replicas, one after the other.
-    leaders: the leader of each partition; None: its first replica.
+    leaders: the leader of each partition; by default it is the first replica.
+    stopping: the broker that is in its controlled shutdown.
     """
     image = brokers(stopping=stopping)
     image.replay(TopicRecord(name="archive"))
@@ -103,7 +109,7 @@ def image_of(
                 topic="archive",
                 partition_id=index,
                 replicas=assigned,
-                isr=tuple(each for each in assigned if each != FENCED),
+                isr=tuple(broker for broker in assigned if broker != FENCED),
                 leader=assigned[0] if leaders is None else leaders[index],
             )
         )
@@ -111,12 +117,14 @@ def image_of(
 
 
 def test_topic_must_have_its_partitions_and_settings() -> None:
-    """Numbers that the request leaves out are the brokers'."""
+    """If the request leaves numbers out, those of the brokers' settings count."""
     for asked in (request(), request(2), request(2, 2)):
         check_created(image_of(*SOUND), CONFIG, asked, answer())
-        for wrong, count in ((image_of((0, 1)), "1"), (brokers(), "None")):
-            with pytest.raises(InvariantViolation, match=f"archive: expected 2, got {count}"):
-                check_created(wrong, CONFIG, asked, answer())
+        one_partition, no_topic = image_of((0, 1)), brokers()
+        with pytest.raises(InvariantViolation, match="archive: expected 2, got 1"):
+            check_created(one_partition, CONFIG, asked, answer())
+        with pytest.raises(InvariantViolation, match="archive: expected 2, got None"):
+            check_created(no_topic, CONFIG, asked, answer())
     with_setting = request(2, 2, MIN_ISR)
     check_created(image_of(*SOUND, settings=["2"]), CONFIG, with_setting, answer())
     with pytest.raises(InvariantViolation, match="a created topic has its settings"):
@@ -137,28 +145,31 @@ def test_topic_must_have_its_partitions_and_settings() -> None:
     ids=["too few", "twice", "unknown", "stopping", "fenced", "second", "none"],
 )
 def test_wrong_placement_is_found(image: MetadataImage, message: str) -> None:
-    """Each topic has one wrong replica or leader."""
+    """The topic has one wrong replica or leader."""
     with pytest.raises(InvariantViolation, match=message):
         check_created(image, CONFIG, request(), answer())
 
 
 def test_fenced_broker_has_the_last_replica_if_too_few_others_are_there() -> None:
-    """Four replicas need all four brokers; the three unfenced ones come first."""
+    """Four replicas need all four brokers. The three unfenced ones must come first."""
     check_created(image_of((1, 0, 2, FENCED)), CONFIG, request(1, 4), answer())
     with pytest.raises(InvariantViolation, match="unfenced brokers get the replicas"):
         check_created(image_of((0, FENCED, 1, 2)), CONFIG, request(1, 4), answer())
 
 
 def test_leaders_that_are_not_spread_are_found() -> None:
-    """Broker 0 leads two partitions, and broker 2 leads none."""
+    """Among three brokers no one may lead two partitions more than another.
+
+    In the wrong answer broker 0 leads two partitions, and broker 2 leads none.
+    """
     check_created(image_of((1,), (0,), (2,), (1,)), CONFIG, request(4, 1), answer())
     with pytest.raises(InvariantViolation, match="leaders of a new topic are spread"):
         check_created(image_of((0,), (1,), (0,)), CONFIG, request(3, 1), answer())
 
 
 def test_replicas_that_the_request_names_are_kept() -> None:
-    """They need not be spread, and may be on a fenced broker."""
-    named = CreateTopicsRequest(
+    """Such replicas need not be spread, and may be on a fenced broker."""
+    with_assignments = CreateTopicsRequest(
         topics=(
             CreatableTopic(
                 name="archive",
@@ -169,54 +180,78 @@ def test_replicas_that_the_request_names_are_kept() -> None:
             ),
         )
     )
-    check_created(image_of((0, 1), (0, FENCED)), CONFIG, named, answer())
+    check_created(image_of((0, 1), (0, FENCED)), CONFIG, with_assignments, answer())
     with pytest.raises(InvariantViolation, match="the replicas that its request names: archive-0"):
-        check_created(image_of((1, 0), (0, FENCED)), CONFIG, named, answer())
+        check_created(image_of((1, 0), (0, FENCED)), CONFIG, with_assignments, answer())
+
+
+class Case(NamedTuple):
+    """What the controller had in its metadata when it decided about a request."""
+
+    image: MetadataImage
+    asked: CreateTopicsRequest
 
 
 @pytest.mark.parametrize(
-    ("error", "wrong", "right"),
+    ("error", "without_reason", "with_reason"),
     [
+        # There are four brokers, so four replicas are possible, and five are not.
         (
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            (brokers(), request(1, 4)),
-            (brokers(), request(1, 5)),
+            Case(brokers(), request(1, 4)),
+            Case(brokers(), request(1, 5)),
         ),
-        # The broker that stops does not count.
+        # The broker that stops does not count, so only three replicas are possible.
         (
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            (brokers(stopping=0), request(1, 3)),
-            (brokers(stopping=0), request(1, 4)),
+            Case(brokers(stopping=0), request(1, 3)),
+            Case(brokers(stopping=0), request(1, 4)),
         ),
+        # Without brokers not even one replica is possible.
         (
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            (brokers(), request(1, 1)),
-            (MetadataImage(), request(1, 1)),
+            Case(brokers(), request(1, 1)),
+            Case(MetadataImage(), request(1, 1)),
         ),
-        (ErrorCode.INVALID_PARTITIONS, (brokers(), request(1)), (brokers(), request(0))),
-        (ErrorCode.TOPIC_ALREADY_EXISTS, (brokers(), request()), (image_of(*SOUND), request())),
+        # A topic with 0 partitions is not possible.
+        (
+            ErrorCode.INVALID_PARTITIONS,
+            Case(brokers(), request(1)),
+            Case(brokers(), request(0)),
+        ),
+        (
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            Case(brokers(), request()),
+            Case(image_of(*SOUND), request()),
+        ),
     ],
 )
 def test_topic_that_is_refused_without_a_reason_is_found(
-    error: ErrorCode,
-    wrong: tuple[MetadataImage, CreateTopicsRequest],
-    right: tuple[MetadataImage, CreateTopicsRequest],
+    error: ErrorCode, without_reason: Case, with_reason: Case
 ) -> None:
     """Each error has its reason in the metadata or in the request."""
-    check_created(right[0], CONFIG, right[1], answer(error))
+    check_created(with_reason.image, CONFIG, with_reason.asked, answer(error))
     with pytest.raises(InvariantViolation, match="a topic is refused for a reason"):
-        check_created(wrong[0], CONFIG, wrong[1], answer(error))
+        check_created(without_reason.image, CONFIG, without_reason.asked, answer(error))
 
 
-def test_request_that_only_asks_creates_nothing() -> None:
-    """With `validate_only` the answer NONE says that the topic could be created."""
+def test_request_that_only_validates_creates_nothing() -> None:
+    """With `validate_only` the answer NONE says that the topic could be created.
+
+    So the metadata need not have it.
+    """
     asked = structs.replace(request(), validate_only=True)
     check_created(brokers(), CONFIG, asked, answer())
 
 
 def test_wrong_replicas_are_found_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: both replicas of the partition are on the same broker."""
-    monkeypatch.setattr(topic_creation, "_spread", lambda *_, start: [(start % 3,) * 2])
+
+    def same_broker_twice(*_: object, start: int) -> list[tuple[int, ...]]:
+        broker = start % 3
+        return [(broker, broker)]
+
+    monkeypatch.setattr(topic_creation, "_spread", same_broker_twice)
     order = {
         "at": "1s",
         "fault": "create_topic",

@@ -1,10 +1,9 @@
 """The checks of answers, appends, cleanings and created topics find planted bugs during the run.
 
-- A test plants a bug: it replaces a part of our code by a wrong one.
-- `small(...)` is an experiment with three brokers, one group and a producer. `reason_of` plays it.
-  A run that violates an invariant is BROKEN, and its reason names the invariant.
-- The high watermark is the offset below which all in-sync replicas (the ISR) have the records.
-- A cleaning removes each record whose key has a newer record.
+In a run in virtual time, checks look at the answers of brokers and at their logs. A test plants a
+bug, which means that it replaces a part of our code by a wrong one. Then it plays an experiment,
+`small(...)`, with three brokers, one group and a producer. The run must be BROKEN, and its reason
+must name the invariant that is violated.
 """
 
 import pytest
@@ -30,12 +29,15 @@ from protocol.messages.offset import OffsetCommitRequest
 from protocol.records.batch import Record, RecordBatch
 from tests.support.worlds.planted import CUT, small
 
-# Settings with which the logs of offsets are cleaned often, so that a short run has cleanings.
 OFTEN_CLEANED: dict[str, object] = {
     "log.cleaner.backoff.ms": 1_000,
     "offsets.topic.segment.bytes": 2_000,
     "log.cleaner.min.cleanable.ratio": 0.1,
 }
+"""Settings with which the logs of offsets are cleaned often, so that a short run has cleanings.
+
+A cleaning removes each record whose key has a newer record.
+"""
 
 
 def crash(broker: int) -> dict[str, object]:
@@ -44,7 +46,7 @@ def crash(broker: int) -> dict[str, object]:
 
 
 def idempotent(experiment: Experiment) -> Experiment:
-    """Return the experiment with producers that number their batches (idempotent producers)."""
+    """Return the experiment with enable.idempotence for its producers."""
     return structs.replace(
         experiment,
         producers=tuple(
@@ -78,9 +80,9 @@ def reason_of(experiment: Experiment) -> str:
 def test_sound_run_has_no_violation(experiment: Experiment) -> None:
     """Without a planted bug no check may fail.
 
-    - With OFTEN_CLEANED, logs are cleaned.
-    - With two dead brokers, the ISR is smaller than min.insync.replicas.
-    - With CUT, a leader is cut off. It must truncate its log when it returns.
+    - cleaned: logs are cleaned often.
+    - below-min-isr: two of three brokers are dead, so the ISR is smaller than min.insync.replicas.
+    - truncated: a leader is cut off. It must truncate its log when it returns.
     """
     played = play(experiment, seed=1, invariants_every=500)
     assert played.result is PlayResult.PASS, played.reasons
@@ -90,19 +92,19 @@ def test_wrong_high_watermark_in_an_answer_to_a_consumer_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted bug: the high watermark in the answer to a consumer is one too high."""
-    fetch = Partition.fetch
+    right_fetch = Partition.fetch
 
-    def tell_more(
+    def fetch_with_wrong_high_watermark(
         self: Partition, request: FetchPartition, *, replica_id: int, **how: int
     ) -> FetchResult:
-        result = fetch(self, request, replica_id=replica_id, **how)  # type: ignore[arg-type]
+        result = right_fetch(self, request, replica_id=replica_id, **how)  # type: ignore[arg-type]
         data = result.data
         if replica_id != CONSUMER or data.error_code is not ErrorCode.NONE:
             return result
-        more = structs.replace(data, high_watermark=data.high_watermark + 1)
-        return structs.replace(result, data=more)
+        wrong_data = structs.replace(data, high_watermark=data.high_watermark + 1)
+        return structs.replace(result, data=wrong_data)
 
-    monkeypatch.setattr(Partition, "fetch", tell_more)
+    monkeypatch.setattr(Partition, "fetch", fetch_with_wrong_high_watermark)
     assert "a consumer is told the high watermark" in reason_of(small())
 
 
@@ -110,13 +112,13 @@ def test_append_that_is_acknowledged_by_the_leader_alone_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted bug: an append is acknowledged before the high watermark has passed it."""
-    create = CoordinatorAppends.__init__
+    right_init = CoordinatorAppends.__init__
 
-    def create_hasty(self: CoordinatorAppends, host: Host, *rest: object, **topic: str) -> None:
-        create(self, host, *rest, **topic)  # type: ignore[arg-type]
+    def wrong_init(self: CoordinatorAppends, host: Host, *rest: object, **topic: str) -> None:
+        right_init(self, host, *rest, **topic)  # type: ignore[arg-type]
         self._waits_for_high_watermark = False
 
-    monkeypatch.setattr(CoordinatorAppends, "__init__", create_hasty)
+    monkeypatch.setattr(CoordinatorAppends, "__init__", wrong_init)
     assert "an acknowledged append is below the high watermark" in reason_of(small())
 
 
@@ -125,7 +127,7 @@ def test_commit_that_is_acknowledged_and_not_written_is_found(
 ) -> None:
     """Planted bug: a commit is answered with NONE (success), and is never appended."""
 
-    def answer_only(
+    def answer_without_append(
         turn: Turn,
         _shard: object,
         request_id: RequestId,
@@ -136,15 +138,15 @@ def test_commit_that_is_acknowledged_and_not_written_is_found(
         turn.reply(request_id, offset_commit._response(accepted))
         return ErrorCode.NONE
 
-    monkeypatch.setattr(offset_commit, "_store", answer_only)
+    monkeypatch.setattr(offset_commit, "_store", answer_without_append)
     assert "an acknowledged commit is below the high watermark" in reason_of(small())
 
 
 def test_success_after_a_failed_append_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: a commit whose append failed is answered with NONE.
 
-    The cut isolates the coordinator, so its appends wait. After the cut it learns that another
-    broker leads, and the appends end with NOT_LEADER_OR_FOLLOWER.
+    The coordinator is cut off, so its appends wait for the followers. After the cut it learns that
+    another broker leads, and the appends end with NOT_LEADER_OR_FOLLOWER.
     """
     monkeypatch.setattr(offset_commit, "offset_append_error", lambda *_: ErrorCode.NONE)
     reason = reason_of(small(CUT, config={"offsets.commit.timeout.ms": 60_000}))
@@ -155,7 +157,7 @@ def test_success_after_a_failed_append_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_commit_that_is_appended_with_too_small_an_isr_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: commits are appended with acks=1 although two of the three replicas are dead."""
+    """Planted bug: commits are appended with acks=1, and two of the three replicas are dead."""
     monkeypatch.setattr(Turn, "acks_of_commits", ACKS_LEADER)
     reason = reason_of(small(crash(1), crash(2)))
     assert "an append with acks=all needs min.insync.replicas in sync" in reason
@@ -163,16 +165,16 @@ def test_commit_that_is_appended_with_too_small_an_isr_is_found(
 
 
 def test_cleaning_that_removes_a_last_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a cleaning removes the last record of each batch, even if its key is unique.
+    """Planted bug: a cleaning also removes one record of each batch that it should keep.
 
     `Compaction._last` returns the records of a batch that a cleaning keeps.
     """
-    last = Compaction._last
+    records_to_keep = Compaction._last
 
     def all_but_one(
         self: Compaction, batch: RecordBatch, expired: bool
     ) -> list[tuple[int, Record]]:
-        return last(self, batch, expired)[:-1]
+        return records_to_keep(self, batch, expired)[:-1]
 
     monkeypatch.setattr(Compaction, "_last", all_but_one)
     reason = reason_of(small(config=OFTEN_CLEANED))
@@ -181,7 +183,7 @@ def test_cleaning_that_removes_a_last_record_is_found(monkeypatch: pytest.Monkey
 
 
 def test_cleaning_that_removes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a cleaning keeps every batch, so that it writes nothing to the disk."""
+    """Planted bug: a cleaning keeps every batch as it is."""
     monkeypatch.setattr(Compaction, "_filter", lambda self, batch: self._left.append(batch))
     reason = reason_of(small(config=OFTEN_CLEANED))
     assert "a cleaning keeps the last record of each key" in reason
@@ -191,10 +193,13 @@ def test_cleaning_that_removes_nothing_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_producers_states_that_a_truncation_leaves_are_found_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: after a truncation the leader still knows the removed sequence numbers."""
+    """Planted bug: after a truncation a log still knows the sequence numbers of removed batches.
+
+    A violation that is found only after the run has a reason that begins with "at the end". This
+    one must be found during the run.
+    """
     monkeypatch.setattr(PartitionLog, "_rebuild_producers", lambda _self: None)
     reason = reason_of(idempotent(small(CUT)))
-    # A violation that is found only after the run has a reason that begins with "at the end".
     assert not reason.startswith("at the end")
     assert "the state of a producer follows from the log" in reason
 
@@ -202,9 +207,9 @@ def test_producers_states_that_a_truncation_leaves_are_found_at_once(
 def test_settings_of_a_topic_that_the_replay_loses_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: no node replays the records with the settings of topics.
+    """Planted bug: no node reads the records with the settings of topics.
 
-    All nodes then have the same wrong settings, so nothing but this check shows the bug.
+    Then all nodes agree on the same wrong settings, so only this check can find the bug.
     """
     monkeypatch.setattr(MetadataImage, "_replay_config", lambda _self, _record: None)
     assert "a created topic has its settings: __consumer_offsets" in reason_of(small())

@@ -1,12 +1,10 @@
-"""An administrator elects and moves leaders, on real controllers and brokers.
+"""An administrator elects and moves leaders, as with Kafka's command line tools.
 
-The preferred leader of a partition is the first of its replicas. The ISR is the set of its in-sync
-replicas. Each election of a leader increases the partition's leader epoch.
-
-- `lab` is a running cluster of one controller and the brokers 0, 1 and 2.
-- Its topic `orders` has three partitions with three replicas each.
-- Broker i is the preferred leader of partition i, and leads it at first, in leader epoch 0.
-- `ask_as_admin(function, ...)` calls the function on an administrator's host.
+The controller and the brokers are the real ones, but they run in virtual time: a simulated clock.
+`lab` is a running cluster of one controller and the brokers 0, 1 and 2. Its topic `orders` has
+three partitions with three replicas each. The preferred leader of a partition is its first replica:
+broker 0 for orders-0, broker 1 for orders-1, broker 2 for orders-2. At first each of them leads, in
+leader epoch 0. `ask_as_admin(function, ...)` lets an administrator call the function.
 """
 
 import pytest
@@ -33,44 +31,44 @@ def leader(status: ClusterStatus, name: TopicPartition) -> int:
 
 
 def test_moved_leader_is_the_first_replica_and_leads_when_the_call_returns() -> None:
-    """A move first makes the broker the first replica, and then asks for its election.
+    """A move makes the broker the first replica, and then asks for an election.
 
-    Kafka has two tools for these steps: kafka-reassign-partitions and kafka-leader-election.
+    With Kafka's tools this takes two commands, kafka-reassign-partitions and kafka-leader-election.
     """
 
     async def story(lab: BrokerLab) -> ClusterStatus:
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)
         return await lab.runtime.status()
 
-    moved = BrokerLab(broker_cluster()).run(story).partitions[P0]
-    assert (moved.leader, moved.leader_epoch, moved.replicas) == (2, 1, (2, 0, 1))
-    assert sorted(moved.isr) == [0, 1, 2]
+    partition = BrokerLab(broker_cluster()).run(story).partitions[P0]
+    assert partition.leader == 2
+    assert partition.leader_epoch == 1
+    assert partition.replicas == (2, 0, 1)
+    assert sorted(partition.isr) == [0, 1, 2]
 
 
 def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
     """The old leader becomes a follower in the ISR. The records that it acknowledged remain."""
 
-    async def story(lab: BrokerLab) -> tuple[ErrorCode, ErrorCode]:
-        await lab.client.produce(0, b"before")
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"before the move")
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)
         await lab.seconds(2)  # broker 0 learns that it no longer leads
-        late = await lab.client.produce(0, b"to the old leader")
-        after = await lab.client.produce(2, b"after")
-        assert after.base_offset == 1  # the record `before` has offset 0
+        answer_of_old_leader = await lab.client.produce(0, b"after the move")
+        assert answer_of_old_leader.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer_of_new_leader = await lab.client.produce(2, b"after the move")
+        assert answer_of_new_leader.error_code is ErrorCode.NONE
+        assert answer_of_new_leader.base_offset == 1  # the record before the move has offset 0
         assert lab.events(TraceKind.BROKER_FENCED) == []
-        return late.error_code, after.error_code
 
-    assert BrokerLab(broker_cluster()).run(story) == (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NONE,
-    )
+    BrokerLab(broker_cluster()).run(story)
 
 
 def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
     """Two moves follow each other: the leadership goes to broker 2, and back to broker 0.
 
-    Metadata reach the brokers 1 s late. So during the second move they still say that broker 0
-    leads. The administrator must make the second move nevertheless.
+    A slow link lets metadata reach the brokers 1 s late. So during the second move they still say
+    that broker 0 leads. The administrator must make the second move nevertheless.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:
@@ -86,8 +84,8 @@ def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
         await lab.runtime.set_link_rules([metadata_comes_late])
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)
         await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
-        moved = (await lab.runtime.status()).partitions[P0]
-        return moved.leader, moved.replicas
+        partition = (await lab.runtime.status()).partitions[P0]
+        return partition.leader, partition.replicas
 
     assert BrokerLab(broker_cluster()).run(story) == (0, (0, 1, 2))
 
@@ -105,10 +103,10 @@ def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
 
 
 def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
-    """After a restart broker 0 leads nothing until the automatic check, which runs every 300 s.
+    """After a restart a broker leads nothing until an automatic check, which runs every 300 s.
 
     So in a rolling restart an administrator asks for an election after each broker's restart. The
-    argument None stands for every partition.
+    argument None stands for all partitions.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -119,31 +117,32 @@ def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
         assert leader(await lab.runtime.status(), P0) == 1
         await lab.runtime.ask_as_admin(elect_preferred_leaders, None)
         status = await lab.runtime.status()
-        assert all(p.leader == p.replicas[0] for p in status.partitions.values())
+        for partition in status.partitions.values():
+            assert partition.leader == partition.replicas[0]
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error() -> None:
-    """The controller answers with an error for each partition whose preferred leader is down.
+    """Broker 0 is down. It is the preferred leader of orders-0 and of __consumer_offsets-0.
 
-    Broker 0, which is down, is the preferred leader of two partitions. The preferred leader of
-    orders-1 is up, so the message does not name orders-1.
+    The error names these two partitions, and not orders-1, whose preferred leader is up.
     """
 
-    async def story(lab: BrokerLab) -> str:
+    async def story(lab: BrokerLab) -> None:
         await lab.runtime.shut_down(broker_name(0))
         await lab.seconds(6)  # the shutdown ends
         with pytest.raises(ElectionFailed) as failed:
             await lab.runtime.ask_as_admin(elect_preferred_leaders, None)
+        message = str(failed.value)
+        assert "orders-0: PREFERRED_LEADER_NOT_AVAILABLE" in message
+        assert "__consumer_offsets-0: PREFERRED_LEADER_NOT_AVAILABLE" in message
+        assert "orders-1" not in message
+
         with pytest.raises(ElectionFailed, match="orders-0: PREFERRED_LEADER_NOT_AVAILABLE"):
             await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
-        return str(failed.value)
 
-    message = BrokerLab(broker_cluster()).run(story)
-    assert "orders-0: PREFERRED_LEADER_NOT_AVAILABLE" in message
-    assert "__consumer_offsets-0: PREFERRED_LEADER_NOT_AVAILABLE" in message
-    assert "orders-1" not in message
+    BrokerLab(broker_cluster()).run(story)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ def test_move_to_an_unknown_partition_or_broker_is_refused(
 
 
 def test_election_is_repeated_until_the_controller_has_restarted() -> None:
-    """The administrator repeats its request until the controller is back, after 5 s."""
+    """The controller is dead when the administrator asks, and starts again 5 s later."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
@@ -187,10 +186,10 @@ def test_election_without_a_controller_times_out_after_a_minute() -> None:
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
-        begun_us = lab.runtime.now_us()
+        began_us = lab.runtime.now_us()
         with pytest.raises(TimeoutError, match="the controller in 60000 ms"):
             await lab.runtime.ask_as_admin(elect_preferred_leaders, None)
-        return lab.runtime.now_us() - begun_us
+        return lab.runtime.now_us() - began_us
 
     assert 60_000_000 <= BrokerLab(broker_cluster()).run(story) < 61_000_000
 

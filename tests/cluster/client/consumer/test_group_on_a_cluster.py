@@ -1,19 +1,23 @@
 """Groups of real consumers on real brokers in virtual time: a killed coordinator, a killed member.
 
-The bounds come from measurements of a real cluster (docs/kafka/MEASURED_FAILOVER.md). Like that
-cluster, ours has three brokers and the topic `t`, with 12 partitions of three replicas. A broker
-without heartbeats is fenced (counted as dead) after 9 s. "BEHAVIOUR 3.6" is a section of
-docs/kafka/BEHAVIOUR.md. A generation is the number of a group's rebalance.
+The bounds in these tests come from measurements of a real Kafka cluster
+(docs/kafka/MEASURED_FAILOVER.md). Like that cluster, ours has three brokers and the topic `t`, with
+12 partitions of three replicas. The controller fences a broker (counts it as dead) when it has had
+no heartbeat for 9 s.
+
+There are two runs, `coordinator_kill` and `member_crash`. Each test looks at one of them.
+"BEHAVIOUR 3.6" is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
 
 from cluster.client.admin.orders import fetch_committed_offsets
-from cluster.runtime import ClusterStatus
+from cluster.runtime import ClusterStatus, MemberStatus
 from cluster.spec import ClusterSpec
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import CONSUMER_OFFSETS, Offset, TopicPartition, broker_name
@@ -23,21 +27,29 @@ from tests.support.worlds.measured_cluster import MS, SECOND, cluster
 
 @dataclass
 class Story:
-    """The results of a run with one fault, the kill of a node at the time `hit_at_us`.
-
-    `rows` is the trace, that is, the recorded events. `before` and `after` are the cluster's status
-    before the kill and at the end. `committed` has the group's committed offsets at the end.
-    """
+    """What a run has left behind, in which one node was killed."""
 
     rows: list[TraceRow] = field(default_factory=list)
+    """The trace of the run, oldest row first."""
     before: ClusterStatus = field(default_factory=ClusterStatus)
+    """The status of the cluster just before the kill."""
     after: ClusterStatus = field(default_factory=ClusterStatus)
+    """The status at the end of the run."""
     committed: dict[TopicPartition, Offset] = field(default_factory=dict)
-    hit_at_us: int = 0
+    """The committed offsets of the group at the end of the run."""
+    killed_at_us: int = 0
 
-    def since_hit(self, kind: str) -> list[TraceRow]:
-        """Return the rows of a kind since the fault."""
-        return [row for row in self.rows if row.kind == kind and row.time_us >= self.hit_at_us]
+    def since_kill(self, kind: str) -> list[TraceRow]:
+        """Return the rows of a kind since the kill."""
+        return [row for row in self.rows if row.kind == kind and row.time_us >= self.killed_at_us]
+
+
+ALL_PARTITIONS = [TopicPartition("t", index) for index in range(12)]
+
+
+def partitions_of(members: Iterable[MemberStatus]) -> list[TopicPartition]:
+    """Return the partitions that these members own, in order, each as often as it is owned."""
+    return sorted(partition for member in members for partition in member.assigned)
 
 
 def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
@@ -66,7 +78,7 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
                 name for name, member in story.before.members.items() if member.member_id == leader
             )
 
-        story.hit_at_us = runtime.now_us()
+        story.killed_at_us = runtime.now_us()
         await runtime.crash(victim)
         await runtime.sleep(after_us)
         story.after = await runtime.status()
@@ -79,7 +91,7 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
 
 
 @pytest.fixture(scope="module")
-def kill() -> Story:
+def coordinator_kill() -> Story:
     """Kill the coordinator of a group of 12 members."""
     return play(cluster(members=12), crash_coordinator=True, after_us=15 * SECOND)
 
@@ -91,62 +103,66 @@ def member_crash() -> Story:
     return play(spec, crash_coordinator=False, after_us=25 * SECOND)
 
 
-def test_group_of_twelve_becomes_stable_in_one_generation(kill: Story) -> None:
+def test_group_of_twelve_becomes_stable_in_one_generation(coordinator_kill: Story) -> None:
     """The coordinator delays the first rebalance of a group so that all members can join it.
 
     So one generation is enough. Each of the 12 members gets one of the 12 partitions.
     """
-    (group,) = kill.before.groups["g"]
+    (group,) = coordinator_kill.before.groups["g"]
     assert (group.state, group.generation, len(group.members)) == ("Stable", 1, 12)
-    members = kill.before.members.values()
+    members = coordinator_kill.before.members.values()
     assert {member.state for member in members} == {"STABLE"}
-    assert sorted(p for member in members for p in member.assigned) == [
-        TopicPartition("t", index) for index in range(12)
-    ]
+    assert partitions_of(members) == ALL_PARTITIONS
     assert all(member.records_consumed > 0 for member in members)
     assert all(member.commits_acknowledged > 10 for member in members)
 
 
-def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(kill: Story) -> None:
+def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(
+    coordinator_kill: Story,
+) -> None:
     """A kill closes the connections of the coordinator, so its members need no timeout to notice.
 
     Real members noticed it after 27 ms (median) to 58 ms (MEASURED_FAILOVER kill).
     """
     noticed_after_us: dict[str, int] = {}
-    for row in kill.since_hit("coordinator_unknown"):
-        noticed_after_us.setdefault(row.node, row.time_us - kill.hit_at_us)
+    for row in coordinator_kill.since_kill("coordinator_unknown"):
+        noticed_after_us.setdefault(row.node, row.time_us - coordinator_kill.killed_at_us)
     assert len(noticed_after_us) == 12
     assert max(noticed_after_us.values()) < 60 * MS
 
 
-def test_killed_coordinator_is_named_until_it_is_fenced(kill: Story) -> None:
-    """Until the fencing the brokers' metadata name the killed broker, and lookups return it.
+def test_killed_coordinator_is_named_until_it_is_fenced(coordinator_kill: Story) -> None:
+    """A member that looks for its coordinator asks any broker, and gets the dead one as the answer.
 
-    So every member finds the dead coordinator several times.
+    The other brokers know of the death only when the controller has fenced the dead broker, 7 to
+    9 s after the kill. Until then a member asks again about once a second.
     """
-    (fenced,) = kill.since_hit("broker_fenced")
-    stale = [row for row in kill.since_hit("coordinator_found") if row.time_us < fenced.time_us]
-    assert {row.peer for row in stale} == {fenced.peer}
-    lookups_by_member = Counter(row.node for row in stale)
+    (fenced,) = coordinator_kill.since_kill("broker_fenced")
+    found_before_fencing = [
+        row
+        for row in coordinator_kill.since_kill("coordinator_found")
+        if row.time_us < fenced.time_us
+    ]
+    assert {row.peer for row in found_before_fencing} == {fenced.peer}  # the dead broker
+    lookups_by_member = Counter(row.node for row in found_before_fencing)
     assert len(lookups_by_member) == 12
-    # The kill is fenced after 7 to 9 s. A member waits about a second at most between two lookups.
     assert min(lookups_by_member.values()) >= 5
 
 
-def test_every_member_commits_again_soon_after_the_load(kill: Story) -> None:
-    """When a broker has loaded the group, it is the new coordinator, and members commit there.
+def test_every_member_commits_again_soon_after_the_load(coordinator_kill: Story) -> None:
+    """When another broker has loaded the group, it is the coordinator, and members commit there.
 
-    Real members commit 124 ms (median) to 251 ms after the load (MEASURED_FAILOVER kill).
-    The bound here, 1.5 s, allows for the backoff of a client.
+    Real members committed 124 ms (median) to 251 ms after the load (MEASURED_FAILOVER kill). The
+    bound here, 1.5 s, allows for the backoff of a client.
     """
-    (group,) = kill.after.groups["g"]
+    (group,) = coordinator_kill.after.groups["g"]
     loaded = next(
         row
-        for row in kill.since_hit("load_completed")
+        for row in coordinator_kill.since_kill("load_completed")
         if row.partition == f"{CONSUMER_OFFSETS}-{group.offsets_partition}"
     )
     committed_after_us: dict[str, int] = {}
-    for row in kill.since_hit("offsets_committed"):
+    for row in coordinator_kill.since_kill("offsets_committed"):
         if row.time_us >= loaded.time_us:
             committed_after_us.setdefault(row.node, row.time_us - loaded.time_us)
             assert row.peer == loaded.node
@@ -154,81 +170,76 @@ def test_every_member_commits_again_soon_after_the_load(kill: Story) -> None:
     assert max(committed_after_us.values()) < 1_500 * MS
 
 
-def test_killed_coordinator_causes_no_rebalance(kill: Story) -> None:
+def test_killed_coordinator_causes_no_rebalance(coordinator_kill: Story) -> None:
     """The members keep their ids, their generation and their partitions."""
-    for name, before in kill.before.members.items():
-        after = kill.after.members[name]
-        assert (after.member_id, after.generation, after.state, after.assigned) == (
-            before.member_id,
-            before.generation,
-            "STABLE",
-            before.assigned,
-        )
-    assert kill.since_hit("member_state") == []
-    assert kill.since_hit("partitions_revoked") == []
-    assert kill.since_hit("partitions_lost") == []
+    for name, before in coordinator_kill.before.members.items():
+        after = coordinator_kill.after.members[name]
+        assert after.state == "STABLE"
+        assert after.member_id == before.member_id
+        assert after.generation == before.generation
+        assert after.assigned == before.assigned
+    assert coordinator_kill.since_kill("member_state") == []
+    assert coordinator_kill.since_kill("partitions_revoked") == []
+    assert coordinator_kill.since_kill("partitions_lost") == []
 
 
-def test_no_acknowledged_commit_is_lost_with_the_coordinator(kill: Story) -> None:
-    """The committed offset of a partition is not lower than its last acknowledged commit."""
+def test_no_acknowledged_commit_is_lost_with_the_coordinator(coordinator_kill: Story) -> None:
+    """At the end no committed offset is lower than the last commit that was acknowledged."""
     acknowledged: dict[str, int] = {}
-    for row in kill.rows:
+    for row in coordinator_kill.rows:
         if row.kind == "offsets_committed" and row.partition is not None:
             acknowledged[row.partition] = max(acknowledged.get(row.partition, 0), row.offset or 0)
     assert len(acknowledged) == 12
-    for partition, offset in kill.committed.items():
+    for partition, offset in coordinator_kill.committed.items():
         assert offset >= acknowledged[str(partition)]
 
 
-def test_members_continue_processing_without_a_coordinator(kill: Story) -> None:
+def test_members_continue_processing_without_a_coordinator(coordinator_kill: Story) -> None:
     """Members go on reading and processing although they cannot commit.
 
     The partitions of the dead broker get new leaders. No record is read twice or left out. Members
-    still process 10 s after the kill.
+    still process records 10 s after the kill.
     """
-    consumed = [row for row in kill.rows if row.kind == "records_consumed"]
+    consumed = [row for row in coordinator_kill.rows if row.kind == "records_consumed"]
     next_offset: dict[str | None, int] = {}
     for row in consumed:
         assert row.offset == next_offset.get(row.partition, 0)  # no gap, and no duplicate
         count = json.loads(row.detail or "")["count"]
         next_offset[row.partition] = (row.offset or 0) + count
     assert len(next_offset) == 12
-    assert any(row.time_us > kill.hit_at_us + 10 * SECOND for row in consumed)
+    assert any(row.time_us > coordinator_kill.killed_at_us + 10 * SECOND for row in consumed)
 
 
 @pytest.mark.slow
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
     """The dead member is removed when its session ends. The others learn that by heartbeats.
 
-    The last heartbeat before the crash is up to 3 s old (an interval), so the session of 10 s ends
-    7 to 10 s after the crash. The next heartbeats of the others follow within 3 s. The bound adds a
-    second for the join (BEHAVIOUR 3.6).
+    Heartbeats are sent every 3 s, so the last one of the dead member is up to 3 s old at the crash.
+    Its session of 10 s ends 7 to 10 s after the crash. The next heartbeats of the others follow
+    within 3 s, and one second is enough for the join (BEHAVIOUR 3.6). That makes 14 s at most.
     """
-    generations = member_crash.since_hit("generation_started")
-    assert len(generations) == 1
-    waited_us = generations[0].time_us - member_crash.hit_at_us
+    (generation,) = member_crash.since_kill("generation_started")
+    waited_us = generation.time_us - member_crash.killed_at_us
     assert 7 * SECOND <= waited_us <= 14 * SECOND
     members = member_crash.after.members.values()
     assert {(member.state, member.generation) for member in members} == {("STABLE", 2)}
-    assert sorted(p for member in members for p in member.assigned) == [
-        TopicPartition("t", index) for index in range(12)
-    ]
+    assert partitions_of(members) == ALL_PARTITIONS
 
 
 def test_survivors_of_a_rebalance_keep_their_ids_and_revoke_first(member_crash: Story) -> None:
-    """In the eager protocol each member revokes all its partitions before it joins again.
+    """In the eager protocol each member gives up all its partitions before it joins again.
 
-    So it revokes them in generation 1. A member loses its partitions if it must give them up
-    without a commit. This happens to no survivor.
+    So it revokes them in generation 1, and gets new ones in generation 2. If it had to give them up
+    without a commit, the trace would say that it lost them.
     """
-    revoked = member_crash.since_hit("partitions_revoked")
-    assigned = member_crash.since_hit("partitions_assigned")
+    revoked = member_crash.since_kill("partitions_revoked")
+    assigned = member_crash.since_kill("partitions_assigned")
     assert {row.generation for row in revoked} == {1}
     assert {row.generation for row in assigned} == {2}
-    assert sorted(row.member or "" for row in revoked) == sorted(
-        row.member or "" for row in assigned
-    )
-    assert member_crash.since_hit("partitions_lost") == []
+    ids_at_revocation = sorted(row.member or "" for row in revoked)
+    ids_at_assignment = sorted(row.member or "" for row in assigned)
+    assert ids_at_revocation == ids_at_assignment
+    assert member_crash.since_kill("partitions_lost") == []
 
 
 def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Story) -> None:
@@ -237,17 +248,18 @@ def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Stor
     Survivors commit before they revoke. So only records that the dead member has processed and not
     committed are processed twice.
     """
-    resets = member_crash.since_hit("position_reset")
+    resets = member_crash.since_kill("position_reset")
     assert {row.cause for row in resets} == {"committed"}
     assert len(resets) == 12
 
     (dead_name,) = set(member_crash.before.members) - set(member_crash.after.members)
-    owned_by_the_dead = {str(p) for p in member_crash.before.members[dead_name].assigned}
+    dead_member = member_crash.before.members[dead_name]
+    owned_by_the_dead = {str(partition) for partition in dead_member.assigned}
 
-    # For each partition, the last committed offset, and the offset after the last processed record.
-    # The rows are in order of time. So at a reset both dicts have the offsets from before it.
-    committed: dict[str | None, int] = {}
-    processed: dict[str | None, int] = {}
+    # Go through the rows in the order of time. So at a reset both dicts have the offsets from
+    # before it.
+    committed: dict[str | None, int] = {}  # partition -> the last committed offset
+    processed: dict[str | None, int] = {}  # partition -> the offset after the last processed record
     for row in member_crash.rows:
         if row.kind == "offsets_committed":
             committed[row.partition] = row.offset or 0

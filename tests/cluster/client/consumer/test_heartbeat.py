@@ -1,29 +1,28 @@
 """Heartbeats of a member: their interval, and every error that an answer can have.
 
-Kafka's table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are cases in that
-document. A group's rebalances are numbered. The number of the last one is the group's generation; a
-member sends it with each request.
+The tests play a broker that answers a real consumer with a script. Kafka's table of what a consumer
+does after each error is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are cases of that page.
 
-A member can give up its partitions in two ways. A member that still belongs to its group revokes
-them, and commits their offsets before that. A member that learns from an error that it no longer
-belongs to its group loses them, and cannot commit their offsets.
+`make_lab(n)` makes a `lab` with `n` scripted brokers. By default they answer without errors:
 
-- `make_lab(n)` makes `lab`, with `n` scripted brokers.
-- `lab.coordinator` is the broker that coordinates the group, and `lab.leader` the broker that leads
-  all partitions. Both are broker 0 until a test changes them.
-- `lab.high_watermark` is the number of records that each partition has.
-- `lab.consumer()` starts a consumer with an application that polls. `commit_interval_ms=None`: the
-  application never commits, so that no commit is among the requests.
-- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
-  leaves a request unanswered. `broker.host` is the broker's access to the network.
-- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
-  returns the requests of that type that a broker has received. `member_status(node)` is what the
-  member reports of itself.
-- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
-  group within the first second.
-- A member joins twice: first without an id, and then with the id that it got, `m-1`.
-- By default a consumer has `enable.auto.commit=false` and `auto.offset.reset=earliest`. A test with
-  settings of its own repeats them.
+- A consumer joins twice. The first JoinGroup has no member id, and its answer gives the consumer
+  the id `m-1`. The second one has this id.
+- Broker 0 is the coordinator of the group and the leader of the partitions. A test can assign
+  another broker to `lab.coordinator` or `lab.leader`.
+- `lab.high_watermark` is the number of records in each of the two partitions.
+- `lab.consumer()` starts a consumer with an application that polls. With `commit_interval_ms=None`
+  the application never commits. A test that has its own ConsumerConfig repeats two settings that
+  are usual here, `enable.auto.commit=false` and `auto.offset.reset=earliest`.
+
+`broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
+leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that the
+broker has got, `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the
+consumer reports of itself. `lab.run_for(SECOND)` lets a second of virtual time pass, in which a
+consumer joins its group.
+
+A member that joins again first gives up its partitions. If it still belongs to its group, it
+commits their offsets before, and the row in the trace is PARTITIONS_REVOKED. If the group no longer
+knows it, it can commit nothing, and the row is PARTITIONS_LOST.
 """
 
 import pytest
@@ -53,8 +52,7 @@ def member_ids(lab: ClientLab, broker: int = 0) -> list[str]:
 def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMaker) -> None:
     """After the join a heartbeat follows every 3 s (heartbeat.interval.ms).
 
-    The join takes less than a second, so there are 10 heartbeats in 31 s. Each has the member's id
-    and generation.
+    The join takes less than a second, so there are 10 heartbeats in 31 s.
     """
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=None)
@@ -77,17 +75,16 @@ def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMak
 def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """REBALANCE_IN_PROGRESS makes the member revoke its partitions before it joins again.
+    """At REBALANCE_IN_PROGRESS the member still belongs to its group, and can commit its offsets.
 
-    The two other errors reset its generation, so it loses its partitions. After UNKNOWN_MEMBER_ID
-    the member also drops its id (BEHAVIOUR 7.4, CL-17).
+    After the two other errors it cannot. After UNKNOWN_MEMBER_ID it also joins without its id
+    (BEHAVIOUR 7.4, CL-17).
     """
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer()
     lab.run_for(5 * SECOND)
-    assert member_ids(lab)[2] == next_member_id  # the first two JoinGroups are of the first join
-    # One ownership ended, in one of the two ways.
+    assert member_ids(lab)[2] == next_member_id  # the first two JoinGroups are those of the start
     (ended,) = [*lab.of_kind("partitions_revoked"), *lab.of_kind("partitions_lost")]
     assert ended.kind == end_of_ownership
     assert (ended.member, ended.generation) == ("m-1", 1)
@@ -98,7 +95,10 @@ def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
 def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The member looks for its coordinator and repeats the heartbeat; it does not join again.
+    """The member looks for its coordinator and repeats the heartbeat. It does not join again.
+
+    The first heartbeat is refused after 3 s. Broker 1, the new coordinator, gets a heartbeat within
+    the next second, so the member does not wait for the next interval of 3 s.
 
     Source: BEHAVIOUR 7.4.
     """
@@ -108,10 +108,7 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
     lab.run_for(2 * SECOND)
     lab.coordinator = 1
     lab.run_for(2 * SECOND)
-    # The cause is the name of the error in the answer.
     assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
-    # The first heartbeat was refused after 3 s, and broker 1 has a heartbeat 1 s later. So the
-    # member did not wait for the next interval of 3 s.
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1
     assert member_ids(lab) == ["", "m-1"]
     assert member_status(node).generation == 1
@@ -128,9 +125,9 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
 def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The application gets the error and closes its consumer, which is then in state UNJOINED.
+    """The application gets the error at its next poll and closes its consumer.
 
-    The lab's consumer node plays the application: it polls, and closes the consumer on an error.
+    So the consumer sends no further heartbeat.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
@@ -143,7 +140,8 @@ def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
 def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) -> None:
     """A late answer about a generation that has ended must not change the member (CL-07).
 
-    1. The coordinator hangs, with three heartbeats of generation 1 in flight.
+    1. The member sends three heartbeats in generation 1. The first one gets no answer, and the
+       others wait behind it, because a broker answers the requests of a connection in order.
     2. The first heartbeat gets ILLEGAL_GENERATION. The member joins again with its id.
     3. The second heartbeat gets UNKNOWN_MEMBER_ID, and the third FENCED_INSTANCE_ID. Both answers
        are about generation 1, which has ended, so the member keeps its id and goes on.
@@ -151,9 +149,6 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
     lab = make_lab(2)
     lab.leader = 1  # so that broker 0 gets only requests about the group, and no Fetch
     broker = lab.brokers[0]
-    # None leaves the first heartbeat without an answer; below, the test itself answers it with
-    # ILLEGAL_GENERATION. A broker handles the requests of a connection one after the other, so the
-    # second and third heartbeat wait behind the first one and then get their scripted answers.
     broker.answer(
         HeartbeatRequest,
         None,
@@ -164,8 +159,8 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(10 * SECOND)
 
-    (parked,) = broker.unanswered  # the first heartbeat; the broker has not read the others yet
-    broker.host.reply(parked.request_id, heartbeat_error(ErrorCode.ILLEGAL_GENERATION))
+    (first_heartbeat,) = broker.unanswered  # the broker has not read the others yet
+    broker.host.reply(first_heartbeat.request_id, heartbeat_error(ErrorCode.ILLEGAL_GENERATION))
     lab.run_for(SECOND)
     assert member_ids(lab) == ["", "m-1", "m-1"]
     status = member_status(node)
@@ -177,13 +172,14 @@ def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
 ) -> None:
     """A member that gets no answer for its session timeout, 10 s, looks for its coordinator again.
 
+    The heartbeats after 3, 6 and 9 s get no answer.
+
     Source: BEHAVIOUR 7.4.
     """
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", session_timeout_ms=10_000
     )
-    # The first three heartbeats, at 3, 6 and 9 s, get no answer.
     lab.brokers[0].answer(HeartbeatRequest, *[None] * 3)
     lab.consumer(config, commit_interval_ms=None)
     lab.run_for(12 * SECOND)
@@ -195,11 +191,11 @@ def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
 def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partitions(
     make_lab: LabMaker,
 ) -> None:
-    """After max.poll.interval.ms without a poll the member leaves; its next poll joins again.
+    """After max.poll.interval.ms without a poll, here 5 s, the member leaves its group.
 
-    The topic has 2 partitions with one record each, and the first poll returns both records. The
-    application works 4 s on each record, so it polls again only after 2 * 4 s = 8 s. The interval
-    is 5 s (BEHAVIOUR 7.4).
+    Each of the two partitions has a record, and the first poll returns both. The application works
+    for 4 s on each of them, so it polls again only after 4 s + 4 s. At this poll the member joins
+    again (BEHAVIOUR 7.4).
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -216,17 +212,16 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 
     lab.run_for(5 * SECOND)
     assert len(lab.of_kind("partitions_lost")) == 1
-    # Both records of the first poll count for the old member, m-1.
+    # Both records of the first poll were consumed by the old member, m-1.
     assert {row.member for row in lab.of_kind("records_consumed")[:2]} == {"m-1"}
     assert member_ids(lab)[2:4] == ["", "m-2"]
     assert member_status(node).records_consumed >= 2
 
 
 def test_application_that_polls_without_records_remains_in_the_group(make_lab: LabMaker) -> None:
-    """An idle consumer polls every 50 ms, so max.poll.interval.ms never passes without a poll.
+    """An idle application polls every 50 ms, so max.poll.interval.ms never passes without a poll.
 
-    To save computing, the consumer's node skips polls that would do nothing. The skipped polls must
-    count as polls.
+    Our simulation skips polls that would do nothing, to save time. They must count as polls.
     """
     lab = make_lab(1)
     config = ConsumerConfig(

@@ -1,18 +1,21 @@
-"""How a member finds its coordinator, also while brokers still name a dead one.
+"""How a member finds its coordinator, also while brokers still answer with a dead one.
 
-- `make_lab(n)` makes `lab`, with `n` scripted brokers. Every broker names `lab.coordinator` as the
-  coordinator, and `lab.leader` leads all partitions. Both are broker 0 at first.
-- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type; None
-  leaves a request unanswered. Without a script a broker answers as a healthy broker does.
-- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
-  returns the requests of that type that a broker has received. `member_status(node)` is what the
-  member reports of itself.
-- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass. A consumer joins its
-  group within the first second.
-- The consumer sends a heartbeat every 3 s. It commits every 200 ms; with `commit_interval_ms=None`
-  it never commits.
-- A lookup is the request FindCoordinator. An answer that names a broker which is no longer the
-  coordinator is stale.
+A consumer that does not know the coordinator of its group sends FindCoordinator to any broker. This
+is called a lookup here. After a failover the answer may be stale for some seconds: it has a broker
+that is no longer the coordinator.
+
+The tests play brokers that answer a real consumer with a script. `make_lab(n)` makes a `lab` with
+`n` scripted brokers. By default they answer without errors. Each of them answers a lookup with
+`lab.coordinator`, and all partitions are led by `lab.leader`; both are broker 0 at first.
+
+- `broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer None
+  leaves the request unanswered.
+- `broker.of_type(Request)` returns the requests of that type that the broker has got,
+  `lab.of_kind(kind)` returns rows of the trace, and `member_status(node)` is what the consumer
+  reports of itself.
+- `lab.run_for(SECOND)` lets a second of virtual time pass, in which a consumer joins its group. It
+  sends a heartbeat every 3 s and commits every 200 ms, or every `commit_interval_ms`; None is
+  never.
 
 CL-01 is a case and BEHAVIOUR 7.4 a section of docs/kafka/BEHAVIOUR.md.
 """
@@ -37,13 +40,13 @@ COMMIT_INTERVAL_MS = 200
 BACKOFF_MAX_MS = 1_000
 """The default of retry.backoff.max.ms and of reconnect.backoff.max.ms."""
 LOOKUPS_PER_SECOND_MAX = 25
-"""At least 40 ms pass between two lookups, because reconnect.backoff.ms is 50 ms +- 20 %."""
+"""At least 40 ms pass between two lookups: reconnect.backoff.ms is 50 ms, 20 % less or more."""
 
 
-def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
+def test_discovery_traces_the_coordinator_and_the_broker_that_answered(
     make_lab: LabMaker,
 ) -> None:
-    """In the trace row the peer is the coordinator, and the cause is the broker that answered."""
+    """The row has the coordinator as its peer, and the broker that answered as its cause."""
     lab = make_lab(1)
     node = lab.consumer()
     lab.run_for(SECOND)
@@ -58,16 +61,17 @@ def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
 def test_discovery_with_a_retriable_error_asks_again_after_a_backoff(
     make_lab: LabMaker, error: ErrorCode
 ) -> None:
-    """Both errors are temporary; for example, __consumer_offsets may not exist yet (CL-01)."""
-    failures = 3
+    """Both errors are temporary. For example, __consumer_offsets may not exist yet (CL-01).
+
+    Here three lookups fail, and the fourth succeeds.
+    """
     lab = make_lab(1)
-    lab.brokers[0].answer(FindCoordinatorRequest, *[no_coordinator(error)] * failures)
+    lab.brokers[0].answer(FindCoordinatorRequest, *[no_coordinator(error)] * 3)
     node = lab.consumer()
     lab.run_for(SECOND)
-    assert [row.error for row in lab.of_kind("coordinator_lookup_failed")] == [
-        error.name
-    ] * failures
-    assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == failures + 1
+    failures = [row.error for row in lab.of_kind("coordinator_lookup_failed")]
+    assert failures == [error.name] * 3
+    assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == 4
     assert member_status(node).state == "STABLE"
 
 
@@ -86,28 +90,31 @@ def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) 
 def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
     """Commits, heartbeats and poll() all need the coordinator. They wait for one lookup (CL-01).
 
-    A heartbeat is refused, so the coordinator is unknown from then on.
+    A heartbeat gets NOT_COORDINATOR, so the member looks for its coordinator. The lookup gets no
+    answer, and meanwhile the application wants to commit every 20 ms.
     """
     lab = make_lab(1)
-    lab.consumer(commit_interval_ms=20)  # so that commits need the coordinator, too
+    lab.consumer(commit_interval_ms=20)
     lab.run_for(2 * SECOND)
     broker = lab.brokers[0]
     lookups_before = len(broker.of_type(FindCoordinatorRequest))
-    broker.answer(FindCoordinatorRequest, None)  # so that the lookup stays in flight
+    broker.answer(FindCoordinatorRequest, None)
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
     lab.run_for(4 * SECOND)  # longer than the heartbeat interval, so that a heartbeat is sent
-    assert len(lab.of_kind("commit_failed")) == 0  # commits wait for the lookup
+    assert len(lab.of_kind("commit_failed")) == 0  # the commits wait
     assert len(broker.of_type(FindCoordinatorRequest)) == lookups_before + 1
 
 
-def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
+def test_member_asks_again_and_again_until_the_answer_is_not_the_dead_coordinator(
     make_lab: LabMaker,
 ) -> None:
-    """After a kill, brokers name the dead coordinator until their metadata change.
+    """After a kill, brokers answer with the dead coordinator until their metadata change.
 
-    The member believes such an answer until its connection to the named broker is refused, or is
-    delayed by the backoff after earlier refusals. Then the member looks the coordinator up again.
-    The member keeps its id and its generation, and sends no JoinGroup.
+    1. The member notices at once that the connection to its coordinator has ended.
+    2. It looks for its coordinator, and the answer is the dead broker. It cannot connect to this
+       broker, so it asks again. This goes on for 8 s here.
+    3. The brokers answer with another coordinator. The member continues there with its id and its
+       generation. It sends no JoinGroup.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -117,8 +124,8 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
 
     lab.brokers[2].host.crash()
     killed_us = lab.hosts.loop.now_us()
-    dead_s = 8  # the time until the brokers name another coordinator
-    lab.run_for(dead_s * SECOND)
+    stale_s = 8
+    lab.run_for(stale_s * SECOND)
 
     unknown = [row for row in lab.of_kind("coordinator_unknown") if row.time_us > killed_us]
     assert unknown[0].time_us - killed_us < 50 * MS
@@ -127,31 +134,30 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
     assert {row.peer for row in found} == {"broker-2"}
     assert "broker-2" not in {row.cause for row in found}  # the dead broker answers no lookup
     # The longest backoff is a second. So there is at least one lookup in each second.
-    assert dead_s <= len(found) <= dead_s * LOOKUPS_PER_SECOND_MAX
-    # The member may notice a failed connection before or after it sends a request. Each of the two
-    # cases has its own cause.
+    assert stale_s <= len(found) <= stale_s * LOOKUPS_PER_SECOND_MAX
+    # The member notices a failed connection before or after it sends a request. The cause says
+    # which.
     assert {row.cause for row in unknown} <= {"coordinator unavailable", "DISCONNECTED"}
 
     lab.coordinator = 1
     moved_us = lab.hosts.loop.now_us()
     lab.run_for(2 * SECOND)
     after = member_status(node)
-    assert (after.member_id, after.generation, after.state, after.coordinator) == (
-        before.member_id,
-        before.generation,
-        "STABLE",
-        1,
-    )
-    first = next(row for row in lab.of_kind("offsets_committed") if row.time_us > moved_us)
-    assert first.time_us - moved_us < (BACKOFF_MAX_MS + COMMIT_INTERVAL_MS) * MS
-    assert first.peer == "broker-1"
+    assert after.coordinator == 1
+    assert after.state == "STABLE"
+    assert after.member_id == before.member_id
+    assert after.generation == before.generation
+    first_commit = next(row for row in lab.of_kind("offsets_committed") if row.time_us > moved_us)
+    assert first_commit.time_us - moved_us < (BACKOFF_MAX_MS + COMMIT_INTERVAL_MS) * MS
+    assert first_commit.peer == "broker-1"
     assert lab.brokers[1].of_type(JoinGroupRequest) == []
 
 
 def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab: LabMaker) -> None:
-    """A client keeps its partitions for as long as it has no answer that takes them away.
+    """Without a coordinator only the commits of a member fail (BEHAVIOUR 7.4).
 
-    Without a coordinator only its commits fail (BEHAVIOUR 7.4).
+    It keeps its partitions as long as no answer takes them away. Here each of the two partitions
+    gets a new record every 200 ms, 20 times.
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -160,25 +166,24 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
 
     lab.brokers[1].host.crash()
     lab.run_for(100 * MS)
-    consumed = member_status(node).records_consumed
-    # A new record in each partition, every 200 ms.
+    consumed_before = member_status(node).records_consumed
     for _ in range(20):
         lab.high_watermark += 1
         lab.run_for(200 * MS)
     lab.run_for(SECOND)
 
-    assert member_status(node).records_consumed == consumed + 40  # 20 in each of two partitions
+    assert member_status(node).records_consumed == consumed_before + 2 * 20
     assert {row.error for row in lab.of_kind("commit_failed")} <= {
         "COORDINATOR_NOT_AVAILABLE",
         "DISCONNECTED",
     }
 
 
-def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: LabMaker) -> None:
-    """After NOT_COORDINATOR the member no longer knows its coordinator, and looks for it.
+def test_member_that_gets_a_stale_answer_asks_again(make_lab: LabMaker) -> None:
+    """After NOT_COORDINATOR the member looks for its coordinator.
 
-    The answer to the first lookup is stale: it names the old coordinator, which refuses again. The
-    second answer names the new coordinator.
+    The first answer is stale: it is the old coordinator, which refuses again. The second answer is
+    the new coordinator.
     """
     lab = make_lab(2)
     node = lab.consumer()
@@ -196,38 +201,41 @@ def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: L
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) >= 1
 
 
-def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
+def test_connection_that_the_client_closes_itself_causes_no_metadata_request(
     make_lab: LabMaker,
 ) -> None:
-    """As in Kafka, only a connection that the peer closes causes a metadata request.
+    """As in Kafka, only a connection that the broker closes causes a metadata request.
 
-    Here the client itself closes the connection to its coordinator. A lookup goes to the broker
-    with the fewest requests in flight. So a metadata request that Kafka's client does not send
-    could change the broker that is asked.
+    After NOT_COORDINATOR the client itself closes the connection to its coordinator. If our client
+    requested metadata then, its lookups could go to other brokers than those of Kafka's client: a
+    lookup goes to the broker with the fewest requests in flight.
     """
     lab = make_lab(2)
     lab.consumer()
     lab.run_for(2 * SECOND)
-    metadata_requests = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
+
+    def metadata_requests() -> int:
+        return sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
+
+    metadata_requests_before = metadata_requests()
     not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.run_for(5 * SECOND)
     causes = [row.cause for row in lab.of_kind("coordinator_unknown")]
     assert causes[0] == "NOT_COORDINATOR"
-    assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) == metadata_requests
+    assert metadata_requests() == metadata_requests_before
 
 
-def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
+def test_lookup_sent_to_a_silent_broker_is_given_up(make_lab: LabMaker) -> None:
     """A lookup without an answer is given up long before its request timeout of 30 s.
 
-    The broker is paused, not killed, so its connections stay open and no error ends the lookup.
-
     1. The member has fetched from broker 1, which no longer leads. The connection to it is open and
-       idle, so broker 1 is the broker with the fewest requests in flight.
-    2. Broker 1 is paused.
-    3. The coordinator becomes unknown, and the lookup goes to broker 1.
-    4. Kafka's heartbeat thread gives this lookup up after retry.backoff.ms and begins another. Now
-       broker 1 has as many requests in flight as broker 0, and soon more, so broker 0 is asked.
+       idle, so broker 1 has the fewest requests in flight.
+    2. Broker 1 is paused. Its connections stay open, so no error will end a lookup there.
+    3. The member must look for its coordinator. The lookup goes to broker 1.
+    4. After retry.backoff.ms the member gives this lookup up and begins another, as Kafka's
+       heartbeat thread does. Broker 1 soon has more requests in flight than broker 0, so broker 0
+       is asked.
     """
     lab = make_lab(2)
     lab.leader = 1
@@ -250,6 +258,6 @@ def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
         if row.api == "FindCoordinator" and row.time_us >= marked_unknown.time_us
     )
     assert lookup.peer == "broker-1"
-    _, found, *_ = lab.of_kind("coordinator_found")  # the first row is from the start of the member
+    _at_start, found, *_ = lab.of_kind("coordinator_found")
     assert found.cause == "broker-0"
     assert found.time_us - marked_unknown.time_us < SECOND

@@ -1,13 +1,13 @@
 """NetworkClient: the choice of the least loaded node, and the backoff of connections.
 
-The least loaded node is the broker to which a request goes that any broker can answer.
+Kafka's clients send a request that any broker can answer, such as one for metadata, to the least
+loaded node. This is the broker that is likely to answer soonest. If a connection fails, they wait
+for a backoff before they connect to the same broker again.
 
-- `lab` has hosts on one network, with a constant latency of 100 us in each direction. Its times are
-  in microseconds.
-- An EchoServer answers heartbeats without delay, but never those of the group `parked`.
-- A host that a test does not create refuses connections.
-- A connection has a purpose, because a client may have several connections to a broker. Here all
-  have the purpose GENERAL.
+The tests use a `lab` with hosts on one network, in which a message takes 100 us. The client knows
+three servers, s0, s1 and s2. A server that a test starts is an EchoServer, which answers heartbeats
+at once, but never those of the group `parked`. A server that a test does not start refuses
+connections.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ KNOWN = tuple(KnownNode(name, GENERAL) for name in SERVERS)
 
 
 def client(lab: HostLab, on_disconnect: Callable[[], None] = lambda: None) -> NetworkClient:
-    """Return a client that knows the three servers; a lost connection calls `on_disconnect`."""
+    """Return a client that knows the three servers. `on_disconnect` is for lost connections."""
     return NetworkClient(
         lab.host("c"), ConsumerConfig(), known_nodes=lambda: KNOWN, on_disconnect=on_disconnect
     )
@@ -37,22 +37,26 @@ def client(lab: HostLab, on_disconnect: Callable[[], None] = lambda: None) -> Ne
 def ask(
     network: NetworkClient, node: NodeName, group: str = "g", *, timeout_us: int = 1_000_000
 ) -> RequestFuture[HeartbeatResponse]:
-    """Send a heartbeat of `group` to a node; the future gets the answer or an error."""
+    """Send a heartbeat of `group` to a node. The future gets the answer or an error."""
     return network.send(node, GENERAL, heartbeat(group), HeartbeatResponse, timeout_us=timeout_us)
 
 
-def picks(network: NetworkClient, times: int = 60) -> list[str]:
-    """Return the least loaded nodes of many searches; each search begins at a random node."""
+def least_loaded_nodes(network: NetworkClient, times: int = 60) -> list[str]:
+    """Ask many times for the least loaded node, and return all different answers.
+
+    The client looks at the nodes in turn and begins at a random one. So if two of them are equally
+    good, both are among the answers.
+    """
     chosen = [network.least_loaded_node() for _ in range(times)]
     return sorted({node.name for node in chosen if node is not None})
 
 
 def test_least_loaded_node_without_connections_is_any_node_from_a_random_start() -> None:
-    """The search begins at a random node, so that the first lookups of members are spread.
+    """If all members of a group ask at once, their requests are spread over the brokers.
 
     Source: case CL-01 of docs/kafka/BEHAVIOUR.md.
     """
-    assert picks(client(HostLab())) == list(SERVERS)
+    assert least_loaded_nodes(client(HostLab())) == list(SERVERS)
 
 
 def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected() -> None:
@@ -68,11 +72,14 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
     ask(network, SERVERS[0], "parked")
     ask(network, SERVERS[1])
     lab.run_for(10_000)  # enough for the answer of s1; s0 does not answer
-    assert picks(network) == [SERVERS[1]]
+    assert least_loaded_nodes(network) == [SERVERS[1]]
 
 
 def test_unanswered_requests_are_listed() -> None:
-    """`waiting` has node, API and age of each unanswered request, to explain a run that hangs."""
+    """If a run hangs, its report says for which answers the nodes wait.
+
+    So `waiting` returns the node, the API and the age of each request without an answer.
+    """
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -85,7 +92,7 @@ def test_unanswered_requests_are_listed() -> None:
 
 
 def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() -> None:
-    """Kafka's client prefers an open connection, even if a request waits there behind a Fetch.
+    """Kafka's client prefers an open connection, even if its requests must wait for others there.
 
     s0 has one request in flight, s1 has two, and s2 has no connection.
     """
@@ -97,7 +104,7 @@ def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() ->
     ask(network, SERVERS[1], "parked")
     ask(network, SERVERS[1], "parked")
     lab.run_for(10_000)
-    assert picks(network) == [SERVERS[0]]
+    assert least_loaded_nodes(network) == [SERVERS[0]]
 
 
 def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
@@ -105,13 +112,13 @@ def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
     lab = HostLab()
     network = client(lab)
     network.try_connect(SERVERS[2], GENERAL)
-    assert picks(network) == [SERVERS[2]]
+    assert least_loaded_nodes(network) == [SERVERS[2]]
 
 
 def test_least_loaded_node_skips_nodes_that_back_off() -> None:
-    """A node whose connection was refused is not tried again for some time (the backoff).
+    """A node that refused a connection is not tried again for some time, the backoff.
 
-    Only s1 has a server.
+    Only s1 accepts connections.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[1]))
@@ -121,35 +128,39 @@ def test_least_loaded_node_skips_nodes_that_back_off() -> None:
     lab.run_for(1_000)
     assert refused.error is not None
     assert refused.error.name == DISCONNECTED
-    assert picks(network) == [SERVERS[1]]
+    assert least_loaded_nodes(network) == [SERVERS[1]]
 
 
 def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
-    """The wait doubles from reconnect.backoff.ms, 50, up to reconnect.backoff.max.ms, 1000.
+    """The waits are 50 ms (reconnect.backoff.ms), 100 ms, 200 ms, ... and at most 1 s.
 
-    Each wait varies by 20 %. The test looks every 5 ms, so a wait may seem up to 5 ms longer.
+    The maximum is reconnect.backoff.max.ms. Each wait is up to 20 % shorter or longer. The test
+    looks only every 5 ms, so a wait may seem up to 5 ms longer than it is.
     """
     lab = HostLab()
     network = client(lab)
-    times: list[int] = []
-    for _ in range(3_000):
+    attempts_us: list[int] = []
+    for _ in range(3_000):  # 15 s
         if not network.is_unavailable(SERVERS[0], GENERAL):
-            times.append(lab.loop.now_us())
+            attempts_us.append(lab.loop.now_us())
             network.try_connect(SERVERS[0], GENERAL)
         lab.run_for(5_000)
 
-    waits = [later - earlier for earlier, later in pairwise(times)]
-    assert 40_000 <= waits[0] <= 65_000
-    assert 80_000 <= waits[1] <= 125_000
-    assert all(800_000 <= wait <= 1_005_000 for wait in waits[5:])
-    assert len(waits) > 15  # the test runs for 15 s, which are 3,000 steps of 5 ms
+    waits_us = [later - earlier for earlier, later in pairwise(attempts_us)]
+    assert 40_000 <= waits_us[0] <= 65_000
+    assert 80_000 <= waits_us[1] <= 125_000
+    assert all(800_000 <= wait_us <= 1_005_000 for wait_us in waits_us[5:])
+    assert len(waits_us) > 15
 
 
 def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
-    """After a successful connection the backoff begins again at its first value, as in Kafka."""
+    """After a successful connection the backoff begins again at 50 ms, as in Kafka.
+
+    First four attempts fail, because s0 has not started, and the backoff grows. Then s0 starts, and
+    the client connects. When s0 dies, the next backoff is the first one again.
+    """
     lab = HostLab()
     network = client(lab)
-    # There is no server, so four attempts fail, and the backoff grows to several times 50 ms.
     for _ in range(4):
         lab.run_for(1_100_000)
         network.try_connect(SERVERS[0], GENERAL)
@@ -163,48 +174,52 @@ def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
     server.crash()
     lab.run_for(200)  # the end of the connection arrives
     assert network.is_unavailable(SERVERS[0], GENERAL)
-    lab.run_for(60_000)  # the first backoff: 50 ms and a fifth more
+    lab.run_for(60_000)  # 50 ms and 20 %
     assert not network.is_unavailable(SERVERS[0], GENERAL)
 
 
 def test_send_to_a_node_that_backs_off_fails_without_a_connection() -> None:
-    """Kafka fails requests that wait for a connection to such a node."""
+    """The client does not even try to connect. The request fails at once, as in Kafka."""
     lab = HostLab()
     network = client(lab)
-    ask(network, SERVERS[0])
+    ask(network, SERVERS[0])  # is refused, so the backoff of s0 begins
     lab.run_for(1_000)
     frames_before = len(lab.frames)
     second = ask(network, SERVERS[0])
     assert not second.is_done
-    lab.run_for(1)  # the failure is delivered by the next event, not inside `send`
+    lab.run_for(1)  # the failure comes in the next turn of the loop, not inside `send`
     assert second.error is not None
     assert second.error.name == DISCONNECTED
     assert len(lab.frames) == frames_before
 
 
 def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
-    """After a request timeout Kafka's client closes the connection. The next request opens one."""
+    """After a request timeout Kafka's client closes the connection.
+
+    The request fails, and `on_disconnect` is called.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
-    ended: list[int] = []
-    network = client(lab, on_disconnect=lambda: ended.append(lab.loop.now_us()))
+    disconnected_at_us: list[int] = []
+    network = client(lab, on_disconnect=lambda: disconnected_at_us.append(lab.loop.now_us()))
     request = ask(network, SERVERS[0], "parked", timeout_us=50_000)
     lab.run_for(60_000)
     assert request.error is not None
     assert request.error.name == TIMED_OUT
-    assert ended == [50_000]
+    assert disconnected_at_us == [50_000]
     assert network.is_unavailable(SERVERS[0], GENERAL)
 
 
 def test_connection_closed_by_the_client_is_no_sign_of_stale_metadata() -> None:
-    """Kafka requests metadata after a close by the peer, but not after NetworkClient.disconnect.
+    """If a broker closes a connection, Kafka's client requests new metadata.
 
-    `on_disconnect` requests the metadata, so it must not be called here.
+    It does not do so if it has closed the connection itself, by NetworkClient.disconnect. In our
+    client `on_disconnect` requests the metadata, so it must not be called here.
     """
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
-    ended: list[int] = []
-    network = client(lab, on_disconnect=lambda: ended.append(lab.loop.now_us()))
+    disconnected_at_us: list[int] = []
+    network = client(lab, on_disconnect=lambda: disconnected_at_us.append(lab.loop.now_us()))
     request = ask(network, SERVERS[0], "parked")
     lab.run_for(10_000)
 
@@ -214,4 +229,4 @@ def test_connection_closed_by_the_client_is_no_sign_of_stale_metadata() -> None:
     lab.run_for(0)
     assert request.error is not None
     assert request.error.name == DISCONNECTED
-    assert ended == []
+    assert disconnected_at_us == []

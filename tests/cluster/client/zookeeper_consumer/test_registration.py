@@ -1,20 +1,24 @@
 """Registration of a consumer on ZooKeeper: its id, its znode, its watches, and who is notified.
 
-Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-25 name the rules.
+Before Kafka had coordinators, the consumers of a group coordinated themselves through ZooKeeper,
+where each fact is a small file, a znode. A consumer registers by creating a znode for its consumer
+id, below `ids`. In a rebalance, whose steps the rules call R0 to R11, it claims each of its
+partitions by creating a znode below `owners`. All these znodes are ephemeral: ZooKeeper removes
+them when the session of their creator ends, 6 s after its last ping. A consumer sets watches, and
+ZooKeeper notifies it once if a watched znode changes.
 
-- A znode is an entry in ZooKeeper. An ephemeral znode is removed when its owner's session ends. A
-  watch is a request for one notification when a znode changes.
-- A session ends 6 s after its last ping; a member sends a ping every 2 s.
-- C is the number of consumers, T the number of topics.
-- A rebalance attempt has the steps R0 to R11. R3 stops the fetchers. R9 claims partitions, each by
-  an ephemeral znode under `owners`.
-- A *visitor* is a client of ZooKeeper that is no consumer.
+Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-25 name the rules. In
+their formulas C is the number of consumers, and T the number of topics.
+
+Each test runs a scenario in a GroupLab, a cluster with a group of such members in virtual time:
+
 - `GroupLab(members=2, partitions=4)` is a group `g` with a topic `t0`, on one ZooKeeper server.
-  With `late_from=1` the test itself starts member 1.
-- A scenario stores in `lab.change_began_us` and `lab.change_ended_us` when its change, such as a
-  cut, began and ended.
-- `lab.of(kind)` returns rows of the trace (the recorded events), and `detail_of` the detail of a
-  row. `lab.writes_of("ids")` returns the writes below /consumers/g/ids, with their details.
+  With `late_from=1` the scenario itself starts member 1.
+- With `has_visitor=True` the lab also has a visitor, a client of ZooKeeper that is no consumer.
+- `lab.change_began_us` and `lab.change_ended_us` are the times between which the scenario changed
+  something. The tests look only at what happened after the beginning.
+- `lab.of(kind)` returns rows of the trace, and `detail_of` the detail of a row.
+  `lab.writes_of("ids")` returns the writes to ZooKeeper below /consumers/g/ids, with their details.
 """
 
 import json
@@ -51,22 +55,21 @@ def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> N
     """The consumer id is `[group]_[host]-[ms time]-[first 8 hex digits of a UUID]` (ZK-25).
 
     With the setting `consumer.id`, which is for tests, it is `[group]_[consumer.id]`. A thread,
-    which owns partitions, adds `-[n]` to it.
+    which owns partitions, adds `-[n]` to it. Each claim has such an id as its content.
     """
-    owners: dict[str, set[str]] = {}
-    # By default a part of the id is drawn at random. With NAMED the ids are fixed.
-    for name, config in (("drawn", None), ("named", NAMED)):
-        lab = GroupLab(members=2, partitions=4, late_from=1, config=config).run(start_member_1)
-        owners[name] = {
-            detail["data"] for _row, detail in lab.writes_of("owners") if detail.get("data")
-        }
 
-    assert owners["named"] == {"g_c0-0", "g_c1-0"}
+    def owners_of_claims(config: ZooKeeperConsumerConfig | None) -> set[str]:
+        lab = GroupLab(members=2, partitions=4, late_from=1, config=config).run(start_member_1)
+        return {detail["data"] for _row, detail in lab.writes_of("owners") if detail.get("data")}
+
+    assert owners_of_claims(NAMED) == {"g_c0-0", "g_c1-0"}
+
+    owners = owners_of_claims(None)
     # The group `g`, the host `consumer-g-0` or `consumer-g-1`, the time in ms, the hex digits, and
     # the thread 0.
-    drawn = re.compile(r"g_consumer-g-\d-\d{13}-[0-9a-f]{8}-0")
-    assert len(owners["drawn"]) == 2
-    assert all(drawn.fullmatch(owner) for owner in owners["drawn"])
+    pattern = re.compile(r"g_consumer-g-\d-\d{13}-[0-9a-f]{8}-0")
+    assert len(owners) == 2
+    assert all(pattern.fullmatch(owner) for owner in owners)
 
 
 def test_start_registers_then_subscribes_then_rebalances() -> None:
@@ -76,11 +79,11 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
     """
     lab = GroupLab(members=2, partitions=4, late_from=1, topics=2).run(start_member_1)
 
-    of_session = (Api.PING.label, Api.CONNECT.label)  # requests that only keep the session
+    only_for_session = (Api.PING.label, Api.CONNECT.label)
     sent = [
         (row.api, row.time_us)
         for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=member_name(1))
-        if row.peer in lab.servers and row.api not in of_session
+        if row.peer in lab.servers and row.api not in only_for_session
     ]
     (first_attempt, *_) = lab.of(
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(1)
@@ -130,13 +133,13 @@ def test_group_with_static_subscriptions_has_two_watches_a_member_and_one_a_topi
     """Standing watches of a group with static subscription: C x (2 + T) (ZK-28)."""
 
     async def scenario(lab: GroupLab) -> None:
-        node = lab.nodes[lab.servers[0]]
-        assert isinstance(node, ZooKeeperNode)
-        standing.append(len(node.core.clients.watches))
+        server = lab.nodes[lab.servers[0]]
+        assert isinstance(server, ZooKeeperNode)
+        watch_counts.append(len(server.core.clients.watches))
 
-    standing: list[int] = []
+    watch_counts: list[int] = []
     GroupLab(members=members, partitions=4, topics=topics).run(scenario)
-    assert standing == [members * (2 + topics)]
+    assert watch_counts == [members * (2 + topics)]
 
 
 def test_release_of_a_claim_notifies_no_consumer() -> None:
@@ -153,9 +156,8 @@ def test_release_of_a_claim_notifies_no_consumer() -> None:
 
     lab = GroupLab(members=2, partitions=4, has_visitor=True).run(scenario)
 
-    assert [detail["op"] for _row, detail in lab.writes_of("owners", lab.change_began_us)] == [
-        "delete"
-    ]
+    operations = [detail["op"] for _row, detail in lab.writes_of("owners", lab.change_began_us)]
+    assert operations == ["delete"]
     assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us) == []
     assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us) == []
 
@@ -163,14 +165,15 @@ def test_release_of_a_claim_notifies_no_consumer() -> None:
 def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
     """R9's "equal content is mine" compares the text only, not the session (ZK-46).
 
-    1. A claim of a dead predecessor, which had the same fixed consumer id, still exists.
-    2. A consumer starts with this id, and regards the claim as its own.
-    3. The claim vanishes with the predecessor's session, without an event. The consumer then owns a
-       partition that no znode names.
+    1. A consumer with a fixed id has died, but its session has not ended yet, so its claim exists.
+    2. Another consumer starts with the same id, and takes the claim for its own.
+    3. The session of the dead consumer ends, and the claim vanishes, without an event. Now the
+       living consumer owns a partition without a claim.
+
+    Here the visitor makes the claim, in place of the dead consumer.
     """
     claimed = f"/consumers/{GROUP}/owners/t0/3"
 
-    # The session of the visitor stands for the session of the dead predecessor.
     async def scenario(lab: GroupLab) -> None:
         visitor = lab.visitor()
         await lab.runtime.shut_down(member_name(0))
@@ -181,10 +184,10 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
 
-        closed = []
-        visitor.close(lambda: closed.append(True))
+        closed: list[str] = []
+        visitor.close(lambda: closed.append("visitor"))
         await lab.runtime.sleep(3 * SECOND)
-        assert closed == [True]
+        assert closed == ["visitor"]
         status = (await lab.status())[member_name(1)]
         assigned.extend(str(partition) for partition in status.assigned)
 
@@ -193,21 +196,20 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
         scenario
     )
 
-    assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us, member_name(1))] == [
-        True
-    ]
+    # The consumer needed only one attempt to own its partitions.
+    (attempt,) = lab.attempts(lab.change_began_us, member_name(1))
+    assert attempt["done"] is True
     assert "t0-3" in assigned
-    ends = [
+    (session_end,) = [
         row
         for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.change_began_us)
         if detail_of(row)["op"] == "closeSession"
     ]
-    assert len(ends) == 1
     # After the end of the visitor's session the consumer still processes the partition, and no
     # event makes it rebalance.
-    after = [row for row in lab.processed(ends[0].time_us) if row.partition == "t0-3"]
-    assert after[-1].time_us > ends[0].time_us + 2 * SECOND
-    assert lab.attempts(ends[0].time_us) == []
+    processed = [row for row in lab.processed(session_end.time_us) if row.partition == "t0-3"]
+    assert processed[-1].time_us > session_end.time_us + 2 * SECOND
+    assert lab.attempts(session_end.time_us) == []
 
 
 def test_member_that_cannot_register_continues_until_queued_events_rebalance() -> None:
@@ -215,14 +217,14 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
 
     If step (2) throws, fetchers run on without registration (ZK-56), but not for ever. The events
     that zkclient (the library for ZooKeeper) queues behind `handleNewSession` start a rebalance,
-    whose R3 stops the fetchers.
+    whose R3 stops the fetchers. Here step (2) throws because the visitor has taken the consumer's
+    id.
     """
 
     async def scenario(lab: GroupLab) -> None:
         lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Cut(), [member_name(1)], lab.servers, both_ways=True)
         await lab.runtime.sleep(10 * SECOND)  # the member's session ends within 8 s
-        # Another session takes the member's id before the member comes back.
         visitor = lab.visitor()
         content = json.dumps({"version": 1, "subscription": {}, "pattern": "static"})
         await visitor.create("/consumers/g/ids/g_c1", content, ephemeral=True)
@@ -250,4 +252,4 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
         for _row, detail in lab.writes_of("ids", lab.change_ended_us)
         if detail["op"] == "create" and detail["path"].endswith("/g_c1")
     ]
-    assert registered == []  # the visitor's znode has the path, so step (2) cannot succeed
+    assert registered == []
