@@ -1,6 +1,6 @@
 """The availability lane: bars that show when groups, members and partitions had no service.
 
-The code calls such a time a gap, and the group, member or partition the subject of the gap:
+Such a time is called a gap, and the group, member or partition is its subject:
 
 - A group has a gap while it has no active coordinator.
 - The gap of a member reaches from one acknowledged commit to the next one.
@@ -45,7 +45,7 @@ KINDS = {
 }
 """The kinds of subjects, each with the text of the legend about its gaps."""
 # Every second fill has a pattern, so that neighbours differ even without colours.
-_FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
+_FILLS = {KINDS[GROUP]: HATCHES[5], KINDS[MEMBER]: SERIES[1], KINDS[PARTITION]: HATCHES[4]}
 _PICK = "availability_pick"
 _LEADER_WAS = {
     "crash": "was killed",
@@ -66,8 +66,8 @@ _GAP_TIPS = (
     moment_tip("b", "the first after"),
     Tip("d", "between them"),
 )
-"""The last lines of the tooltip of a gap: when the last success before the gap was, when the first
-one after it was, and the time between the two. A success is an acknowledged commit, for example.
+"""The last lines of the tooltip of a gap. The gap of a member, for example, is between the last
+acknowledged commit before it and the first one after it.
 """
 
 
@@ -104,9 +104,9 @@ LANE = IntervalLane(
 
 
 def availability_lane(run: ReportInput) -> Chart | None:
-    """Return the lane: a bar for each gap, or the numbers of gaps over time if there are many.
+    """Return the lane: a bar for each gap, or the number of gaps over time if there are many.
 
-    None if no subject had a gap.
+    Returns None if no subject had a gap.
     """
     leader_phrases = _leader_phrases(run)
     rows = [
@@ -117,7 +117,6 @@ def availability_lane(run: ReportInput) -> Chart | None:
     ]
     if not rows:
         return None
-    # If there are too many subjects for a row each, the lane shows their number.
     if len({_subject(row) for row in rows}) > MAX_ROWS:
         return _counts(run, rows)
 
@@ -154,24 +153,23 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
     """
     rows_by_gap: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        gap = _subject(row), row["before_us"], row["after_us"]
-        rows_by_gap.setdefault(gap, []).append(row)
+        gap_id = _subject(row), row["before_us"], row["after_us"]
+        rows_by_gap.setdefault(gap_id, []).append(row)
 
     gaps = []
     for rows_of_gap in rows_by_gap.values():
-        first, others = rows_of_gap[0], len(rows_of_gap) - 1
-        fault_text = f"{first['fault']} and {others} more" if others else first["fault"]
-        # A dict keeps each phrase about a leader once, in the order of the faults.
+        first, *others = rows_of_gap
+        fault_text = f"{first['fault']} and {len(others)} more" if others else first["fault"]
+        # `dict.fromkeys` removes duplicates, and keeps the order.
         leaders = dict.fromkeys(row["leader"] for row in rows_of_gap if row["leader"])
-        leader_text = ", ".join(leaders) if leaders else None
-        gaps.append(first | {"fault": fault_text, "leader": leader_text})
+        gaps.append(first | {"fault": fault_text, "leader": ", ".join(leaders) or None})
     return gaps
 
 
 def _served_groups(rows: Sequence[Row]) -> str:
-    """Return a sentence about the groups that always had a coordinator, and so have no bar.
+    """Return a sentence about the groups that always had a coordinator; "" if there are none.
 
-    It begins with a space, because it is appended to a text. It is "" if there is no such group.
+    They have no bar. The sentence begins with a space, because it is appended to a text.
     """
     group_rows = [row for row in rows if row["subject_kind"] == GROUP]
     with_gap = {row["group"] for row in group_rows if row["gap_us"] != 0}
@@ -200,7 +198,7 @@ def _leader_phrases(run: ReportInput) -> dict[tuple[str, str], str]:
 def _leader_phrase(row: Row, phrases: Mapping[tuple[str, str], str]) -> str | None:
     """Return what the fault of a gap did to the leader of the gap's partition.
 
-    None if the fault did not hit this leader, or if the gap is not about a partition.
+    Returns None if the fault did not hit this leader, or if the gap is not about a partition.
     """
     if row["subject_kind"] != PARTITION:
         return None
@@ -216,12 +214,13 @@ def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
     names: dict[tuple[str, str, str], str] = {}
     one_group = len({row["group"] for row in rows}) == 1
     for kind in KINDS:
-        group_in_name = kind == PARTITION and not one_group
+        needs_group = kind == PARTITION and not one_group
         subjects_by_name: dict[str, tuple[str, str, str]] = {}
         for row in rows:
             if row["subject_kind"] == kind:
-                with_group = f"{row['group']} \u00b7 {row['subject']}"
-                name = with_group if group_in_name else row["subject"]
+                name = row["subject"]
+                if needs_group:
+                    name = f"{row['group']} \u00b7 {name}"
                 subjects_by_name[name] = _subject(row)
         names |= {subjects_by_name[name]: name for name in in_number_order(subjects_by_name)}
     return names
@@ -236,17 +235,19 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
     """Return the bar of one gap, in the row `name`."""
     end_us = end_of(run, row["after_us"])
     length = duration_text(end_us - row["before_us"])
-    label = length if row["after_us"] is not None else f"{length}, until the run ended"
+    label = length
+    if row["after_us"] is None:
+        label += ", until the run ended"
     if row["leader"]:
         label += f" \u00b7 its leader {row['leader']}"
     return LANE.datum(row | {"name": name}, row["before_us"], end_us, l=label, s=length)
 
 
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
-    """Return the lane as areas: how many subjects of a kind have a gap over time.
+    """Return the lane as areas: how many subjects of a kind have a gap at each moment.
 
-    A gap counts from the injection of its fault on, not from its beginning: until then, the subject
-    only waited for its next commit or batch as usual.
+    A gap counts only from the injection of its fault on. Before that, the member or partition only
+    waited for its next commit or batch as usual.
     """
     areas: list[Datum] = []
     # The page shows the first kind until the reader picks another one. Members come first, because
@@ -283,11 +284,12 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
 
 
 def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int, int]]:
-    """Return gaps as spans of time. Overlapping gaps of one subject become one span.
+    """Return gaps as spans of time, in which overlapping gaps of one subject are one span.
 
-    The same gap can be in the table for two faults, and must not count twice. Each of `gaps` is a
-    tuple of the subject, the start and the end, for example ("a", 0, 5), ("a", 3, 9), ("b", 2, 4)
-    with shortened subjects. The result is (0, 9), (2, 4).
+    The same gap can be in the table for two faults, and must not count twice. For example, member a
+    has gaps from 0 to 5 and from 3 to 9, and member b has one from 2 to 4. `gaps` are tuples of
+    subject, start and end: `("a", 0, 5), ("a", 3, 9), ("b", 2, 4)`, if the names of the subjects
+    are shortened. The result is `(0, 9), (2, 4)`.
     """
     spans: list[tuple[int, int]] = []
     last_subject: tuple[str, str] | None = None

@@ -1,9 +1,9 @@
 """One colour for each broker, the same in every lane that shows coordinators.
 
-A bar of an assignment has the colour of the coordinator that made it. The variant of the colour
-(plain, hatched or pale) distinguishes the generations (numbers of the group's rebalances) of one
-coordinator. Orange is reserved for rebalances and faults, green for the state Stable, red for two
-owners or two coordinators at the same time.
+In the ownership lane, a bar has the colour of the coordinator that assigned the partition. The
+successive generations of one coordinator are plain, hatched and pale, so that the reader can
+distinguish them. No broker is orange, green or red: orange means rebalances and faults, green the
+state Stable, and red two owners or two coordinators at the same time.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _COLOURS = (0, 6, 3, 7, 2)
 differ in lightness.
 """
 VARIANTS = 3
-"""Number of variants of one colour, and so of the generations that a reader can distinguish."""
+"""Number of variants of one colour: plain, hatched and pale."""
 _TABLES = (
     ("coordinator_tenures", "broker"),
     ("group_states", "broker"),
@@ -49,8 +49,10 @@ def broker_fills(run: ReportInput) -> dict[str, str]:
 def broker_fill(index: int, variant: int = 0) -> str:
     """Return a variant of the colour of broker number `index`, counted from 0.
 
-    A variant is plain, hatched or pale. Brokers of the same colour begin with different variants.
+    Variant 0 of the first five brokers is plain. The next five brokers have the same colours, but
+    their variant 0 is hatched.
     """
     colour = _COLOURS[index % len(_COLOURS)]
-    turn = (variant + index // len(_COLOURS)) % VARIANTS
-    return (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))[turn]
+    variants = (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))
+    times_used_before = index // len(_COLOURS)
+    return variants[(variant + times_used_before) % VARIANTS]

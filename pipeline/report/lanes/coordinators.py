@@ -1,9 +1,9 @@
 """The coordinator lane: which broker served the groups of each partition of `__consumer_offsets`.
 
-Each partition that stores groups has a row. A bar is a tenure: the time in which a broker serves
-the partition's groups as the leader of one epoch. Before its tenure, the new leader reads the
-groups into memory. This load has a bar of its own. If two tenures of a partition overlap, its
-groups have two coordinators at once.
+Each partition that stores groups has a row. A bar in it is the time in which one broker served
+these groups in one leader epoch: a tenure. Before its tenure, the new leader reads the groups into
+memory; this load has a bar, too. If two tenures of a partition overlap, its groups have two
+coordinators at once.
 
 In the data of the chart, a bar is an object with the keys of LANE's columns and these:
 
@@ -11,6 +11,7 @@ In the data of the chart, a bar is an object with the keys of LANE's columns and
 - `l`, `q`, `s`: the label of the bar, from long to short; only loads have `q`
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import altair as alt
@@ -27,17 +28,16 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MAX_PARTITIONS = 50
-"""Maximum number of partitions in the lane. If there are more, those that moved most are shown.
-Kafka has 50 offsets partitions by default.
+"""Maximum number of partitions in the lane; Kafka has 50 offsets partitions by default. If there
+are more, those are shown that were longest with two coordinators, or moved most often.
 """
 MAX_TENURES = 600
-"""Maximum number of bars in the lane. Each partition can have an equal part of them."""
+"""Maximum number of tenures in the lane, which is divided equally among the partitions."""
 _LOADING = "a load of the new coordinator"
 """Text of the legend for the bars of loads."""
 _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
-"""Names of the chart's data.
+"""Names of the chart's data sets.
 
-- `tenures`, `loads`: bars of tenures, and of the loads before them.
 - `stalled`: times in which the coordinator was paused or cut off.
 - `vacant`: times without an active coordinator.
 - `twice`: times with two coordinators.
@@ -87,7 +87,7 @@ _LOAD_TIPS = (
     Tip("g", "waited for the loads before it"),
     *FROM_TO,
 )
-"""Tooltip of a load. `_load_datum` explains its keys `n`, `k` and `g`."""
+"""The tooltip of a load."""
 
 
 def coordinators_lane(run: ReportInput) -> Chart | None:
@@ -99,7 +99,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     ]
     if not tenures:
         return None
-    # Of tenures with the same start, a tenure whose epoch is unknown (None) comes first.
+    # Tenures with the same start are sorted by epoch. An unknown epoch (None) comes first.
     tenures.sort(key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"] or 0))
     partitions = _most_moved_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])
@@ -108,20 +108,22 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     data: dict[str, list[Datum]] = {name: [] for name in _DATA}
     for partition in shown:
         of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
-        # The 1 gives each partition at least one bar.
-        limit = MAX_TENURES // len(shown) + 1
+        limit = MAX_TENURES // len(shown) + 1  # at least 1
         names += _add_partition(run, partition, of_partition[:limit], data)
 
     coordinators = {tenure["broker"] for tenure in tenures}
     fills = {broker: fill for broker, fill in broker_fills(run).items() if broker in coordinators}
-    more = len(partitions) - len(shown)
-    more_text = f" {more} more partitions, which moved least, are in the tables only."
+    if data["loads"]:
+        fills[_LOADING] = WARN
+    about = LANE.about
+    if (left_out := len(partitions) - len(shown)) > 0:
+        about += f" {left_out} more partitions, which moved least, are in the tables only."
     return LANE.draw(
         run,
-        _layers(rows_y(names), fills | ({_LOADING: WARN} if data["loads"] else {})),
+        _layers(rows_y(names), fills),
         data,
         ROW_PX * len(names),
-        about=LANE.about + (more_text if more > 0 else ""),
+        about=about,
         table=LANE.text(tenures),
     )
 
@@ -129,10 +131,9 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
 def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
     """Return the marks of the lane in the order of drawing; later marks cover earlier ones."""
     tenures, loads = LANE.marks("tenures", y), Marks("loads", y, _LOAD_TIPS)
-    vacant, stalled, twice = (
-        Marks(name, y, (Tip("l", tip), *FROM_TO))
-        for name, tip in (("vacant", "partition"), ("stalled", "broker"), ("twice", "at once"))
-    )
+    vacant = Marks("vacant", y, (Tip("l", "partition"), *FROM_TO))
+    stalled = Marks("stalled", y, (Tip("l", "broker"), *FROM_TO))
+    twice = Marks("twice", y, (Tip("l", "at once"), *FROM_TO))
     return [
         vacant.bars("transparent", stroke=BAD, strokeDash=[3, 3]),
         *vacant.labels(fill=BAD),
@@ -157,17 +158,20 @@ def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
 
 
 def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
-    """Return the partitions in the order of how much they moved.
+    """Return the partitions, those first that had two coordinators for the longest time.
 
-    The partition with the longest time with two coordinators comes first. If two partitions have
-    equal times, the partition with more tenures comes first.
+    If these times are equal, the partition with more tenures comes first.
     """
-    # For each partition, the time with two coordinators and the number of tenures.
-    moves: dict[str, tuple[int, int]] = {}
+    overlap_us: Counter[str] = Counter()
+    number_of_tenures: Counter[str] = Counter()
     for tenure in tenures:
-        overlap_us, count = moves.get(tenure["partition"], (0, 0))
-        moves[tenure["partition"]] = (overlap_us + tenure["overlap_us"], count + 1)
-    return sorted(in_number_order(moves), key=lambda partition: moves[partition], reverse=True)
+        overlap_us[tenure["partition"]] += tenure["overlap_us"]
+        number_of_tenures[tenure["partition"]] += 1
+    return sorted(
+        in_number_order(number_of_tenures),
+        key=lambda partition: (overlap_us[partition], number_of_tenures[partition]),
+        reverse=True,
+    )
 
 
 def _add_partition(
@@ -179,7 +183,7 @@ def _add_partition(
     own, below the rows of the tenures.
     """
     spans = [(tenure["start_us"], tenure["end_us"]) for tenure in tenures]
-    # For each tenure, the number of its row, from 0. It is the first row that is free.
+    # The number of the row of each tenure, from 0.
     slots_of_tenures = slots(spans)
     loads = {
         (load["new_leader"], load["leader_epoch"]): load
@@ -218,7 +222,7 @@ def _add_partition(
 
 
 def _tenure_datum(tenure: Row, row: str, load: Row | None) -> Datum:
-    """Return the bar of a tenure in the row `row`; `load` is the load before it, if it is known."""
+    """Return the bar of a tenure in a row of the lane. `load` is the load before it, if known."""
     label = f"{tenure['broker']} \u00b7 leader epoch {_epoch(tenure)}"
     parts = [label]
     if load is not None and load["load_us"] is not None:
@@ -231,7 +235,7 @@ def _tenure_datum(tenure: Row, row: str, load: Row | None) -> Datum:
 def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
     """Return the times in which a tenure's broker was paused or cut off.
 
-    Each is a tuple of start, end and text, such as (2_000_000, 5_500_000, "paused 3.5 s").
+    For example, `[(2_000_000, 5_500_000, "paused 3.5 s")]`: start, end and text.
     """
     stalls = []
     # The columns of the table are `paused_from_us`, `cut_from_us` and so on.

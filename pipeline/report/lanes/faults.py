@@ -1,10 +1,10 @@
 """The fault lane: when each fault was injected, in force and healed, and on which node.
 
-A fault that hits several nodes does not begin on all of them at once. So its bar has three parts:
-the fault is being injected, then in force on all the nodes, then being healed. A momentary fault,
-such as an election, is a point. The first row of the lane shows the parts of the run: before its
-steady state, with faults, and after the last healing. The lane also has accidents, which are not in
-the run's plan: a machine was lost, or did not answer for a while.
+The bar of a fault has three parts, because a fault that hits several nodes does not begin on all of
+them at once: it is being injected, then in force on all nodes, then being healed. A momentary
+fault, such as an election, is a point. The lane also has accidents, which are not in the run's
+plan: a machine was lost, or did not answer for a while. The first row of the lane shows the parts
+of the run: before its steady state, with faults, and after the last healing.
 
 In the data of the chart, a bar is an object with the keys of LANE's columns, and these:
 
@@ -39,7 +39,7 @@ _PART = (Tip("p", "this part"),)
 
 
 def _label(fault: JournalEntry) -> str:
-    """Return the long text in a fault's bar."""
+    """Return the long text in a fault's bar: `pause broker-1`, for example."""
     return f"by accident: {fault.note}" if fault.is_by_accident else f"{fault.fault} {fault.hit}"
 
 
@@ -113,12 +113,13 @@ def faults_lane(run: ReportInput) -> Chart | None:
     in_force = LANE.marks("parts", y, "datum.p == 'in force'", (*_PART, *FROM_TO))
     accidents = LANE.marks("parts", y, "datum.x", (*_PART, *FROM_TO))
     points = LANE.marks("points", y, tail=(*_PART, moment_tip("a", "at")))
+    has_accidents = any("x" in part for part in data["parts"])
     layers = [
         run_parts.bars(PAPER, stroke=MUTED),
         *run_parts.labels(),
         before_and_after.bars(PAPER),
         in_force.bars(FAULT_HATCH),
-        *([accidents.bars(_ACCIDENT_HATCH)] if any("x" in part for part in data["parts"]) else ()),
+        *([accidents.bars(_ACCIDENT_HATCH)] if has_accidents else []),
         *in_force.labels(fontWeight="bold"),
         points.moments(shape="diamond", fill=WARN, stroke=INK, size=140),
         *points.labels(dx=12, fontWeight="bold"),
@@ -132,8 +133,9 @@ def faults_lane(run: ReportInput) -> Chart | None:
 def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
     """Return the name of the row in which each fault is drawn.
 
-    Up to MAX_ROWS faults have a row each: {"kill-1": "kill-1", "cut-1": "cut-1"}. Of more faults,
-    those of one kind share a row, unless they overlap: {"kill-1": "kill", "kill-2": "kill"}.
+    Up to MAX_ROWS faults have a row each: `{"kill-1": "kill-1", "cut-1": "cut-1"}`. If there are
+    more, faults of one kind share a row, unless they overlap: `{"kill-1": "kill", "kill-2":
+    "kill"}`.
     """
     if len(faults) <= MAX_ROWS:
         return {fault.fault_id: fault.fault_id for fault in faults}
@@ -147,9 +149,9 @@ def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
 
 
 def _end(fault: JournalEntry, end_us: int) -> int:
-    """Return the end of a fault, by which its row is chosen."""
+    """Return the end of a fault, from which its row is computed."""
     if fault.momentary:
-        # Without a length, two momentary faults of the same moment would not overlap, and would
+        # With a length of 0, two momentary faults at the same moment would not overlap, and would
         # share a row.
         return (fault.injected_at_us or 0) + 1
     return end_us if fault.healed_at_us is None else fault.healed_at_us
@@ -157,7 +159,7 @@ def _end(fault: JournalEntry, end_us: int) -> int:
 
 def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
     """Return the parts of a fault that began: injection, time in force, healing."""
-    bounds = (
+    parts = (
         ("being injected", fault.injected_at_us, fault.in_force_from_us),
         ("in force", fault.in_force_from_us, fault.in_force_until_us),
         ("being healed", fault.in_force_until_us, fault.healed_at_us),
@@ -165,7 +167,7 @@ def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
     accident = {"x": 1} if fault.is_by_accident else {}
     return [
         LANE.datum(fault, start, end_us if end is None else end, r=row, p=part, **accident)
-        for part, start, end in bounds
+        for part, start, end in parts
         # A part without length would be a bar without width.
         if start is not None and start != end
     ]
@@ -175,13 +177,13 @@ def _run_parts(run: ReportInput) -> list[Datum]:
     """Return the parts of the run: before its steady state, with faults, after the last healing."""
     results = run.facts.results_or_empty
     steady, healed = results.steady_at_us, results.healed_at_us
-    bounds = (
+    parts = (
         ("before the steady state", "start", 0, end_of(run, steady)),
         ("from the steady state: faults", "faults", steady, healed),
         ("all healed", "healed", healed, run.end_us),
     )
     return [
         span(start, end_of(run, end), r=_RUN_ROW, l=text, s=short)
-        for text, short, start, end in bounds
+        for text, short, start, end in parts
         if start is not None and start != end
     ]

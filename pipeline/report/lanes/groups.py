@@ -1,8 +1,8 @@
 """The group-state lanes: the states of each group, with a row for each coordinator that it had.
 
-A bar is a state, such as PreparingRebalance. While a group has two coordinators, both rows have
-bars at the same time. In the data of the chart, a bar is an object with the keys of LANE's columns,
-and these:
+A bar is the time in which a group was in one state, such as PreparingRebalance. While a group has
+two coordinators, both of its rows have bars at the same time. In the data of the chart, a bar is an
+object with the keys of LANE's columns, and these:
 
 - `a`, `b`: start and end of the bar in seconds
 - `w`: colour of the coordinator
@@ -36,11 +36,10 @@ MANY_GROUPS = 8
 lane (`group_detail`) then shows one group, which the reader picks.
 """
 MAX_SHOWN = 800
-"""Maximum number of intervals in the lane if it shows all groups. The longest intervals are shown.
-"""
+"""Maximum number of bars in the lane if it shows all groups. The longest ones are shown."""
 MAX_PICKED = 8_000
-"""Maximum number of intervals in the data of the second lane. The data has the intervals of every
-group that the reader can pick, so this limits which groups these are.
+"""Maximum number of bars in the data of the second lane. The data has the bars of every group that
+the reader can pick, so not all groups can be picked if there are more.
 """
 _BROKER_PX = 4
 """Height of the stripe at the lower edge of a bar. The stripe has the colour of the coordinator."""
@@ -52,9 +51,7 @@ STATES = {
     "CompletingRebalance": SERIES[1],
     "Empty": PAPER,
 }
-"""Fill of each state of a group. In PreparingRebalance, the members rejoin. In CompletingRebalance,
-they wait for the new assignment. A group that is Empty has no members.
-"""
+"""The fill of each state of a group. Dead has none, because it is drawn as a cross."""
 _DEAD = "Dead"
 LANE = IntervalLane(
     id="lane-groups",
@@ -83,9 +80,9 @@ LANE = IntervalLane(
 
 
 def groups_lane(run: ReportInput) -> Chart | None:
-    """Return the lane: the state of each group, or numbers of groups if there are many.
+    """Return the lane: the states of each group, or numbers of groups if there are many.
 
-    None if there was no group.
+    Returns None if there was no group.
     """
     rows = run.tables.rows("group_states")
     groups = in_number_order({row["group"] for row in rows})
@@ -113,14 +110,16 @@ def groups_lane(run: ReportInput) -> Chart | None:
             table=table,
         )
 
-    about_one = f"In which state its coordinator had the group {groups[0]}; a row is one broker."
+    about = LANE.about
+    if len(groups) == 1:
+        about = f"In which state its coordinator had the group {groups[0]}; a row is one broker."
     names = in_number_order({group_and_broker(row) for row in rows})
     return LANE.draw(
         run,
         _layers(rows, rows_y(names, without=group_prefix(groups))),
         _data(run, longest_first(rows, MAX_SHOWN)),
         ROW_PX * len(names),
-        about=about_one if len(groups) == 1 else LANE.about,
+        about=about,
         table=table,
     )
 
@@ -130,7 +129,7 @@ def group_detail(run: ReportInput) -> Chart | None:
     rows = run.tables.rows("group_states")
     if len({row["group"] for row in rows}) <= MANY_GROUPS:
         return None
-    pick, rest = pick_of_groups(rows, MAX_PICKED, _PICK, LANE.source)
+    pick, note = pick_of_groups(rows, MAX_PICKED, _PICK, LANE.source)
     options = set(pick.options)
     return LANE.draw(
         run,
@@ -140,7 +139,7 @@ def group_detail(run: ReportInput) -> Chart | None:
         lane_id="lane-groups-one",
         title="States of one group",
         about="One group, on each broker that was its coordinator; those with most changes first."
-        + rest,
+        + note,
         picks=(pick,),
     )
 
@@ -167,16 +166,15 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
 def _fills(rows: Sequence[Row]) -> dict[str, str]:
     """Return the fills of the states that occur, so that the legend names no others.
 
-    Dead has no fill, because it is drawn as a cross. If only Dead occurs, all fills are returned,
-    because a legend needs at least one entry.
+    If only Dead occurs, all fills are returned, because a legend needs at least one entry.
     """
     seen = {row["state"] for row in rows}
     fills = {state: fill for state, fill in STATES.items() if state in seen}
-    return fills if fills else dict(STATES)
+    return fills or dict(STATES)
 
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
-    """Return the data `states` and `dead`; with `pick`, each row names its group in `p`."""
+    """Return the data sets `states` and `dead`. With `pick`, each object has its group in `p`."""
     data: dict[str, list[Datum]] = {"states": [], "dead": []}
     fills = broker_fills(run)
     for row in sorted(rows, key=lambda row: (row["group"], row["broker"], row["from_us"])):
@@ -184,8 +182,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
         if pick:
             cells["p"] = row["group"]
         start = row["from_us"]
-        # In the state Dead, the broker forgets the group at once. So it is a moment, not an
-        # interval.
+        # A broker forgets a group as soon as it is Dead. So this state is a moment.
         if row["state"] == _DEAD:
             data["dead"].append(LANE.datum(row, start, start, **cells))
             continue

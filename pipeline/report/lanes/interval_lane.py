@@ -1,15 +1,15 @@
 """What the lanes of a report have in common: `IntervalLane`.
 
-A lane is a chart along the time axis of the page. It draws each row of one table as a bar: the lane
-`groups`, for example, has a bar for each time in which a group was in one state. Every lane except
-the message diagrams is an IntervalLane. If a run has too many bars to draw, the lane counts them
-instead, and shows areas: how many groups were in each state over time.
+A lane is a chart along the time axis of the page. Almost every lane draws each row of one table as
+a bar: the lane `groups`, for example, has a bar for each time in which a group was in one state. If
+a run has too many bars to draw, the lane counts them instead, and shows an area for each kind: how
+many groups were in each state over time.
 
 The module of a lane lists columns. They define three things at once: the data of the chart, its
-tooltip, and the text table beneath it. The module also builds the marks (bars, labels and points)
-with Altair, the library that makes the specification of a chart. Vega draws the chart in the page.
+tooltip, and the text table beneath it. The module also builds the marks, which are bars, labels and
+points.
 
-The data of areas has these keys. They are short, because a page has thousands of data:
+The data of areas has these keys, which are short because a page has thousands of such objects:
 
 - `a`: time in seconds
 - `k`: kind of the interval, such as a state
@@ -17,6 +17,7 @@ The data of areas has these keys. They are short, because a page has thousands o
 - `o`: order of the kind in the stack
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,31 +50,27 @@ AREA_PX = 150
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalLane:
-    """A lane of the intervals in one table.
-
-    - `about`: a sentence that says what the chart shows.
-    - `more`: how to read the chart.
-    - `source`: name of the Parquet table with the intervals.
-    - `folded`: the line on which the reader clicks to see the text table.
-
-    `draw` can replace the title and these texts.
-    """
+    """A lane of the intervals in one table."""
 
     id: str
     title: str
     about: str
+    """A sentence that says what the chart shows."""
     more: str
+    """How to read the chart."""
     source: str
+    """The name of the Parquet table with the intervals."""
     folded: str
+    """The line on which the reader clicks to see the text table."""
     columns: tuple[Column, ...]
 
     def marks(
         self, name: str, y: alt.Y, where: str | None = None, tail: Sequence[Tip] = FROM_TO
     ) -> Marks:
-        """Return Marks, from which the caller makes bars, labels and points.
+        """Return Marks of a data set, from which the caller makes bars, labels and points.
 
-        - `name`: which of the chart's data they draw, such as "states".
-        - `where`: a Vega expression. Only the data for which it is true are drawn.
+        - `name`: the data set, such as "states".
+        - `where`: a Vega expression. Only the objects for which it is true are drawn.
         - `tail`: the last lines of the tooltip. The lines before them are the lane's columns.
         """
         tips = [Tip(column.key, column.tip) for column in self.columns if column.tip]
@@ -115,12 +112,13 @@ class IntervalLane:
         """Return the lane as stacked areas, one for each kind in `fills`, the first at the bottom.
 
         - `what`: the word for a kind in the tooltip, such as "state".
-        - `unit`: title of the legend; None means no legend.
-        - `changes`: as in `draw`. If they contain `picks`, the first pick must choose a kind; then
-          only the picked kind is shown.
+        - `unit`: the title of the legend, such as "groups". With None, there is no legend.
+        - `changes`: as in `draw`. If they contain `picks`, the reader picks a kind with the first
+          of them, and only this kind is shown.
         """
-        # `k` is the kind of an area.
-        where = picked(changes["picks"][0].param, "k") if "picks" in changes else None
+        where = None
+        if "picks" in changes:
+            where = picked(changes["picks"][0].param, "k")  # `k` is the kind of an area
         layers = [_step_areas(what, fills, unit, where)]
         return self.draw(run, layers, {"counts": areas}, height, **changes)
 
@@ -151,17 +149,20 @@ def _step_areas(
 def count_intervals(
     run: ReportInput, intervals: Mapping[str, Iterable[tuple[int, int]]]
 ) -> list[Datum]:
-    """Return the number of simultaneous intervals of each kind over the run, as data of areas."""
+    """Return how many intervals of each kind there are at each moment of the run.
+
+    The result is the data of areas.
+    """
     steps = [concurrent(of_kind, from_us=0, to_us=run.end_us) for of_kind in intervals.values()]
     return area_rows(join_steps(*steps), list(intervals))
 
 
 def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
-    """Return the data of areas: one datum for each time and kind, in the order of `kinds`.
+    """Return the data of areas, with an object for each time and kind.
 
     `steps` are counts over time, one count for each kind. For example, if at 2 s three groups are
-    Stable and one is Empty, this time has two data:
-    {"a": 2.0, "k": "Stable", "o": 0, "n": 3} and {"a": 2.0, "k": "Empty", "o": 1, "n": 1}.
+    Stable and one is Empty, this time has two objects:
+    `{"a": 2.0, "k": "Stable", "o": 0, "n": 3}` and `{"a": 2.0, "k": "Empty", "o": 1, "n": 1}`.
     If there are very many times, some are left out, but no peak is lost.
     """
     kept = thinned(steps)
@@ -173,16 +174,15 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
 
 
 def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> tuple[Pick, str]:
-    """Return a Pick of groups, and a sentence on the groups that cannot be picked.
+    """Return a list from which the reader picks a group, and a note if it lacks some groups.
 
-    Groups with most rows come first. `limit` is the maximum number of rows in the page, of all
-    groups in the Pick together. Other groups are only in the table `source`.
+    The groups with the most rows come first. The page must have the rows of all groups in the list,
+    so the list ends when these groups have `limit` rows. The note says that the other groups are
+    only in the table `source`.
     """
-    row_counts: dict[str, int] = {}
-    for row in rows:
-        row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
-    # Take groups until one does not fit. No smaller group is taken after it, so that the options
-    # are exactly the groups with most rows.
+    row_counts = Counter(row["group"] for row in rows)
+    # No smaller group is taken after the first one that does not fit, so that the options are
+    # exactly the groups with the most rows.
     options, rows_taken = [], 0
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         rows_taken += row_counts[group]
@@ -194,10 +194,10 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
 
 
 def pickable_note(what: str, number: int, total: int, table: str) -> str:
-    """Return a sentence that says how many groups or partitions can be picked.
+    """Return a sentence that says how many groups or partitions can be picked; "" if all can.
 
     For example, ` 40 of 1,000 groups can be picked; all of them are in tables/NAME.`
-    It begins with a space, because it is appended to a text. It is "" if all can be picked.
+    It begins with a space, because it is appended to a text.
     """
     if number == total:
         return ""
@@ -205,10 +205,10 @@ def pickable_note(what: str, number: int, total: int, table: str) -> str:
 
 
 def end_of(run: ReportInput, end_us: int | None) -> int:
-    """Return the end of an interval. An interval without an end lasted until the run ended."""
+    """Return the end of an interval. If it is None, the interval lasted until the run ended."""
     return run.end_us if end_us is None else end_us
 
 
 def group_and_broker(row: Row) -> str:
-    """Return the name of the row for a group on one of its coordinators."""
+    """Return the name of the lane's row for a group on one coordinator: `readers · broker-1`."""
     return f"{row['group']} \u00b7 {row['broker']}"

@@ -1,8 +1,7 @@
 """Texts of the labels and tooltips of lanes, the charts that share the time axis of a page.
 
 Names in a lane mostly begin alike, such as `consumer-readers-0` and `consumer-readers-1`. The
-labels leave the common beginning out, and a note says it once. In the data of a lane, `a` and `b`
-are the ends of a bar in seconds.
+labels leave the common beginning out, and a note says it once.
 """
 
 import json
@@ -16,12 +15,11 @@ ROLE = "consumer-"
 
 
 def common_prefix(members: Iterable[str]) -> str:
-    """Return the prefix that the labels of members leave out.
+    """Return the prefix that the labels of members leave out; "" if there is none.
 
-    The prefix is the role and the words that all names share, except the last shared word, which
-    stays in the labels: `consumer-orders-` is the prefix of `consumer-orders-readers-0` and
-    `consumer-orders-readers-1`. The prefix is empty if some name is not a member's, or is only a
-    role and a number.
+    For example, the prefix of `consumer-orders-readers-0` and `consumer-orders-readers-1` is
+    `consumer-orders-`. The last word that all names share, here `readers`, stays in the labels.
+    There is no prefix if some name is not a member's, or has no word before the number.
     """
     names = sorted(set(members))
     if not names or not all(name.startswith(ROLE) for name in names):
@@ -34,24 +32,24 @@ def common_prefix(members: Iterable[str]) -> str:
 
     # The number of words that all names share. `strict=False` ends the loop with the shortest name.
     shared = 0
-    for words_at_place in zip(*words, strict=False):
-        if len(set(words_at_place)) > 1:
+    for words_at_same_index in zip(*words, strict=False):
+        if len(set(words_at_same_index)) > 1:
             break
         shared += 1
     return ROLE + "".join(f"{word}-" for word in words[0][: max(0, shared - 1)])
 
 
 def group_prefix(groups: Iterable[str]) -> str:
-    """Return the prefix that labels `group · broker` leave out.
+    """Return `readers · ` if `readers` is the only group; "" if there are several.
 
-    If there is only one group, the labels leave it out. If there are several, the prefix is "".
+    Labels such as `readers · broker-1` leave this prefix out.
     """
     names = set(groups)
     return f"{names.pop()} \u00b7 " if len(names) == 1 else ""
 
 
 def prefix_note(prefix: str) -> str:
-    """Return the sentence on a prefix that the names of members lack; "" without a prefix."""
+    """Return the note about the prefix that labels leave out; "" if there is no prefix."""
     return f" Members are named without {prefix} in front." if prefix else ""
 
 
@@ -75,11 +73,11 @@ def moment_tip(field: str, title: str, decimals: int = 3) -> Tip:
 
 
 FROM_TO = (moment_tip("a", "from"), moment_tip("b", "to"), Tip("d", "for"))
-"""The last lines of every bar's tooltip; `d` is the bar's length as text."""
+"""The last lines of the tooltip of every bar: its ends in seconds, and its length as text."""
 
 
 def tooltip_of(tips: Sequence[Tip]) -> alt.ExprRef:
-    """Return a tooltip as a Vega expression over a row. A line whose cell is empty is left out.
+    """Return a tooltip as a Vega expression, which leaves out the lines whose cells are empty.
 
     Vega-Lite's own tooltips would print `null` for an empty cell.
     """
@@ -87,7 +85,7 @@ def tooltip_of(tips: Sequence[Tip]) -> alt.ExprRef:
 
 
 def _line(tip: Tip) -> str:
-    """Return the Vega object with one line (title and value); without a value, an empty object."""
+    """Return a Vega expression for one line: `{"from": "12.500 s"}`, or `{}` for an empty cell."""
     cell = f"datum[{json.dumps(tip.field)}]"
     value = cell if tip.decimals is None else f"format({cell}, ',.{tip.decimals}f')"
     unit = f" + ' {tip.unit}'" if tip.unit else ""

@@ -1,14 +1,12 @@
 """The lane of lives: the successive processes of each member while a group is deployed or scaled.
 
-A deploy (rollout) replaces the members of a group one after another: it stops a member's process,
-and starts a successor, which takes over the name of the member. So a name, such as `consumer-a-1`,
-stands for a *place* in which one process follows another. The time of one process is called a life.
-Between two lives, the place is empty. A scaling adds or removes members, and so adds a place or
-leaves one empty.
+A deploy (rollout) replaces the members of a group one after another. It stops the process of
+`consumer-a-1`, for example, and starts a successor with the same name. So the name stands for a
+place, in which one process follows another. The time of one process is called a life. Between two
+lives, the place is empty. A scaling adds a place, or leaves one empty.
 
-This lane, a chart along the page's time axis, is drawn from the journal, the run's list of injected
-faults. There a rollout or a scaling counts as a fault; its entry has the members that it stopped
-and started, with the times.
+The lane is drawn from the run's journal, which has an entry for each rollout and each scaling, as
+for faults. The entry has the members that were stopped and started, with the times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +25,8 @@ MAX_MEMBERS = 100
 """Maximum number of members that have a row."""
 OPERATIONS = ("rollout", "scale")
 """Kinds of faults in the journal that stop and start members."""
-# The parts of a life, in the order in which a rollout brings them about. BACK takes the place of
-# AFTER if the rollout failed and was rolled back.
+# The parts of a life, in the order in which they follow one another in a rollout. If the rollout
+# failed and was rolled back, the last part is BACK instead of AFTER.
 BEFORE = "former version"
 STOPPING = "stopping: its grace period"
 AWAY = "away: the successor starts"
@@ -43,7 +41,7 @@ FILLS = {
     AFTER: GOOD,
     BACK: SERIES[1],
 }
-"""Fill of each part of a life, and of an empty place (AWAY)."""
+"""The fill of each part of a life. AWAY is no such part: the place is empty between two lives."""
 LANE = IntervalLane(
     id="lane-lives",
     title="Lives of the members",
@@ -72,14 +70,12 @@ _STARTS = (STARTING, AFTER, BACK)
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """The beginning of a part of a life: at 12 s, for example, `consumer-a-1` began STOPPING.
-
-    `part` is a key of FILLS.
-    """
+    """The beginning of a part of a life: at 12 s, for example, `consumer-a-1` began STOPPING."""
 
     at_us: int
     place: str
     part: str
+    """A key of FILLS."""
 
 
 def lives_lane(run: ReportInput) -> Chart | None:
@@ -97,17 +93,19 @@ def lives_lane(run: ReportInput) -> Chart | None:
         if row["place"] in shown
     ]
 
-    fills = {part: fill for part, fill in FILLS.items() if any(row["part"] == part for row in rows)}
+    seen_parts = {row["part"] for row in rows}
+    fills = {part: fill for part, fill in FILLS.items() if part in seen_parts}
     groups = list(dict.fromkeys(group for entry in entries for group in entry.blast_radius.groups))
     lives = LANE.marks("lives", rows_y(shown, without=_members_prefix(groups)))
-    rest = len(places) - len(shown)
-    more = f" {rest:,} more members stand in the journal." if rest else ""
+    about = LANE.about
+    if left_out := len(places) - len(shown):
+        about += f" {left_out:,} more members stand in the journal."
     return LANE.draw(
         run,
         [lives.bars(kind_fill("k", fills)), *lives.labels()],
         {"lives": data},
         ROW_PX * len(shown),
-        about=LANE.about + more,
+        about=about,
         table=LANE.text(rows),
     )
 
@@ -125,8 +123,10 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
     - `place`: the member's name.
     - `part`: a key of FILLS.
     - `life`: the number of the life at its place, from 1. While the place is empty, this is the
-      number of the life that has ended. Before its first life, a place has no row.
+      number of the life that has ended.
     - `from_us`, `to_us`: beginning and end of the part.
+
+    Before its first life, a place has no row.
     """
     events = [event for entry in entries for event in _events(entry)]
     events.sort(key=lambda event: event.at_us)
@@ -134,22 +134,20 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
     for place in in_number_order({event.place for event in events}):
         at_place = [event for event in events if event.place == place]
         # If the first event of a place is a start, a scaling has added this member, and the place
-        # was empty before. Otherwise life 1 began with the run. `part` is the present part of a
-        # life; it is None while the place has had no life yet.
+        # had no life before. Otherwise life 1 began with the run.
         ran_from_beginning = at_place[0].part not in _STARTS
-        part: str | None = BEFORE if ran_from_beginning else None
+        present_part: str | None = BEFORE if ran_from_beginning else None
         life = 1 if ran_from_beginning else 0
         from_us = 0
         for event in at_place:
-            if part is not None and event.at_us > from_us:
-                rows.append(_row(place, part, life, from_us, event.at_us))
-            # A start begins a new life. But if the process was STARTING, it is ready now, and its
-            # life goes on.
-            if event.part in _STARTS and part != STARTING:
+            if present_part is not None and event.at_us > from_us:
+                rows.append(_row(place, present_part, life, from_us, event.at_us))
+            # AFTER and BACK begin a new life only if the process was not STARTING before.
+            if event.part in _STARTS and present_part != STARTING:
                 life += 1
-            part, from_us = event.part, event.at_us
-        if part is not None and end_us > from_us:
-            rows.append(_row(place, part, life, from_us, end_us))
+            present_part, from_us = event.part, event.at_us
+        if present_part is not None and end_us > from_us:
+            rows.append(_row(place, present_part, life, from_us, end_us))
     return rows
 
 
@@ -158,9 +156,9 @@ def _row(place: str, part: str, life: int, from_us: int, to_us: int) -> dict[str
 
 
 def _events(entry: JournalEntry) -> Iterable[_Event]:
-    """Yield the events of a rollout (`stopped`, `replaced`) or of a scaling (`acts`)."""
+    """Yield the events of a rollout or of a scaling."""
     resolved = entry.resolved
-    # The members that a rollout stopped, and then their successors.
+    # A rollout has `stopped`, the members that it stopped, and `replaced`, their successors.
     for stop in _mappings(resolved.get("stopped")):
         place = stop["place"]
         yield _Event(stop["stopped_at_us"], place, STOPPING)
@@ -168,15 +166,13 @@ def _events(entry: JournalEntry) -> Iterable[_Event]:
             yield _Event(stop["down_at_us"], place, AWAY)
     for successor in _mappings(resolved.get("replaced")):
         place = successor["place"]
-        ready = BACK if successor.get("is_of_old_version") else AFTER
-        for at_us, part in (
-            (successor.get("started_at_us"), STARTING),
-            (successor.get("ready_at_us"), ready),
-        ):
-            if at_us is not None:
-                yield _Event(at_us, place, part)
+        started_us, ready_us = successor.get("started_at_us"), successor.get("ready_at_us")
+        if started_us is not None:
+            yield _Event(started_us, place, STARTING)
+        if ready_us is not None:
+            yield _Event(ready_us, place, BACK if successor.get("is_of_old_version") else AFTER)
 
-    # The members that a scaling stopped or started.
+    # A scaling has `acts`: the members that it stopped or started.
     for act in _mappings(resolved.get("acts")):
         yield _Event(act["at_us"], act["place"], AFTER if act["act"] == "start" else AWAY)
 

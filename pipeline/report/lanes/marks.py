@@ -1,15 +1,16 @@
 """What the lanes of a report are drawn with: rows, bars, labels, and bands of faults behind them.
 
-A lane is a chart along the time axis of the page. Each of its rows is about one thing, such as a
-broker. The module of a lane makes its marks with `Marks`, and the whole chart with `time_lane`,
-which adds a coloured band for each fault.
+A lane is a chart along the time axis of the page, with a row for each broker, for example. The
+module of a lane makes its marks with `Marks`, and the whole chart with `time_lane`, which adds a
+coloured band for each fault.
 
-Altair makes the specification of a chart. Vega, a library in the browser, draws it, and draws it
-again when the reader zooms. Then a label must stay within the visible part of its bar, for example.
-So the specification contains expressions with FROM_S and TO_S, the ends of the visible part of the
-axis, which Vega computes anew. The tooltip of a bar has the text that does not fit into a label.
+Python makes the specification of a chart, with the library Altair. The library Vega draws it in the
+browser, and draws it again whenever the reader zooms. Some things then depend on the zoom: the
+label of a bar, for example, must stay within the visible part of the bar. So the specification
+contains expressions, which Vega evaluates at each zoom. In these expressions, FROM_S and TO_S are
+the ends of the visible part of the axis.
 
-Keys of an object in the data of a lane:
+An object in the data of a lane has these keys:
 
 - `r`: name of the row
 - `a`, `b`: start and end in seconds
@@ -47,7 +48,7 @@ from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
 
 Datum = dict[str, Cell]
-"""The cells of one row of a chart's data, by their keys."""
+"""One object in the data of a chart."""
 MarkProperty = str | float | bool | Sequence[int] | None
 """A property of a mark for Altair, such as its colour."""
 MarkProperties = dict[str, Any]
@@ -64,7 +65,7 @@ all bands and edges are fainter.
 ROW_PX = 22
 """Usual height of a row in pixels."""
 NARROW = f"containerSize()[0] < {NARROW_BELOW}"
-"""A Vega expression, true on a phone."""
+"""A Vega expression that is true on a phone."""
 _LEGEND_COLUMNS = 6
 """Maximum number of columns of a legend."""
 _LEGEND_SYMBOL_PX = 36
@@ -78,17 +79,16 @@ _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
 _ELLIPSIS = "\\u2026"
 """The character U+2026, as an escape inside a Vega expression."""
 _INVISIBLE, _INVISIBLE_ESCAPED = "\u200b", "\\u200b"
-"""A character without width, and the same as an escape inside a Vega expression. `row_name` puts it
-into the names of the second and later rows of one subject."""
+"""A character without width, and its escape inside a Vega expression. `row_name` uses it."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
-    """Return the name of a subject's row. A subject can have several rows, its slots, from 0.
+    """Return the name of one of several rows with the same subject. `slot` is its number, from 0.
 
-    If `orders-0` has two rows, only the first one should be labelled `orders-0` on the page. But
-    Vega needs different names for different rows. So the name of the first row is `name`. The names
-    of the others go on with one invisible character for each slot, and end with `label`. Only
-    `label` is shown beside such a row.
+    For example, `orders-0` has two rows, because it had two owners at the same time. Only the first
+    one should be labelled `orders-0` on the page, but Vega needs different names for them. So the
+    second one is called `orders-0`, too, but with an invisible character behind it, and then
+    `label`, which is the text that the page shows beside the row.
     """
     return name + _INVISIBLE * slot + label
 
@@ -114,8 +114,8 @@ def time_lane(
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
-    # If there are many bands, they overlap. With the usual opacity, they would hide what is behind.
-    # So they get this fraction of it.
+    # Many bands overlap, and would hide what is behind them. So they get only this fraction of the
+    # usual opacity.
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
     # All properties are arguments of this one call, because each method of a layered chart copies
     # its layers, which is slow.
@@ -142,18 +142,18 @@ def time_lane(
 
 
 def fault_bands(run: ReportInput) -> list[Datum]:
-    """Return the spans of the first MAX_FAULTS faults, from injection to healing.
+    """Return the times of the first MAX_FAULTS faults, from injection to healing.
 
-    More keys: `n` is the fault's id; `h` describes what the fault hit; `x` is 1 for an accident,
-    the unplanned loss or disturbance of a machine.
+    Beside the usual keys, `n` is the fault's id, and `h` describes what the fault hit. `x` is 1 for
+    an accident: a machine was lost or disturbed without a fault of the plan.
     """
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands: list[Datum] = []
     for fault in sorted(injected, key=lambda fault: fault.injected_at_us or 0)[:MAX_FAULTS]:
-        end = fault.injected_at_us if fault.momentary else fault.healed_at_us
+        end_us = fault.injected_at_us if fault.momentary else fault.healed_at_us
         band: Datum = {
             "a": axis_seconds(fault.injected_at_us),
-            "b": axis_seconds(run.end_us if end is None else end),
+            "b": axis_seconds(run.end_us if end_us is None else end_us),
             "n": fault.fault_id,
             "h": fault.hit,
         }
@@ -165,12 +165,10 @@ def fault_bands(run: ReportInput) -> list[Datum]:
 
 def _fault_bands(bands: Sequence[Datum], faint: float) -> Iterator[alt.Chart]:
     """Yield the bands of planned faults, and the bands of accidents, which are grey."""
-    # A Vega condition is only needed if there are accidents.
-    is_planned: str | None = None
-    if any("x" in band for band in bands):
-        is_planned = "!datum.x"
+    has_accidents = any("x" in band for band in bands)
+    if has_accidents:
         yield _bands("datum.x", fill=MUTED, opacity=0.2)
-    yield _bands(is_planned, fill=WARN, opacity=0.09 * faint)
+    yield _bands("!datum.x" if has_accidents else None, fill=WARN, opacity=0.09 * faint)
 
 
 def _bands(where: str | None, *, fill: str, opacity: float) -> alt.Chart:
@@ -218,11 +216,10 @@ def rows_y(
 ) -> alt.Y:
     """Return the y encoding of a lane.
 
-    - `rows`: names of the rows from top to bottom. If None, the lane has the rows of the data,
-      sorted by `order`.
-    - `order`: a field of the data.
-    - `label_offset`: pixels from the middle of a row to its label.
-    - `without`: prefix that labels leave out.
+    - `rows`: names of the rows from top to bottom. With None, the lane has the rows that occur in
+      the data, sorted by the field `order`.
+    - `label_offset`: pixels from the middle of a row down to its label.
+    - `without`: a prefix that the labels leave out.
     """
     axis = alt.Axis(title=None, labelExpr=_row_label(without), labelOffset=label_offset, grid=False)
     if rows is None:
@@ -259,17 +256,15 @@ def _row_label(without: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Makes marks (bars, points, labels) of one part of a lane's data.
-
-    - `name`: the name of this part, a key of the lane's data.
-    - `tips`: the lines of the tooltip.
-    - `where`: a Vega expression over a row. Only rows for which it is true are drawn.
-    """
+    """Makes marks (bars, points, labels) from one of the data sets of a lane."""
 
     name: str
+    """The name of the data set, such as "tenures"."""
     y: alt.Y
     tips: Sequence[Tip]
+    """The lines of the tooltip."""
     where: str | None = None
+    """A Vega expression about an object of the data. Only those for which it is true are drawn."""
 
     def bars(self, fill: str | alt.Fill = PAPER, **mark: MarkProperty) -> alt.Chart:
         """Return bars from `a` to `b`; `fill` is one fill for all bars, or an encoding."""
@@ -298,30 +293,26 @@ class Marks:
         short: str = "datum.s",
         **mark: MarkProperty,
     ) -> tuple[alt.Chart, ...]:
-        """Return the labels inside the bars, from the beginning of each bar's visible part.
+        """Return the labels inside the bars, which begin where the visible part of a bar begins.
 
-        These arguments are Vega expressions over a row:
-
-        - `long`: the text; `short`: its short form, for bars that are too narrow for `long`.
-        - `reserve`: pixels at the bar's end that the label leaves free.
-        - `end`: the end of the bar, in seconds.
-
-        If even `short` does not fit, its end is cut off; with `keep_end`, its beginning.
+        A label is `long` if the bar has room for it, or else `short`. If even `short` does not fit,
+        its end is cut off, or its beginning with `keep_end`. `end` is the end of the bar in
+        seconds. `reserve` is the number of pixels at this end that the label leaves free. All of
+        these are Vega expressions, in which `datum` is the bar.
         """
-        # `_w`: pixels that are free for the label; `_t`: the text that is shown.
-        fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
-        fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
-        count = f"max(1, floor(datum._w / {_CHARACTER_PX}) - 1)"
-        cut = (
-            f"'{_ELLIPSIS}' + slice({short}, -{count})"
-            if keep_end
-            else f"slice({short}, 0, {count}) + '{_ELLIPSIS}'"
-        )
+        # `_w` is the number of pixels that are free for the label, `_t` the text that is shown.
+        long_fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
+        short_fits = f"length({short}) * {_CHARACTER_PX} <= datum._w"
+        characters = f"max(1, floor(datum._w / {_CHARACTER_PX}) - 1)"
+        if keep_end:
+            cut = f"'{_ELLIPSIS}' + slice({short}, -{characters})"
+        else:
+            cut = f"slice({short}, 0, {characters}) + '{_ELLIPSIS}'"
         shown = (
             _visible(rows_of(self.name, self.where), reserve, end)
             # A label of four characters or fewer says nothing.
             .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
-            .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
+            .transform_calculate(_t=f"{long_fits} ? {long} : {short_fits} ? {short} : {cut}")
         )
         return _text(shown, "_x", self.y, self._properties(align="left", dx=4) | mark)
 
@@ -354,7 +345,7 @@ def picked(param: str, field_name: str) -> str:
 
 
 def rows_of(name: str, where: str | None) -> alt.Chart:
-    """Return a chart over the data `name`, of the rows for which `where` holds."""
+    """Return a chart of the data set `name`, or of the objects in it for which `where` is true."""
     chart = alt.Chart(alt.NamedData(name))
     return chart if where is None else chart.transform_filter(where)
 
@@ -378,9 +369,10 @@ def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
 def _text(
     chart: alt.Chart, time_field: str, y: alt.Y, mark: MarkProperties
 ) -> tuple[alt.Chart, ...]:
-    """Return the text twice: with a rim in the background's colour, and without it on top.
+    """Return the text twice: first with a rim in the background's colour, then without it on top.
 
-    The rim makes the text legible on patterns. `time_field` is the field with the text's time.
+    The rim makes the text legible on patterns. `time_field` is the field with the time at which the
+    text begins or ends.
     """
     properties: MarkProperties = {
         "baseline": "middle",
@@ -421,19 +413,19 @@ def kind_fill(
 
 
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
-    """Return the number of columns of a legend: as many as fit into the picture's width."""
+    """Return the number of columns of a legend: as many as fit into the width of the chart."""
     widest_px = _LEGEND_SYMBOL_PX + _LEGEND_CHARACTER_PX * max(len(str(name)) for name in names)
-    # The room comes from the container's size and not from `width`, which shrinks between the
-    # passes of a layout: the legend would get one row more, and be partly outside of the picture.
-    # But Vega evaluates an expression again only when a signal in it changes, such as `width`. So
-    # `width` is in the expression, in a comparison that is always true.
+    # The room is computed from the size of the container. `width` would be wrong, because it
+    # shrinks while Vega arranges the chart: the legend would get one row more, and be partly
+    # outside of the chart. But Vega evaluates an expression again only when a signal in it changes,
+    # such as `width`. So `width` is in the expression, in a comparison that is always true.
     room = f"containerSize()[0] - ({NARROW} ? {LABELS_NARROW} : {LABELS_WIDE})"
     columns = f"floor((width >= 0 ? {room} : 0) / {widest_px})"
     return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, {columns}))")
 
 
 def span(start_us: int, end_us: int, **more: Cell) -> Datum:
-    """Return a bar's datum: its ends in seconds, its length as text, and `more` cells."""
+    """Return the data of a bar: its ends in seconds, its length as text, and `more`."""
     return {
         "a": axis_seconds(start_us),
         "b": axis_seconds(end_us),

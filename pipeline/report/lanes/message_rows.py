@@ -1,15 +1,16 @@
 """The exchanges around one fault as lines of a space-time diagram.
 
-An exchange is a request and its answer. In a space-time diagram, each node has a horizontal line,
-and time runs to the right. A message is a slanted line from the line of its sender to the line of
-its receiver.
+In such a diagram each node has a horizontal line, and time runs to the right. A message is a
+slanted line from the line of its sender to the line of its receiver. An exchange is a request with
+its answer, so it has two of these lines.
 
-`diagram` turns rows of the table `messages` into a `Diagram`, the data from which the chart is
-drawn. A row of the table is an exchange, with times in microseconds. A datum of the chart is a
-line, a bar, a mark or a text, with times in seconds. The page has thousands of data, so their keys
-are short; `Diagram` and `_message_cells` explain them.
+`diagram` turns rows of the table `messages`, which are exchanges with times in microseconds, into
+the data of the chart. Each datum is a line, a bar, a mark or a text, with times in seconds. The
+keys of the data are short, because a page has thousands of them. `Diagram` and `_message_cells`
+explain the keys.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,17 +30,17 @@ from pipeline.report.report_input import Row
 from pipeline.summary.outcomes import in_number_order
 
 MAX_NODES = 24
-"""Maximum number of lines in a diagram. `_nodes` says which clients are left out."""
+"""Maximum number of nodes in a diagram. If there are more, some clients are left out."""
 MAX_MESSAGES = 400
 """Maximum number of exchanges in a diagram. If there are more, it has the first ones."""
 REPEAT_ROWS = 3
-"""Number of rows for repeated requests below a client's line. There are three rows, because the
-client can repeat FindCoordinator, Heartbeat and OffsetCommit at the same time.
+"""Number of rows below a client's line for the bars of repeated requests. A client can repeat
+FindCoordinator, Heartbeat and OffsetCommit at the same time.
 """
 CHARACTER_PX = 6.0
 """Average width of a character in a label, in pixels."""
 
-# The families of requests. Each has a colour of its own in the diagram; its text is in the legend.
+# The families of requests, which have a colour each. These are their texts in the legend.
 FINDING = "FindCoordinator"
 MEMBERSHIP = "JoinGroup, SyncGroup, LeaveGroup"
 HEARTBEAT = "Heartbeat"
@@ -62,19 +63,15 @@ _FAMILIES = {
 _SERVERS = ("controller", "broker")
 """The roles of servers, in the order of their lines."""
 _UNREACHABLE_ZOOM = 1e12
-"""A zoom in pixels per second that no reader reaches.
-
-Two texts at the same moment would touch each other at any zoom. So the less important text needs
-this zoom, and is left out.
+"""A zoom in pixels per second that no reader reaches. It stands for "never": two texts at the same
+moment would touch each other at any zoom.
 """
 HELD_US = 500_000
-"""A message that took at least this time counts as held on its way, for instance at a cut link.
-
-A slanted line over half a second would look like a slow network. So a bar on the sender's line
-shows that the message waited there.
+"""A message that took at least this time counts as held on its way, for instance at a cut link. It
+is drawn as a bar on the sender's line, because a slanted line would look like a slow network.
 """
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
-"""Why a bar is drawn: a request waits at its server (SERVED), a message waits on its way (HELD), or
+"""The kinds of waits. A request waits at its server (SERVED), a message waits on its way (HELD), or
 a client waits for an answer that does not come (UNANSWERED).
 """
 
@@ -120,20 +117,17 @@ class Diagram:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A text at the line of `node`, such as `JoinGroup UNKNOWN_MEMBER_ID`.
-
-    - `rank`: importance of the text. The text with the lowest rank is the most important; it keeps
-      its place if two texts would touch.
-    - `bad`: True if the text reports a failure.
-    - `zoom`: the smallest zoom, in pixels a second, at which the text can be shown.
-    """
+    """A text at the line of `node`, such as `JoinGroup UNKNOWN_MEMBER_ID`."""
 
     node: str
     at_us: int
     text: str
     rank: int
-    bad: bool = False
-    zoom: float = 0.0
+    """If two texts would touch, the one with the lower rank is shown, because it matters more."""
+    is_failure: bool = False
+    """True if the text reports a failure."""
+    min_zoom: float = 0.0
+    """The smallest zoom at which the text is shown, in pixels a second."""
 
 
 def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
@@ -143,10 +137,10 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
     of the exchanges, such as the election of a leader.
     """
     drawn = Diagram(nodes=_nodes(rows))
-    lines = set(drawn.nodes)
-    words = [word for word in landmarks if word.node in lines]
-    between_lines = [row for row in rows if row["from_node"] in lines and row["to_node"] in lines]
-    shown = sorted(between_lines, key=_begin)[:MAX_MESSAGES]
+    nodes = set(drawn.nodes)
+    words = [word for word in landmarks if word.node in nodes]
+    between_nodes = [row for row in rows if row["from_node"] in nodes and row["to_node"] in nodes]
+    shown = sorted(between_nodes, key=_begin_us)[:MAX_MESSAGES]
     drawn.left_out = len(rows) - len(shown)
 
     for row in shown:
@@ -163,17 +157,17 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
 def _nodes(rows: Sequence[Row]) -> list[str]:
     """Return the nodes that have a line, from top to bottom: controllers, brokers, clients.
 
-    There can be more clients than lines. An exchange is remarkable if it failed or is a membership
-    request. The clients with the most remarkable exchanges get a line. If two clients have equally
-    many, the one with more exchanges in all comes first.
+    If there are too many clients, those with the most remarkable exchanges get a line. An exchange
+    is remarkable if it failed, or if it is about membership, such as a JoinGroup. If two clients
+    have equally many, the one with more exchanges in all comes first.
     """
-    # For each node: the number of its remarkable exchanges, and the number of all its exchanges.
-    exchanges: dict[str, tuple[int, int]] = {}
+    exchanges: Counter[str] = Counter()
+    remarkable: Counter[str] = Counter()
     for row in rows:
+        is_remarkable = row["outcome"] != SUCCESS or _family(row) == MEMBERSHIP
         for node in (row["from_node"], row["to_node"]):
-            remarkable, total = exchanges.get(node, (0, 0))
-            is_remarkable = row["outcome"] != SUCCESS or _family(row) == MEMBERSHIP
-            exchanges[node] = remarkable + is_remarkable, total + 1
+            exchanges[node] += 1
+            remarkable[node] += is_remarkable
 
     servers = [
         node
@@ -182,7 +176,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
     ]
     clients = in_number_order(exchanges.keys() - set(servers))
 
-    by_interest = sorted(clients, key=lambda node: (-exchanges[node][0], -exchanges[node][1]))
+    by_interest = sorted(clients, key=lambda node: (-remarkable[node], -exchanges[node]))
     # Two clients have a line even if the servers alone reach the limit.
     shown_clients = set(by_interest[: max(2, MAX_NODES - len(servers))])
     return [*servers[:MAX_NODES], *(node for node in clients if node in shown_clients)]
@@ -216,13 +210,13 @@ def _add_exchange(drawn: Diagram, row: Row) -> None:
         drawn.waits.append(_line(sent, ended, client, client, cells, UNANSWERED))
 
     if row["outcome"] != SUCCESS:
-        failed_us = ended if ended is not None else _begin(row)
+        failed_us = ended if ended is not None else _begin_us(row)
         mark = {"r": client, "a": axis_seconds(failed_us), "k": int(failed(row))}
         drawn.failures.append({**cells, **mark})
 
     if row["repeats"] > 1:
-        begin = _begin(row)
-        # The bar reaches to the end of the last repeat. If no end is known, it has no length.
+        begin = _begin_us(row)
+        # The bar reaches to the end of the last repeat, as far as it is known.
         known_ends = [end for end in (row["last_ended_us"], ended) if end is not None]
         end = known_ends[0] if known_ends else begin
         bar = _line(begin, end, client, client, cells, "repeated")
@@ -233,8 +227,8 @@ def _add_leg(
     drawn: Diagram,
     start_us: int,
     end_us: int,
-    start: str,
-    end: str,
+    sender: str,
+    receiver: str,
     cells: Mapping[str, Cell],
     leg: str,
 ) -> None:
@@ -244,33 +238,33 @@ def _add_leg(
     the moment of its arrival.
     """
     if end_us - start_us >= HELD_US:
-        drawn.waits.append(_line(start_us, end_us, start, start, cells, HELD))
+        drawn.waits.append(_line(start_us, end_us, sender, sender, cells, HELD))
         start_us = end_us
-    drawn.legs.append(_line(start_us, end_us, start, end, cells, leg))
+    drawn.legs.append(_line(start_us, end_us, sender, receiver, cells, leg))
 
 
-def _add_stub(drawn: Diagram, at_us: int, start: str, end: str, cells: Mapping[str, Cell]) -> None:
+def _add_stub(
+    drawn: Diagram, at_us: int, sender: str, receiver: str, cells: Mapping[str, Cell]
+) -> None:
     """Add a message that never arrived: a short line that ends beside its sender's line."""
-    # In a stub, `v` is the direction. It replaces the cell `v` of the exchange (when it was
-    # received).
-    down = drawn.nodes.index(end) > drawn.nodes.index(start)
-    drawn.stubs.append(
-        {**cells, "r": start, "a": axis_seconds(at_us), "v": "down" if down else "up"}
-    )
+    is_below = drawn.nodes.index(receiver) > drawn.nodes.index(sender)
+    direction = "down" if is_below else "up"
+    # In a stub, `v` is the direction. It replaces the `v` of the exchange, which never arrived.
+    drawn.stubs.append({**cells, "r": sender, "a": axis_seconds(at_us), "v": direction})
 
 
 def _line(
-    start_us: int, end_us: int, start: str, end: str, cells: Mapping[str, Cell], leg: str
+    start_us: int, end_us: int, from_node: str, to_node: str, cells: Mapping[str, Cell], leg: str
 ) -> Datum:
-    """Return a line from the line of node `start` to the line of node `end`, or a bar.
+    """Return a line between two nodes, or a bar at one node if both are the same.
 
-    If both nodes are the same, it is a bar. `leg` says in the tooltip what the line or bar stands
-    for: `request`, `answer`, `repeated`, or the reason of a wait, such as SERVED.
+    `leg` says what the line or bar stands for: `request`, `answer`, `repeated`, or a kind of wait,
+    such as SERVED.
     """
     return {
         **cells,
-        "r": start,
-        "q": end,
+        "r": from_node,
+        "q": to_node,
         "a": axis_seconds(start_us),
         "b": axis_seconds(end_us),
         "leg": leg,
@@ -315,7 +309,7 @@ def _family(row: Row) -> str:
     return _FAMILIES.get(row["api"], CLUSTER)
 
 
-def _begin(row: Row) -> int:
+def _begin_us(row: Row) -> int:
     """Return the earliest known time of an exchange. The trace can lack some of its times."""
     moments = (row["sent_us"], row["received_us"], row["answered_us"], row["ended_us"])
     return min((moment for moment in moments if moment is not None), default=0)
@@ -343,7 +337,13 @@ def _word(row: Row) -> Word:
     else:
         # The exchange was a success.
         rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)
-    return Word(row["from_node"], _begin(row), _text(row), rank, failed(row))
+    return Word(
+        node=row["from_node"],
+        at_us=_begin_us(row),
+        text=_text(row),
+        rank=rank,
+        is_failure=failed(row),
+    )
 
 
 def _text(row: Row) -> str:
@@ -364,8 +364,8 @@ def _text(row: Row) -> str:
 def _set_rows(repeats: Sequence[Datum]) -> None:
     """Set `y` of each bar of repeats: its row below its node's line, from 0.
 
-    Bars of one row do not overlap, as long as REPEAT_ROWS rows suffice. Bars that find no free row
-    share the last row. Their `h` is True, which hides their text.
+    Bars of one row do not overlap, as long as there is a free row. Bars that find no free row share
+    the last one, and their texts would overlap. So their `h` is True, which hides the text.
     """
     bars_by_node: dict[Cell, list[Datum]] = {}
     for bar in repeats:
@@ -386,7 +386,7 @@ def _span_us(datum: Datum) -> tuple[int, int]:
 def place_words(words: Iterable[Word]) -> list[Datum]:
     """Return texts, each with the smallest zoom at which it can be shown, in pixels a second.
 
-    When the reader zooms in, the texts move apart while their size stays. So the most important
+    When the reader zooms in, the texts move apart, but do not become larger. So the most important
     texts of a line are always there, and others appear as soon as they have room. A text is left
     out if a more important text of the line has the same moment.
 
@@ -394,26 +394,27 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
 
     - `t`: the text
     - `z`: the zoom that it needs if all texts of the line extend to the right of their moments
-    - `y`: the zoom that it needs if some texts extend to the left; at the right edge, a text would
-      otherwise leave the picture
+    - `y`: the zoom that it needs if some texts extend to the left, as they do at the right edge
     - `k`: 1 if the text reports a failure, else 0
     """
     placed: dict[str, list[Word]] = {}
     shown: list[Datum] = []
     for word in sorted(words, key=lambda word: (word.rank, word.at_us)):
-        # The texts of the line that are more important have been placed before.
-        others = placed.setdefault(word.node, [])
-        zoom_rightward = max((_zoom_apart(word, other) for other in others), default=0.0)
-        zoom_either = max((_zoom_apart(word, other, either=True) for other in others), default=0.0)
-        others.append(word)
+        placed_before = placed.setdefault(word.node, [])
+        zooms = [word.min_zoom, *(_zoom_apart(word, other) for other in placed_before)]
+        zooms_if_left = [
+            word.min_zoom,
+            *(_zoom_apart(word, other, either=True) for other in placed_before),
+        ]
+        placed_before.append(word)
         shown.append(
             {
                 "r": word.node,
                 "a": axis_seconds(word.at_us),
                 "t": word.text,
-                "z": round(max(zoom_rightward, word.zoom), 3),
-                "y": round(max(zoom_either, word.zoom), 3),
-                "k": int(word.bad),
+                "z": round(max(zooms), 3),
+                "y": round(max(zooms_if_left), 3),
+                "k": int(word.is_failure),
             }
         )
     return [datum for datum in shown if datum["z"] != _UNREACHABLE_ZOOM]
@@ -434,6 +435,8 @@ def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
     distance_us = abs(word.at_us - other.at_us)
     if distance_us == 0:
         return _UNREACHABLE_ZOOM
-    characters_between = len(word.text) + len(other.text) if either else len(left.text)
-    # Two more characters are a space between the texts.
+    characters_between = len(left.text)
+    if either:
+        characters_between = len(word.text) + len(other.text)
+    # Two more characters leave a space between the texts.
     return (characters_between + 2) * CHARACTER_PX * 1_000_000 / distance_us

@@ -1,8 +1,8 @@
-"""Texts of the message diagrams: requests and outcomes as Kafka names them, and links to moments.
+"""Texts of the message diagrams: names of requests, outcomes, and links to moments.
 
-A diagram shows the exchanges (requests with their answers) around one fault. Under it, links called
-jumps lead to the moments at which something changed, such as the election of a new leader. These
-moments are the turns of the fault.
+A diagram shows the exchanges (requests with their answers) around one fault. Above it is a sentence
+with links: "Jump to the fault, election and load, the first member that gave its coordinator up."
+Each of them zooms to a moment at which something changed. Such a moment is called a turn.
 """
 
 from collections.abc import Iterator
@@ -46,14 +46,14 @@ def outcome_words(row: Row) -> str:
 
 
 def request_words(row: Row) -> str:
-    """Return a request's name; a Fetch to a controller is marked as a Fetch of the metadata log."""
+    """Return a request's name, which says of a Fetch from a controller what it reads."""
     api: str = row["api"]
-    of_metadata = api == "Fetch" and row["to_node"].startswith("controller-")
-    return "Fetch (__cluster_metadata)" if of_metadata else api
+    reads_metadata = api == "Fetch" and row["to_node"].startswith("controller-")
+    return "Fetch (__cluster_metadata)" if reads_metadata else api
 
 
 def jumps(run: ReportInput, fault: JournalEntry, *, lane: str) -> Markup:
-    """Return a sentence of links that zoom to moments of a fault; "" if no moment is known."""
+    """Return the sentence with links to the turns of a fault; "" if no turn is known."""
     turns = list(_turns(run, fault))
     return render_line("words", "jumps", turns, lane) if turns else Markup("")
 
@@ -63,7 +63,7 @@ def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, in
     if fault.injected_at_us is not None:
         yield "the fault", fault.injected_at_us, None
     yield from _change_of_coordinator(run, fault)
-    yield from _members(run, fault)
+    yield from _members_without_coordinator(run, fault)
     if fault.healed_at_us is not None and not fault.momentary:
         yield "its healing", fault.healed_at_us, None
 
@@ -82,7 +82,9 @@ def _change_of_coordinator(
         yield "election and load", first["decided_us"], first["active_us"]
 
 
-def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
+def _members_without_coordinator(
+    run: ReportInput, fault: JournalEntry
+) -> Iterator[tuple[str, int, int | None]]:
     """Yield the first and the last member that gave its coordinator up.
 
     The time of each begins when it gave up, and ends when the new coordinator has accepted it.
@@ -93,9 +95,10 @@ def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, 
         if row["fault"] == fault.fault_id and row["unknown_us"] is not None
     ]
     lost.sort(key=lambda row: (row["unknown_us"], row["consumer"]))
-    texts = ("the first member that gave its coordinator up", "the last one")
-    # The last member is taken from `lost[1:]`, so that a single member is not named twice. Then
-    # there is one row for two texts, hence `strict=False`.
-    first_and_last = lost[:1] + lost[1:][-1:]
-    for row, text in zip(first_and_last, texts, strict=False):
-        yield text, row["unknown_us"], row["accepted_us"]
+    if lost:
+        first = lost[0]
+        text = "the first member that gave its coordinator up"
+        yield text, first["unknown_us"], first["accepted_us"]
+    if len(lost) > 1:
+        last = lost[-1]
+        yield "the last one", last["unknown_us"], last["accepted_us"]

@@ -1,18 +1,18 @@
-"""The message diagrams: requests and answers around each fault, as lines between nodes in time.
+"""The message diagrams: requests and answers around each fault, as lines between nodes.
 
-Each node has a horizontal line, and time runs to the right. `message_rows` computes the data of a
-diagram; `r` in it is a node, and `a` and `b` are times in seconds. This module draws, with the
-library Altair:
+Each node has a horizontal line, and time runs to the right. `message_rows` computes the data, and
+this module draws with the library Altair:
 
-- a leg: a slanted line from the sender to the receiver of a message that arrived;
-- a stub: a short line for a message that never arrived;
-- a wait: a bar on one node's line, for the time in which a request waits there;
-- repeats: a bar for equal exchanges (requests with their answers) of one client, one after another;
-- a failure: a mark at the end of an exchange with an error;
-- a word: a text above a node's line, such as the request's name;
-- a landmark: a word about an event that is not a message, such as an election.
+- A message that arrived is a slanted line from its sender to its receiver: a leg.
+- A message that never arrived is a short line that ends beside the line of its sender: a stub.
+- If a request waits at a node, a bar on the node's line shows how long: a wait.
+- If a client repeats the same request many times, all of these exchanges share one bar: repeats.
+- An exchange that ended with an error has a mark at its end: a failure.
+- A word is a text above a node's line, such as the name of a request. A word about something that
+  is not a message, such as an election, is a landmark.
 
-Each family of requests, such as HEARTBEAT, has a colour of its own.
+Similar requests, such as JoinGroup and SyncGroup, are a family. Each family has its own colour. In
+the data, `r` is a node, and `a` and `b` are times in seconds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,13 +85,15 @@ ROW_PX = 54
 _SYMBOL_PX = 28
 """Length of a line in the legend: long enough to show its dashes."""
 _LINE_AT = 0.3
-"""Position of a node's line in its row: 0 is the top, 1 the bottom. Texts are above the line,
-repeats below.
+"""Position of a node's line in the part of the diagram that belongs to the node: 0 is the top, 1
+the bottom. Texts are above the line, repeats below.
 """
 _LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
-"""The same position in pixels from the middle of the row; it is negative, above the middle."""
+"""The same position in pixels below the middle of this part. It is negative, because the line is
+above the middle.
+"""
 _REPEATS_PX = tuple(_LINE_PX + 9 + 10 * row for row in range(REPEAT_ROWS))
-"""Positions of the bars of repeats below the line, in pixels from the middle of the row."""
+"""Positions of the bars of repeats, in pixels below the middle."""
 
 _COLOURS = {
     MEMBERSHIP: SERIES[5],
@@ -123,7 +125,7 @@ _MORE = (
 )
 _STUB_SIZE = 700
 """Size of a stub in square pixels, as Vega demands. A stub is then 13 pixels long."""
-# SVG paths of a stub: a short vertical line with a bar across its end.
+# A stub as an SVG path: a short vertical line with a bar across its end.
 _STUB_DOWN = "M0,0L0,1M-0.35,1L0.35,1"
 _STUB_UP = "M0,0L0,-1M-0.35,-1L0.35,-1"
 _MANY_LEGS = 100
@@ -132,11 +134,10 @@ texts are legible.
 """
 _MANY_LOSSES = 8
 """Each member that lost its coordinator has a text that says so. If there are more such members
-than this, the texts would cover the whole run, so they are shown only after the reader has zoomed
-in.
+than this, their texts would cover everything else, so they appear only when the reader zooms in.
 """
 _ZOOM_OF_MANY_LOSSES = 200.0
-"""The zoom from which on these texts are then shown, in pixels per second."""
+"""The zoom at which they then appear, in pixels per second."""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -170,12 +171,13 @@ _COLUMNS = (
 def lanes(run: ReportInput) -> tuple[Chart, ...]:
     """Return a diagram for each of the first MAX_DIAGRAMS faults that have messages."""
     rows = _rows_by_fault(run)
-    return tuple(_chart(run, fault, rows[fault.fault_id]) for fault in _faults(run)[:MAX_DIAGRAMS])
+    shown_faults = _faults_with_messages(run)[:MAX_DIAGRAMS]
+    return tuple(_chart(run, fault, rows[fault.fault_id]) for fault in shown_faults)
 
 
 def left_out(run: ReportInput) -> int:
     """Return the number of faults that have messages but no diagram."""
-    return max(0, len(_faults(run)) - MAX_DIAGRAMS)
+    return max(0, len(_faults_with_messages(run)) - MAX_DIAGRAMS)
 
 
 def _rows_by_fault(run: ReportInput) -> dict[str, list[Row]]:
@@ -186,7 +188,7 @@ def _rows_by_fault(run: ReportInput) -> dict[str, list[Row]]:
     return by_fault
 
 
-def _faults(run: ReportInput) -> list[JournalEntry]:
+def _faults_with_messages(run: ReportInput) -> list[JournalEntry]:
     """Return the faults that have messages, in the order of time."""
     with_messages = {row["fault"] for row in run.tables.rows("messages")}
     faults = [fault for fault in run.facts.faults if fault.fault_id in with_messages]
@@ -203,7 +205,7 @@ def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
         lane_id=lane_id,
         title=f"Messages around {fault.fault_id}: {fault.fault} {fault.hit}".rstrip(),
         about=escape(_ABOUT) + " " + jumps(run, fault, lane=lane_id),
-        more=_MORE + prefix_note(prefix) + _left_out(drawn.left_out),
+        more=_MORE + prefix_note(prefix) + _note_on_left_out(drawn.left_out),
         layers=_layers(drawn, prefix),
         data=_data(run, drawn),
         height=ROW_PX * len(drawn.nodes),
@@ -212,27 +214,10 @@ def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
 
 
 def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
-    """Return the data of the diagram.
-
-    Beside what `drawn` has, it has bars for the times in which a fault hit one of the nodes: `hit`.
-    """
-    lines = set(drawn.nodes)
-    times_hit = [
-        span(
-            fault.injected_at_us,
-            run.end_us if fault.healed_at_us is None else fault.healed_at_us,
-            r=node,
-            l=f"{fault.fault} {fault.hit}",
-        )
-        for fault in run.facts.faults
-        # A momentary fault has no length, and so no bar.
-        if fault.injected_at_us is not None and not fault.momentary
-        for node in fault.hit_nodes
-        if node in lines
-    ]
+    """Return the data of the diagram, and bars for the times in which a fault hit a node: `hit`."""
     return {
         "nodes": [{"r": node} for node in drawn.nodes],
-        "hit": times_hit,
+        "hit": list(_times_hit(run, drawn.nodes)),
         "legs": drawn.legs,
         "waits": drawn.waits,
         "stubs": _coloured(drawn.stubs),
@@ -242,23 +227,36 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
     }
 
 
-def _coloured(data: Sequence[Datum]) -> list[Datum]:
-    """Return the data with the colour of each datum's family (`f`) in the field `cl`.
+def _times_hit(run: ReportInput, nodes: Sequence[str]) -> Iterator[Datum]:
+    """Yield a bar for each fault on each of the nodes that it hit."""
+    for fault in run.facts.faults:
+        # A momentary fault has no length, and so no bar.
+        if fault.injected_at_us is None or fault.momentary:
+            continue
+        end_us = run.end_us if fault.healed_at_us is None else fault.healed_at_us
+        label = f"{fault.fault} {fault.hit}"
+        for node in fault.hit_nodes:
+            if node in nodes:
+                yield span(fault.injected_at_us, end_us, r=node, l=label)
 
-    Stubs and repeats are drawn in this colour directly, with `scale=None`. Legs and waits get their
-    colours from the scale of the legend.
+
+def _coloured(data: Sequence[Datum]) -> list[Datum]:
+    """Return the data with a new field `cl`: the colour of the family `f`.
+
+    Stubs and repeats need it, because the scale of the legend colours only legs and waits.
     """
     return [{**datum, "cl": _COLOURS[str(datum["f"])]} for datum in data]
 
 
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     """Return the marks of the diagram in the order of drawing; later marks cover earlier ones."""
-    # `row` is the middle of a node's row, `line` is the node's line in it.
+    # `row` is the middle of the part that belongs to a node, `line` is the node's line in it.
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
-    # A legend needs at least one entry. If no line is drawn, it has all families.
-    families = [family for family in _COLOURS if family in drawn_families] or list(_COLOURS)
+    families = [family for family in _COLOURS if family in drawn_families]
+    if not families:
+        families = list(_COLOURS)  # because a legend needs at least one entry
     colour = alt.Color(
         "f:N",
         scale=alt.Scale(domain=families, range=[_COLOURS[family] for family in families]),
@@ -283,7 +281,8 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
         tooltip=tooltip_of(_TIPS),
     )
     # `k` is 1 for a failure, and 0 for an error that is part of the protocol.
-    expected, failed = (Marks("failures", line, _TIPS, where) for where in ("!datum.k", "datum.k"))
+    expected_errors = Marks("failures", line, _TIPS, "!datum.k")
+    failures = Marks("failures", line, _TIPS, "datum.k")
     return [
         rows_of("nodes", None).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
         Marks("hit", row, (Tip("l", "fault"), Tip("d", "for"))).bars(
@@ -292,8 +291,8 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
         *_repeats(row),
         *_lines(drawn, families, {"x": x, "y": line, "color": colour}),
         stubs.encode(x=x, y=line, stroke=alt.Stroke("cl:N", scale=None)),
-        expected.moments(shape="circle", fill=PAPER, stroke=INK, strokeWidth=1.2, size=34),
-        failed.moments(shape="cross", angle=45, fill=BAD, size=70),
+        expected_errors.moments(shape="circle", fill=PAPER, stroke=INK, strokeWidth=1.2, size=34),
+        failures.moments(shape="cross", angle=45, fill=BAD, size=70),
         *_words(line, x),
     ]
 
@@ -303,17 +302,18 @@ def _lines(
 ) -> Iterator[alt.Chart]:
     """Yield the waits and the legs.
 
-    `encoding` has the `x`, `y` and `color` that waits and legs share: their colour is that of the
-    family of requests. A wait with a colour in _WAITS, red for UNANSWERED, has this colour instead.
+    `encoding` has the `x`, `y` and `color` that waits and legs share. The colour is that of the
+    family of requests.
     """
     position = {name: encoding[name] for name in ("x", "y")}
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     tooltip = tooltip_of(_TIPS)
-    for wait, mark in _WAITS.items():
+    for wait, properties in _WAITS.items():
         source = rows_of("waits", in_sight).transform_filter(f"datum.leg == '{wait}'")
-        encoding_of_wait = position if "color" in mark else encoding
-        drawn_wait = source.mark_rule(clip=True, tooltip=tooltip, **mark)
-        yield drawn_wait.encode(x2="b:Q", **encoding_of_wait)
+        drawn_wait = source.mark_rule(clip=True, tooltip=tooltip, **properties)
+        # The bar of UNANSWERED is red. The others have the colour of the family.
+        has_own_colour = "color" in properties
+        yield drawn_wait.encode(x2="b:Q", **(position if has_own_colour else encoding))
     dashes = [_DASHES[family] for family in families]
     yield (
         rows_of("legs", in_sight)
@@ -386,23 +386,23 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     """Return the texts that have room at the present zoom, above their nodes' lines.
 
-    A text begins or ends at its moment: it extends to the right of the moment, or to the left. If
-    all texts of a line extend to the right, a text needs a zoom of `datum.z` pixels per second. If
-    some extend to the left, it needs a zoom of `datum.y`.
+    A text usually extends from its moment to the right. Near the right edge of the chart it extends
+    to the left, so that it is not cut off. The data says which zoom a text needs, in pixels per
+    second: `datum.z` if all texts of its line extend to the right, `datum.y` if some do not.
     """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
-    # A text in the right half of the picture can extend to the left (`at_edge`), where it comes
-    # near texts that begin further left. So `datum.y` counts from a third of the width on.
-    needed = f"({x_px} > width / 3 ? datum.y : datum.z)"
+    extends_left = f"{x_px} + length(datum.t) * {CHARACTER_PX} > width && {x_px} > width / 2"
+    # A text that extends to the left can come near texts that begin further left. So `datum.y`
+    # counts not only in the right half, but from a third of the width on.
+    needed_zoom = f"({x_px} > width / 3 ? datum.y : datum.z)"
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
-        f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed} * ({TO_S} - {FROM_S}) <= width"
+        f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed_zoom} * ({TO_S} - {FROM_S}) <= width"
     )
-    at_edge = f"{x_px} + length(datum.t) * {CHARACTER_PX} > width && {x_px} > width / 2"
     properties: MarkProperties = {
-        "align": alt.ExprRef(f"{at_edge} ? 'right' : 'left'"),
-        "dx": alt.ExprRef(f"{at_edge} ? -3 : 3"),
+        "align": alt.ExprRef(f"{extends_left} ? 'right' : 'left'"),
+        "dx": alt.ExprRef(f"{extends_left} ? -3 : 3"),
         "dy": -5,
-        "limit": alt.ExprRef(f"max(1, ({at_edge} ? {x_px} : width - {x_px}) - 3)"),
+        "limit": alt.ExprRef(f"max(1, ({extends_left} ? {x_px} : width - {x_px}) - 3)"),
         "baseline": "bottom",
         "fontSize": 10,
         "clip": True,
@@ -426,21 +426,20 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
     - at the new leader's line: `active for __consumer_offsets-7, loaded in 12 ms`
     - at the line of a member that lost its coordinator: `coordinator unknown`
     """
+    # If no message is to the controller, the controller has no line.
     controllers = [row["to_node"] for row in rows if row["to_node"].startswith("controller-")]
-    moved = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
-    # Partitions that store groups come first.
-    moved.sort(key=lambda row: (not row["groups"], row["partition"]))
+    moves = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
+    # Partitions that store groups come first, because False sorts before True.
+    moves.sort(key=lambda row: (not row["groups"], row["partition"]))
 
     words = []
-    for move in moved[:MAX_LANDMARKS]:
-        elected = (
-            f"elects {move['new_leader']} for {move['partition']}, "
-            f"leader epoch {move['leader_epoch']}"
-        )
-        # The controller elects the leader, so the text is at its line. If the controller is in none
-        # of the messages, it has no line.
+    for move in moves[:MAX_LANDMARKS]:
         if controllers and move["decided_us"] is not None:
-            words.append(Word(controllers[0], move["decided_us"], elected, rank=0))
+            text = (
+                f"elects {move['new_leader']} for {move['partition']}, "
+                f"leader epoch {move['leader_epoch']}"
+            )
+            words.append(Word(controllers[0], move["decided_us"], text, rank=0))
         if move["active_us"] is not None:
             text = f"active for {move['partition']}"
             if move["load_us"] is not None:
@@ -452,14 +451,14 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
         for row in run.tables.rows("client_phases")
         if row["fault"] == fault.fault_id and row["unknown_us"] is not None
     ]
-    zoom = _ZOOM_OF_MANY_LOSSES if len(lost) > _MANY_LOSSES else 0.0
+    min_zoom = _ZOOM_OF_MANY_LOSSES if len(lost) > _MANY_LOSSES else 0.0
     words += [
         Word(
             row["consumer"],
             row["unknown_us"],
             _coordinator_lost_text(row["noticed_by"]),
             rank=0,
-            zoom=zoom,
+            min_zoom=min_zoom,
         )
         for row in lost
     ]
@@ -467,22 +466,19 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
 
 
 def _coordinator_lost_text(cause: str | None) -> str:
-    """Return the text on a member that marked its coordinator unknown, with the cause.
-
-    The text of the cause UNAVAILABLE already says that the coordinator is unknown.
-    """
+    """Return the text on a member that lost its coordinator, and why it did."""
     if cause is None:
         return "coordinator unknown"
     if cause == CoordinatorUnknownCause.UNAVAILABLE:
-        return cause
+        return cause  # its text already says that the coordinator is unknown
     return f"{cause}: coordinator unknown"
 
 
-def _left_out(count: int) -> str:
+def _note_on_left_out(count: int) -> str:
     """Return the sentence on exchanges that are not drawn; "" if all are drawn.
 
-    The exchanges of clients without a line are not drawn. The limit MAX_MESSAGES leaves no exchange
-    out, because the table has at most this number of rows per fault.
+    The sentence says that their clients have no line. The other reason, that there are more than
+    MAX_MESSAGES, does not occur: the table never has more rows about one fault.
     """
     if not count:
         return ""

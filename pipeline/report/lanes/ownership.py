@@ -1,8 +1,8 @@
 """The ownership lane: which member owned which partition, and when a partition had two owners.
 
-A bar is a time in which a member believed that it owned the partition, or an overlap: a time in
-which two members believed so. In the data of the chart, a bar is an object with the keys of LANE in
-`ownership_rows`, and these:
+A bar is a time in which a member believed that it owned the partition. If two members believed so
+at the same time, this time (an overlap) has a striped bar. In the data of the chart, a bar is an
+object with the keys of LANE in `ownership_rows`, and these:
 
 - `c`: fill of the bar
 - `m`: the member; `m2`: the other owner in an overlap
@@ -48,18 +48,17 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MANY_PARTITIONS = 40
-"""Maximum number of partitions that the lane shows one by one. If there are more, it shows how many
+"""Up to this number of partitions, each has its own row. If there are more, the lane shows how many
 of them have one owner, none or several. A second lane (`ownership_detail`) then shows the
 partitions that the reader picks.
 """
 ROWS_AT_ONCE = 50
 """Number of partitions that the reader sees at once in the second lane."""
 MAX_SHOWN = 900
-"""Maximum number of intervals in the lane if it shows all partitions. The longest ones are shown.
-"""
+"""Maximum number of bars in the lane if it shows all partitions. The longest ones are shown."""
 MAX_PICKED = 8_000
-"""Maximum number of intervals in the data of the second lane. The data has the intervals of every
-partition that the reader can pick, so this limits which partitions these are.
+"""Maximum number of bars in the data of the second lane. The data has the bars of every partition
+that the reader can pick, so not all partitions can be picked if there are more.
 """
 MAX_LEGEND = 6
 """Maximum number of fills in a legend. A reader could not distinguish more."""
@@ -70,21 +69,21 @@ ONCE, NO_OWNER, TWICE = "one owner", "no owner", "two owners or more"
 COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
 """Fills of the areas that show how many partitions have one owner, none, or several."""
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
-"""Vega parameters for the picked range of partitions, and the picked member."""
+"""Vega parameters for the range of partitions and for the member that the reader picks."""
 _ALL_MEMBERS = "all members"
-"""The option of the pick of members with which no single member is picked."""
+"""The first option in the list of members."""
 _REMARKABLE = "0: two owners, or moved most"
-"""The option of the pick of partitions for those that are most worth looking at. Every other option
+"""The option in the list of partitions for those that are most worth looking at. Every other option
 is a range of partitions, such as `2: orders-50 to 99`.
 """
-# A Vega condition that is true for the rows that the second lane shows:
+# A Vega condition that is true for the bars that the second lane shows:
 #
-# 1. If all members are picked, and the remarkable partitions: the rows with `t`.
-# 2. If all members are picked, and a range: the rows whose chunk `h` is the number in front of the
-#    range's option.
-# 3. If one member is picked: the rows of this member, whatever range is picked.
+# 1. If all members and the remarkable partitions are picked, these are the bars with `t`.
+# 2. If all members and a range such as `2: orders-50 to 99` are picked, these are the bars whose
+#    `h` is the number 2.
+# 3. If one member is picked, these are the bars of this member, whatever range is picked.
 #
-# `number_rows` explains the fields `t`, `h` and `q`.
+# `number_rows` explains `t`, `h` and `q`.
 _PICKED = (
     f"{_MEMBER_PICK} == '{_ALL_MEMBERS}' "
     f"? ({_ROWS_PICK} == '{_REMARKABLE}' ? datum.t == 1 : "
@@ -131,7 +130,7 @@ lists them instead of the intervals."""
 def ownership_lane(run: ReportInput) -> Chart | None:
     """Return the lane: the owners of each partition, or numbers of partitions if there are many.
 
-    None if no partition had an owner.
+    Returns None if no partition had an owner.
     """
     owned = by_partition(run)
     if not owned:
@@ -211,26 +210,29 @@ def _title(chunk: Sequence[Owned]) -> str:
     if len(chunk) == 1:
         return first
     stem, _, last_number = last.rpartition("-")
-    return f"{first} to {last_number if first.rpartition('-')[0] == stem else last}"
+    if first.rpartition("-")[0] == stem:
+        return f"{first} to {last_number}"
+    return f"{first} to {last}"
 
 
 def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
     """Return the fill of a bar, with a legend if each fill means one assignment.
 
-    A fill means several assignments if there are several groups, because they use the same fills.
-    It also does if a group has many generations, which must share fills.
+    A fill means several assignments if there are several groups, which use the same fills, or if a
+    group has more generations than there are fills.
     """
-    # For each group, the fill of each assignment.
     fills_by_group = fills_of_assignments(run, owned)
-    # The fills of the first group. A legend is drawn only if it is the only group.
-    of_group = next(iter(fills_by_group.values()))
-    every_fill = (fill for of_one in fills_by_group.values() for fill in of_one.values())
-    fills = list(dict.fromkeys(every_fill))
+    all_fills = (fill for of_group in fills_by_group.values() for fill in of_group.values())
+    fills = list(dict.fromkeys(all_fills))
     encoded = alt.Fill("c:N", scale=alt.Scale(domain=fills, range=fills))
-    fills_are_shared = len(fills_by_group) > 1 or len(fills) < len(of_group)
-    if fills_are_shared or len(of_group) > MAX_LEGEND:
+    if len(fills_by_group) > 1:
         return encoded.legend(None)
-    by_fill = {fill: name for name, fill in of_group.items()}
+
+    (fills_of_group,) = fills_by_group.values()
+    fills_are_shared = len(fills) < len(fills_of_group)
+    if fills_are_shared or len(fills_of_group) > MAX_LEGEND:
+        return encoded.legend(None)
+    assignments_by_fill = {fill: assignment for assignment, fill in fills_of_group.items()}
     return encoded.legend(
         alt.Legend(
             title=None,
@@ -238,8 +240,8 @@ def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
             symbolSize=140,
             labelLimit=260,
             symbolStrokeColor=INK,
-            labelExpr=f"{json.dumps(by_fill)}[datum.label]",
-            columns=legend_columns(of_group),
+            labelExpr=f"{json.dumps(assignments_by_fill)}[datum.label]",
+            columns=legend_columns(fills_of_group),
         )
     )
 
@@ -294,7 +296,7 @@ def _table(run: ReportInput) -> TextTable:
 
 
 def _by_number(rows: Sequence[Row]) -> list[Row]:
-    """Return rows in the order of their partitions' numbers, then of time."""
+    """Return rows sorted by the numbers of their partitions, then by time."""
     names = in_number_order({row["partition"] for row in rows})
-    index_of = {name: index for index, name in enumerate(names)}
-    return sorted(rows, key=lambda row: (index_of[row["partition"]], row["from_us"]))
+    rank = {name: index for index, name in enumerate(names)}
+    return sorted(rows, key=lambda row: (rank[row["partition"]], row["from_us"]))

@@ -1,12 +1,13 @@
 """The data of the ownership lane, from rows of the tables `ownership` and `ownership_overlaps`.
 
-A row of `ownership` is an interval in which one member owned one partition. If two members owned a
-partition at the same time, their bars would cover each other. So the partition then has a second
-row in the lane, below its first one. The rows of one partition are called its slots: the first
-owner's bar is in slot 0, the second owner's in slot 1. If a run has too many partitions to draw,
-the lane shows how many of them have one owner, none or several.
+A row of `ownership` is an interval in which one member owned one partition. The lane draws it as a
+bar. If two members owned a partition at the same time, their bars would cover each other, so the
+partition then has two rows in the lane. These rows are called slots: the bar of the first owner is
+in slot 0, and that of the second owner below it in slot 1. If a run has too many partitions to
+draw, the lane only shows how many of them have one owner, none or several.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -22,10 +23,10 @@ from pipeline.summary.outcomes import in_number_order
 
 
 def assignment_text(row: Row) -> str:
-    """Return the assignment by which a member owned a partition, as text.
+    """Return the assignment by which a member owned a partition.
 
-    For example, `generation 7 by broker-1 in leader epoch 3`. Bars with the same text have the same
-    fill, because one assignment is the cause of all of them.
+    For example, `generation 7 by broker-1 in leader epoch 3`. All bars of one assignment have the
+    same fill.
     """
     if row["coordinator"] is None:
         return f"generation {row['generation']}"
@@ -72,7 +73,7 @@ class Owned:
 
     group: str
     name: str
-    """Name of its row: the partition's name, after the group's name if there are several groups."""
+    """The name of its row: `orders-0`, or `readers · orders-0` if there are several groups."""
     intervals: list[Row] = field(default_factory=list)
     overlaps: list[Row] = field(default_factory=list)
 
@@ -83,12 +84,13 @@ def by_partition(run: ReportInput) -> list[Owned]:
     rows = run.tables.rows("ownership")
     has_one_group = len({row["group"] for row in rows}) == 1
     for row in rows:
-        group_and_partition = row["group"], row["partition"]
-        if group_and_partition not in owned:
-            with_group = f"{row['group']} \u00b7 {row['partition']}"
-            name = row["partition"] if has_one_group else with_group
-            owned[group_and_partition] = Owned(group=row["group"], name=name)
-        owned[group_and_partition].intervals.append(row)
+        key = row["group"], row["partition"]
+        if key not in owned:
+            name = row["partition"]
+            if not has_one_group:
+                name = f"{row['group']} \u00b7 {name}"
+            owned[key] = Owned(group=row["group"], name=name)
+        owned[key].intervals.append(row)
 
     for row in run.tables.rows("ownership_overlaps"):
         if (row["group"], row["partition"]) in owned:
@@ -111,7 +113,7 @@ def gantt(
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
     fills = fills_of_assignments(run, owned)
     intervals = [row for partition in owned for row in partition.intervals]
-    # Rows have no key of their own, so the set holds the identities of the row objects (`id`).
+    # A row is a dict, which cannot be in a set. So the set has the rows' identities (`id`).
     within_limit = {id(row) for row in longest_first(intervals, limit)}
     for partition in owned:
         shown = [row for row in partition.intervals if id(row) in within_limit]
@@ -126,8 +128,7 @@ def gantt(
             datum = LANE.datum(
                 row_with_names, start, end, c=fills[row["group"]][assignment_text(row)]
             )
-            # Stripes lie only on the bar of the second owner, which is never in slot 0: the first
-            # owner has this slot.
+            # Stripes lie only on the bar of the second owner, which is never in slot 0.
             has_overlap = any(from_us < end and start < to_us for from_us, to_us in overlaps)
             if slot > 0 and has_overlap:
                 datum["v"] = 1
@@ -135,10 +136,9 @@ def gantt(
 
         last_row = max(slots_of_shown, default=0)
         for row in partition.overlaps:
-            # The stripes lie on the upper edge of the second owner's bar. This is the bar that
-            # begins when the overlap begins. It is never in slot 0, because the first owner has
-            # this slot. If it is not shown, the partition can lack slot 1; then `min` takes the
-            # last row that there is.
+            # The stripes lie on the upper edge of the second owner's bar, which begins when the
+            # overlap begins. If the limit leaves this bar out, the partition may have no slot 1,
+            # and the stripes are in the last row that there is.
             second_owner_slot = max(1, slot_at.get(row["from_us"], 1))
             slot = min(last_row, second_owner_slot)
             data["twice"].append(_overlap_datum(run, row, partition, slot))
@@ -173,52 +173,51 @@ def number_rows(
     chunks: Sequence[Sequence[Owned]],
     remarkable: Collection[str],
 ) -> None:
-    """Replace the key `u` (the partition's name) in each datum by keys to sort and filter by.
+    """Replace the key `u` (the partition's name) in each bar by keys to sort and filter by.
 
-    - `o`: the order of the row.
-    - `h`: the number of the partition's chunk, from 1.
+    - `o`: the number of the row in the lane.
+    - `h`: the number of the chunk (a range of partitions) in which the partition is, from 1.
     - `t`: 1 if the partition is in `remarkable`, else 0.
-    - `q`: the partition's index among the partitions of its member, from 0. If a member owned
-      `orders-3` and `orders-8`, these have 0 and 1. A member can own very many partitions, and the
-      chart shows only the first ones of them.
+    - `q`: the number of the partition among those of its member, from 0. If a member owned
+      `orders-3` and `orders-8`, these have 0 and 1. The chart uses it to show only the first
+      partitions of a member that owned very many.
     """
-    order = {name: index for index, name in enumerate(names)}
-    chunk_of = {
+    row_numbers = {name: index for index, name in enumerate(names)}
+    chunk_numbers = {
         partition.name: index for index, chunk in enumerate(chunks, 1) for partition in chunk
     }
 
-    indexes_by_member: dict[Cell, dict[Cell, int]] = {}
-    every_datum = (*data["owners"], *data["twice"])
-    for datum in sorted(every_datum, key=lambda datum: order[str(datum["r"])]):
-        name = str(datum.pop("u"))
-        index_of = indexes_by_member.setdefault(datum["m"], {})
-        datum["o"] = order[str(datum["r"])]
-        datum["h"] = chunk_of[name]
-        datum["t"] = int(name in remarkable)
-        datum["q"] = index_of.setdefault(name, len(index_of))
+    numbers_by_member: dict[Cell, dict[Cell, int]] = {}
+    bars = (*data["owners"], *data["twice"])
+    for bar in sorted(bars, key=lambda bar: row_numbers[str(bar["r"])]):
+        name = str(bar.pop("u"))
+        numbers_of_member = numbers_by_member.setdefault(bar["m"], {})
+        bar["o"] = row_numbers[str(bar["r"])]
+        bar["h"] = chunk_numbers[name]
+        bar["t"] = int(name in remarkable)
+        bar["q"] = numbers_of_member.setdefault(name, len(numbers_of_member))
 
 
 def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     """Return how many partitions have one owner, none, or several, at each time of the run.
 
-    Each step has three counts in this order. If at 2 s eight partitions have one owner, one has
-    none, and one has two, the step at 2 s has the counts (8, 1, 1). A partition counts from the
-    time of its first owner on.
+    If at 2 s eight partitions have one owner, one has none, and one has two, the step at 2 s has
+    the counts (8, 1, 1). A partition counts from the time of its first owner on.
     """
-    # For each time, the partitions that win or lose an owner at it. A change is a pair of the
-    # partition's index, and 1 for a new owner or -1 for a lost owner.
+    # At each time, which partitions get or lose an owner: partition number 3 gets one in (3, 1),
+    # and loses one in (3, -1).
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
     for index, partition in enumerate(partitions):
         for row in partition.intervals:
             changes.setdefault(row["from_us"], []).append((index, 1))
             changes.setdefault(end_of(run, row["to_us"]), []).append((index, -1))
 
-    owner_counts: dict[int, int] = {}  # by the index of the partition
+    owner_counts: dict[int, int] = {}  # by the number of the partition
     with_one = without = with_several = 0
     times, counts = [], []
     for time_us in sorted(changes):
         for index, change in changes[time_us]:
-            # None: the partition never had an owner. So it is not yet counted as without an owner.
+            # With None, the partition had no owner yet, so it is in none of the three counts.
             owners_before = owner_counts.get(index)
             owners_after = (owners_before or 0) + change
             owner_counts[index] = owners_after
@@ -232,37 +231,38 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
 
 
 def fills_of_assignments(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, str]]:
-    """Return the fill of each assignment: group -> `assignment_text` -> fill.
+    """Return the fill of each assignment of each group.
 
-    The colour is the coordinator's; its pattern changes with each generation or leader epoch. The
-    assignments of a group are in the order in which their first intervals begin.
+    For example, `{"readers": {"generation 7 by broker-1 in leader epoch 3": "var(--c1)"}}`. The
+    colour is that of the coordinator. Its successive assignments are plain, hatched and pale in
+    turn, so that the reader can distinguish them.
     """
-    brokers = {broker: index for index, broker in enumerate(coordinator_brokers(run))}
+    numbers = {broker: number for number, broker in enumerate(coordinator_brokers(run))}
     fills_by_group: dict[str, dict[str, str]] = {}
-    # For each group and coordinator: how many variants of the coordinator's colour are used.
-    variants_used: dict[tuple[str, str | None], int] = {}
+    # How many fills of each coordinator are used in each group.
+    used: Counter[tuple[str, str | None]] = Counter()
     intervals = [row for partition in owned for row in partition.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):
         fills = fills_by_group.setdefault(row["group"], {})
-        if assignment_text(row) not in fills:
-            coordinator = row["group"], row["coordinator"]
-            variant = variants_used.get(coordinator, 0)
-            variants_used[coordinator] = variant + 1
-            index = brokers.get(row["coordinator"])
-            fills[assignment_text(row)] = soft(
-                LINE if index is None else broker_fill(index, variant)
-            )
+        assignment = assignment_text(row)
+        if assignment in fills:
+            continue
+        coordinator = row["group"], row["coordinator"]
+        number = numbers.get(row["coordinator"])
+        fill = LINE if number is None else broker_fill(number, variant=used[coordinator])
+        fills[assignment] = soft(fill)
+        used[coordinator] += 1
     return fills_by_group
 
 
-def assignment_of_owner(row: Row, which: str) -> str:
-    """Return the assignment of one owner of an overlap as text; `which` is `first` or `second`.
+def assignment_of_owner(overlap: Row, side: str) -> str:
+    """Return the assignment of one owner of an overlap; `side` is `first` or `second`.
 
     For example, `generation 7 by broker-1 in leader epoch 3`.
     """
-    generation = f"generation {row[f'{which}_generation']}"
-    coordinator = row[f"{which}_coordinator"]
+    generation = f"generation {overlap[f'{side}_generation']}"
+    coordinator = overlap[f"{side}_coordinator"]
     if coordinator is None:
         return generation
-    epoch = row[f"{which}_epoch"]
+    epoch = overlap[f"{side}_epoch"]
     return f"{generation} by {coordinator} in leader epoch {epoch}"

@@ -1,8 +1,8 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
-A bar has two parts. In `joining`, the coordinator waits until the members of the group have joined
-again. In `syncing`, it waits for the assignment, which one of the members computes. If the
-rebalance was broken off in one of them, this part is called `never completed` instead.
+The bar of a rebalance has two parts. In the part `joining`, the coordinator waits until the members
+of the group have joined again. In `syncing`, it waits for the assignment, which one of the members
+computes. If the rebalance never ended, its last part is `never completed`.
 
 In the data of the chart, a part is an object with the keys of LANE's columns, and these:
 
@@ -32,14 +32,15 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MANY_ROWS = 16
-"""If there are more pairs of group and coordinator than this, the lane shows the number of groups
-that rebalance. A second lane (`rebalance_detail`) then shows one group, which the reader picks.
+"""Each group has a row for each of its coordinators. If there are more rows than this, the lane
+only shows how many groups rebalance. A second lane (`rebalance_detail`) then shows one group, which
+the reader picks.
 """
 MAX_SHOWN = 400
 """Maximum number of rebalances in the lane if it shows all groups. The longest ones are shown."""
 MAX_PICKED = 2_500
 """Maximum number of rebalances in the data of the second lane. The data has the rebalances of every
-group that the reader can pick, so this limits which groups these are.
+group that the reader can pick, so not all groups can be picked if there are more.
 """
 AREA_PX = 120
 """Height of the lane in pixels if it shows areas."""
@@ -96,7 +97,7 @@ LANE = IntervalLane(
 def rebalances_lane(run: ReportInput) -> Chart | None:
     """Return the lane: each rebalance, or the number of groups that rebalance if there are many.
 
-    None if there was no rebalance.
+    Returns None if there was no rebalance.
     """
     rows = run.tables.rows("rebalances")
     if not rows:
@@ -104,7 +105,7 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
     table = LANE.text(sorted(rows, key=lambda row: row["started_us"]))
     names = in_number_order({group_and_broker(row) for row in rows})
     if len(names) > MANY_ROWS:
-        ends = _ends(run, rows)
+        ends = _ends_us(run, rows)
         parts = [part for row in rows for part in _parts(row, ends[_key(row)])]
         spans = {
             kind: [(start, end) for part, start, end in parts if part == kind] for kind in PARTS
@@ -112,7 +113,7 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
         return LANE.draw_counts(
             run,
             count_intervals(run, spans),
-            # An area without a fill would not be visible, so it has a pattern here.
+            # A bar of BROKEN_OFF has no fill. An area without a fill would not be visible.
             PARTS | {BROKEN_OFF: HATCHES[7]},
             what="waiting for",
             unit="rebalances",
@@ -124,13 +125,16 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
         )
 
     groups = {row["group"] for row in rows}
-    about_one = f" A row is a coordinator of the group {', '.join(groups)}."
+    about = LANE.about
+    if len(groups) == 1:
+        (group,) = groups
+        about += f" A row is a coordinator of the group {group}."
     return LANE.draw(
         run,
         _layers(rows_y(names, without=group_prefix(groups))),
         _data(run, longest_first(rows, MAX_SHOWN)),
         ROW_PX * len(names),
-        about=LANE.about + (about_one if len(groups) == 1 else ""),
+        about=about,
         table=table,
     )
 
@@ -140,7 +144,7 @@ def rebalance_detail(run: ReportInput) -> Chart | None:
     rows = run.tables.rows("rebalances")
     if len({group_and_broker(row) for row in rows}) <= MANY_ROWS:
         return None
-    pick, rest = pick_of_groups(rows, MAX_PICKED, _PICK, LANE.source)
+    pick, note = pick_of_groups(rows, MAX_PICKED, _PICK, LANE.source)
     options = set(pick.options)
     return LANE.draw(
         run,
@@ -149,7 +153,7 @@ def rebalance_detail(run: ReportInput) -> Chart | None:
         alt.Step(ROW_PX),
         lane_id="lane-rebalances-one",
         title="Rebalances of one group",
-        about=f"The rebalances of one group; those with most of them first.{rest}",
+        about=f"The rebalances of one group; those with most of them first.{note}",
         more=f"{LANE.about} {LANE.more}",
         picks=(pick,),
     )
@@ -159,31 +163,31 @@ def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
     """Return the marks of the lane; `where` is a Vega condition for the rows that are drawn."""
     first = _FIRST if where is None else f"{_FIRST} && {where}"
     # `z` is the error with which the log refused the assignment. Such a rebalance gets a cross.
-    lost = LANE.marks("parts", y, f"{first} && datum.z != null", ())
+    not_stored = LANE.marks("parts", y, f"{first} && datum.z != null", ())
     return [
         LANE.marks("parts", y, where).bars(kind_fill("k", PARTS)),
         *LANE.marks("parts", y, first).labels(end="datum.u"),
-        lost.moments(shape="cross", angle=45, fill=BAD),
+        not_stored.moments(shape="cross", angle=45, fill=BAD),
     ]
 
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
-    """Return a datum for each part of each rebalance.
+    """Return the data of the lane, with an object for each part of each rebalance.
 
-    The label of a rebalance covers all its parts. It is in the data of the first part, with `u`,
-    the end of the last part.
+    The label of a rebalance extends over all its parts. So the object of the first part has the
+    label, and `u`, the end of the last part.
     """
-    ends = _ends(run, rows)
+    ends = _ends_us(run, rows)
     prefix = common_prefix(row["consumer"] for row in rows if row["consumer"] is not None)
 
     parts = []
     for row in rows:
         end_us = ends[_key(row)]
-        cells_of_every_part: Datum = {"p": row["group"]} if pick else {}
         long, short = _labels(row, prefix)
-        cells_of_first_part: Datum = {"f": 1, "u": axis_seconds(end_us), "l": long, "s": short}
         for index, (part, start, end) in enumerate(_parts(row, end_us)):
-            cells = cells_of_every_part | (cells_of_first_part if index == 0 else {})
+            cells: Datum = {"p": row["group"]} if pick else {}
+            if index == 0:
+                cells |= {"f": 1, "u": axis_seconds(end_us), "l": long, "s": short}
             parts.append(LANE.datum(row | {"part": part}, start, end, **cells))
     return {"parts": parts}
 
@@ -220,11 +224,11 @@ def _key(row: Row) -> tuple[str, str, int]:
     return row["group"], row["broker"], row["started_us"]
 
 
-def _ends(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int], int]:
-    """Return the end of each rebalance.
+def _ends_us(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int], int]:
+    """Return when each rebalance ended, by its `_key`.
 
-    A rebalance that was not completed ends when the next one of its group on its coordinator
-    begins, or when this coordinator's tenure ends.
+    A rebalance that was not completed ended when its coordinator began the next one of the group,
+    or when the coordinator was replaced.
     """
     tenure_ends = _tenure_ends(run)
     partitions = {row["group"]: row["partition"] for row in run.tables.rows("groups")}

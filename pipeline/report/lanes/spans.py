@@ -1,8 +1,8 @@
 """Calculations with intervals of time, for the lanes of a report.
 
-A lane is a chart along the time axis of the page. It draws intervals as bars: `slots` arranges bars
-that overlap. If there are too many intervals to draw, the lane shows how many there are at each
-moment: `concurrent` counts them. All times are in microseconds on the run's clock.
+A lane is a chart along the time axis of the page, in which intervals are bars. `slots` arranges
+bars that overlap. If there are too many intervals to draw, the lane shows how many there are at
+each moment, which `concurrent` counts. Times are in microseconds on the run's clock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 MAX_STEPS = 1_200
-"""Maximum number of points of one stepped line. A screen has fewer pixels side by side, so no
-visible step is lost, and the line can still be zoomed smoothly.
+"""Maximum number of steps of one line. A screen has hardly more pixels side by side, so no visible
+step is lost.
 """
-
 
 Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
 
@@ -22,8 +21,8 @@ Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
 class Steps:
     """Several counts over time. `counts[i]` holds from `times_us[i]` until the next time.
 
-    For example, with the counts of two kinds: the times (0, 5, 9) and the counts
-    ((1, 0), (2, 0), (1, 1)). From 5 to 9 there are two of the first kind and none of the second.
+    For example, the times (0, 5, 9) and the counts ((1, 0), (2, 0), (1, 1)) say that from 5 to 9
+    there are two intervals of one kind and none of the other.
     """
 
     times_us: tuple[int, ...]
@@ -31,16 +30,16 @@ class Steps:
 
     @property
     def highest(self) -> tuple[int, ...]:
-        """The maximum of each count; empty if there are no times."""
+        """The maximum of each count: (2, 1) in the example; empty if there are no times."""
         return tuple(max(values) for values in zip(*self.counts, strict=True))
 
 
 def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
     """Return the row of each interval, from 0, so that intervals of one row do not overlap.
 
-    An interval is a pair of a start and an end, and gets the first free row. For (0, 5), (3, 8) and
-    (5, 9), the result is [0, 1, 0]: intervals that only touch do not overlap. `intervals` can be in
-    any order; the result is in the same order.
+    Each interval gets the first free row. For (0, 5), (3, 8) and (5, 9), the result is [0, 1, 0]:
+    the second interval overlaps the first one, and the third one only touches it. `intervals` can
+    be in any order, and the result is in the same order.
     """
     chosen = [0] * len(intervals)
     free_from: list[int] = []  # the end of the last interval in each row
@@ -76,12 +75,16 @@ def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list
 
 
 def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int) -> Steps:
-    """Return the number of simultaneous intervals over [from_us, to_us]: Steps with one count."""
-    # The change of the number of intervals at each time.
+    """Return how many intervals there are at each moment from `from_us` to `to_us`.
+
+    For (1, 4) and (2, 6) between 0 and 9, the times are (0, 1, 2, 4, 6, 9), and the counts are
+    ((0,), (1,), (2,), (1,), (0,), (0,)).
+    """
+    # By how much the number of intervals changes at each time.
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
         shown_from, shown_to = max(start, from_us), min(end, to_us)
-        # An interval that lies outside of [from_us, to_us) does not count.
+        # An interval that lies outside of this time does not count.
         if shown_from < shown_to:
             changes[shown_from] = changes.get(shown_from, 0) + 1
             changes[shown_to] = changes.get(shown_to, 0) - 1
@@ -101,7 +104,7 @@ def join_steps(*series: Steps) -> Steps:
 
     The result has a step for each time at which any count changes. If one series changes from 1 to
     2 at time 5, and another one from 0 to 1 at time 9, the counts are (1, 0), then (2, 0), then
-    (2, 1). All `series` must begin at the same time.
+    (2, 1). All series must begin at the same time.
     """
     times = sorted({time_us for steps in series for time_us in steps.times_us})
     # For each series, the index of its last step at or before `time_us`.
@@ -128,19 +131,18 @@ def join_steps(*series: Steps) -> Steps:
 def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     """Return the steps, or about `limit` of them if there are more.
 
-    The time is cut into equal parts. Each part keeps its first and last step, and the steps with
-    the lowest and the highest value of each count, so that no peak disappears.
+    The time is cut into equal parts. Of each part, the result has the first and the last step, and
+    the steps with the lowest and the highest value of each count. So no peak disappears.
     """
     if len(steps.times_us) <= limit:
         return steps
 
     begin, end = steps.times_us[0], steps.times_us[-1]
-    # Of each part: the first and the last step, and the lowest and the highest value of each count.
     kept_per_part = 2 + 2 * len(steps.counts[0])
     parts = max(1, limit // kept_per_part)
     indexes_of_parts: dict[int, list[int]] = {}
     for index, time_us in enumerate(steps.times_us):
-        # The last time would begin a part of its own. `min` puts it into the last part.
+        # The last step would be in a part of its own, so `min` puts it into the last part.
         part = min(parts - 1, (time_us - begin) * parts // max(1, end - begin))
         indexes_of_parts.setdefault(part, []).append(index)
 

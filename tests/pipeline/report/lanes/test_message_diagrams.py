@@ -325,7 +325,7 @@ def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
     words = place_words(
         [
             Word("a", us(10), "a word", 2),
-            Word("a", us(10.1), "an error", 1, bad=True),
+            Word("a", us(10.1), "an error", 1, is_failure=True),
             Word("b", us(10), "another line", 2),
             Word("a", us(10.1), "the same moment", 3),
         ]
