@@ -1,13 +1,9 @@
-"""Commands of a transcript that are requests of clients to one broker.
+"""Commands of a transcript that are requests of a client to a broker.
 
-A transcript is a text file of commands and their printed results. A command has a name, words and
-settings (`acks=1`). The functions here are readers. A reader makes a request from a command, and
-removes from the command the settings that it has read. If a setting remains, no reader knows it,
-which is an error.
-
-Some settings are numbers of Kafka's protocol. `acks=-1`, the default, means that all in-sync
-replicas must have the records before the broker answers. The key type 0 of a coordinator, the
-default, stands for a group.
+A transcript is a text file of commands and their results. Each function here makes the request from
+a command such as `produce orders-0 'a' acks=1`. It takes the settings (`acks`) that it knows out of
+the command; if one is left then, the command is wrong. The values of settings are those of Kafka's
+protocol: `acks=-1` means acks=all, for example.
 """
 
 from collections.abc import Callable
@@ -33,16 +29,19 @@ from tests.support.transcripts.words import Command, read_bytes, read_partition
 
 
 def read_broker_request(command: Command) -> AnyRequest:
-    """Return the request of a command. The caller reads the setting `version`.
+    """Return the request that a command describes. The caller takes the setting `version`.
 
-    Raises: UnknownWord for a command that is no request.
+    Raises: UnknownWord if the command is no request.
     """
     read = READERS.get(command.name)
-    return read_request(command) if read is None else read(command)
+    if read is None:
+        # Not a request about logs or topics, so perhaps one about groups.
+        return read_request(command)
+    return read(command)
 
 
 def _produce(command: Command) -> AnyRequest:
-    """`produce orders-0 'a' 'b'`: send one batch with the records a and b."""
+    """`produce orders-0 'a' 'b'` sends one batch with the records a and b."""
     partition = read_partition(command.words[0])
     batch = build_batch(tuple(Record(None, read_bytes(word)) for word in command.words[1:]))
     data = PartitionProduceData(index=partition.partition, records=batch)
@@ -54,7 +53,7 @@ def _produce(command: Command) -> AnyRequest:
 
 
 def _read(command: Command) -> AnyRequest:
-    """`read orders-0 5`: fetch as a consumer, from offset 5; `read orders-0`: from offset 0."""
+    """`read orders-0 5` fetches from offset 5, as a consumer; `read orders-0` from offset 0."""
     partition = read_partition(command.words[0])
     offset = int(command.words[1]) if len(command.words) > 1 else 0
     position = FetchPartition(partition=partition.partition, fetch_offset=offset)
@@ -66,9 +65,9 @@ def _read(command: Command) -> AnyRequest:
 
 
 def _find_coordinator(command: Command) -> AnyRequest:
-    """`find_coordinator g`: ask for the coordinator of group g.
+    """`find_coordinator g` asks for the coordinator of the group g.
 
-    `find_coordinator tx type=1`: ask for the coordinator of the transactional id tx.
+    `find_coordinator tx type=1` asks for that of the transactional id tx.
     """
     return FindCoordinatorRequest(
         key_type=command.number("type", 0), coordinator_keys=tuple(command.words)
@@ -76,7 +75,7 @@ def _find_coordinator(command: Command) -> AnyRequest:
 
 
 def _list_offsets(command: Command) -> AnyRequest:
-    """`list_offsets orders-0 -2`: request the first offset; with -1 the offset of the log's end."""
+    """`list_offsets orders-0 -2` asks for the first offset, and with -1 for the end of the log."""
     partition = read_partition(command.words[0])
     position = ListOffsetsPartition(
         partition_index=partition.partition, timestamp=int(command.words[1])
@@ -86,12 +85,12 @@ def _list_offsets(command: Command) -> AnyRequest:
 
 
 def _metadata(command: Command) -> AnyRequest:
-    """`metadata orders`: request the metadata of a topic; without words, of all topics."""
+    """`metadata orders` asks for the metadata of a topic; `metadata` for those of all topics."""
     return MetadataRequest(topics=tuple(command.words) or None)
 
 
 def _delete_topics(command: Command) -> AnyRequest:
-    """`delete_topics orders`: delete topics."""
+    """`delete_topics orders` deletes topics."""
     return DeleteTopicsRequest(topic_names=tuple(command.words))
 
 
@@ -103,7 +102,7 @@ READERS: dict[str, Callable[[Command], AnyRequest]] = {
     "metadata": _metadata,
     "delete_topics": _delete_topics,
 }
-"""Functions that build a request from a command, by the command's name.
+"""The name of a command -> the function that makes its request.
 
-The requests of groups are in `group_requests`.
+Requests about groups are in `group_requests`.
 """

@@ -1,16 +1,13 @@
-"""Plays the stories of a small cluster in virtual time: three brokers, a controller, a client.
+"""Play the stories of a transcript on a small cluster in virtual time (a simulated clock).
 
-A story is a list of steps, each with commands and their printed results. Virtual time is a
-simulated clock. A command prints:
+The cluster has three brokers, a controller and a client. A transcript is a text file of commands
+and their results. A command prints:
 
-1. the trace rows (recorded events) about leaders, logs and groups, each with its time;
-2. the answers that the client got, with their durations;
-3. the nodes, partitions and groups that changed.
+1. the rows of the trace about leaders, logs and groups, each with its time;
+2. the answers that the client has got, with the time that they took;
+3. the nodes, partitions and groups that have changed.
 
-Times are seconds since the story began, rounded to a tenth: shorter times are of no interest here.
-
-Terms: the ISR are the in-sync replicas of a partition. The leader epoch counts its leaders. The
-generation counts a group's rebalances.
+Times are seconds since the story began, rounded to a tenth of a second.
 """
 
 import asyncio
@@ -64,56 +61,62 @@ ROWS_LEFT_OUT = frozenset(
         TraceKind.OFFSETS_FETCHED,
     }
 )
-"""Kinds of rows that are not printed: they are so many that nobody would see the other rows."""
+"""Rows of these kinds are not printed. There are so many that nobody would see the other rows."""
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
-"""Columns of a row that are printed."""
+"""These columns of a row are printed."""
 AT_MOST_S = 30
-"""Default of the time after which `until` fails, in seconds."""
+"""After so many seconds `until` fails, unless it says another time."""
 
 
 class ClusterPlayer:
-    """Plays one story on a cluster of its own; keeps the printed state, to print only changes."""
+    """Plays one story. It knows which state it has printed, so that it prints only changes."""
 
     def __init__(self) -> None:
         self._lab = BrokerLab(broker_cluster())
         self._is_started = False
         self._began_us = 0
         self._rows_printed = 0
-        self._status: dict[str, str] = {}  # lines of the status as last printed, by name
+        # What was printed last: the name of a node, partition or group -> its state.
+        self._status: dict[str, str] = {}
         self._rules: list[LinkRule] = []
-        self._answers: list[str] = []  # lines of answers to `send` that are not printed yet
-        self._sent = 0  # number of requests of `send`
-        self._numbers: dict[str, int] = {}  # by uuid
+        # Lines of answers to requests of `send` that are not printed yet.
+        self._answers: list[str] = []
+        # How many requests `send` has sent.
+        self._sent_count = 0
+        # Uuid -> the number that is printed instead.
+        self._uuid_numbers: dict[str, int] = {}
         self._producers: dict[str, TransactionalClient] = {}
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
-        """Carry out the commands of a step and return their results.
+        """Carry out the commands of a step, and return the lines that they print.
 
         Raises: UnknownWord.
         """
         if commands[0] == GIVEN:
             for line in commands[1:]:
                 self._carry_out(line)
+            # The rows so far are not printed.
             self._new_rows()
             lines = self._changes()
         else:
             lines = [text for line in commands for text in self._play(line)]
-        return [number_uuids(line, self._numbers) for line in lines]
+        return [number_uuids(line, self._uuid_numbers) for line in lines]
 
     def close(self) -> None:
-        """Stop the cluster. Raises: AssertionError if a node failed."""
+        """Stop the cluster. Raises: AssertionError if a node has failed."""
         if self._is_started:
             self._lab.runtime.run(self._lab.runtime.stop())
             assert self._lab.runtime.failures() == ()
 
     def _play(self, line: str) -> list[str]:
-        """Carry out a command; return its rows, its own lines, answers and changes, in order."""
-        lines = self._carry_out(line)
+        """Carry out a command, and return all lines that it prints, in their order."""
+        own_lines = self._carry_out(line)
         answers, self._answers = self._answers, []
-        return [*self._new_rows(), *lines, *answers, *(self._changes() if self._is_started else [])]
+        changes = self._changes() if self._is_started else []
+        return [*self._new_rows(), *own_lines, *answers, *changes]
 
     def _carry_out(self, line: str) -> list[str]:
-        """Execute a command and return the lines that the command itself prints."""
+        """Carry out a command, and return only the lines that it prints itself."""
         command = read_command(line)
         if command.name == "cluster":
             self._lab = BrokerLab(small_cluster(command), seed=command.number("seed", 7))
@@ -128,13 +131,13 @@ class ClusterPlayer:
         return lines
 
     def _start(self) -> None:
-        """Start the cluster before the first command, as BrokerLab does."""
+        """Start the cluster, unless an earlier command has started it."""
         if self._is_started:
             return
         self._is_started = True
         self._lab.runtime.run(self._lab.start())
         self._began_us = self._lab.runtime.now_us()
-        # The rows and the state of the start count as printed.
+        # The rows and the state so far count as printed already.
         self._rows_printed = len(self._lab.rows)
         self._changes()
 
@@ -145,7 +148,7 @@ class ClusterPlayer:
         return []
 
     async def _power_loss(self, command: Command) -> list[str]:
-        """End a broker by a power loss, in which its disk loses all data that was not flushed."""
+        """`power_loss 2` kills broker-2; its disk loses all data that was not flushed."""
         await self._lab.runtime.power_loss(_node(command))
         return []
 
@@ -167,21 +170,23 @@ class ClusterPlayer:
         return []
 
     async def _cut(self, command: Command) -> list[str]:
-        """`cut broker-2 from controller-100,broker-0`: cut the links in both directions.
+        """`cut broker-2 from controller-100,broker-0` cuts the links in both directions.
 
         With `to` instead of `from`, only the direction from broker-2 to the others is cut.
         """
-        source, way, others = command.words
-        destinations = tuple(NodeName(name) for name in others.split(","))
-        # Pairs of sources and destinations; with `from` a second pair has the other direction.
-        ways: list[tuple[tuple[NodeName, ...], ...]] = [((NodeName(source),), destinations)]
-        if way == "from":
-            ways.append((destinations, (NodeName(source),)))
-        for sources, ends in ways:
+        name, preposition, other_names = command.words
+        node: tuple[NodeName, ...] = (NodeName(name),)
+        others = tuple(NodeName(other) for other in other_names.split(","))
+        directions = [(node, others)]
+        if preposition == "from":
+            directions.append((others, node))
+        for sources, destinations in directions:
             rule = LinkRule(
                 rule_id=f"cut-{len(self._rules)}",
                 selector=Selector(
-                    sources=sources, destinations=ends, purposes=tuple(command.parts("purposes"))
+                    sources=sources,
+                    destinations=destinations,
+                    purposes=tuple(command.parts("purposes")),
                 ),
                 effect=Cut(),
             )
@@ -190,22 +195,25 @@ class ClusterPlayer:
         return []
 
     async def _heal(self, _command: Command) -> list[str]:
-        """Remove all cuts."""
+        """`heal` ends all cuts."""
         self._rules = []
         await self._lab.runtime.set_link_rules([])
         return []
 
     async def _advance(self, command: Command) -> list[str]:
-        """`advance 5s`: let 5 seconds pass."""
+        """`advance 5s` lets 5 seconds pass."""
         await self._lab.seconds(float(command.words[0].removesuffix("s")))
         return []
 
     async def _until(self, command: Command) -> list[str]:
-        """Wait until a condition holds; print the time that it took.
+        """`until CONDITION` waits until a condition holds, and prints how long that took.
 
-        `until leader orders-0 1`: broker 1 leads orders-0. `until isr orders-0 0,1`: its ISR are
-        brokers 0 and 1. `until whole`: all replicas of all partitions are in sync. `until down
-        NODE`: the node is down.
+        The conditions are:
+
+        - `leader orders-0 1`: broker 1 leads orders-0.
+        - `isr orders-0 0,1`: the ISR of orders-0 has brokers 0 and 1.
+        - `whole`: all replicas of all partitions are in sync.
+        - `down NODE`: the node is down.
         """
         condition = _condition(command.words)
         begun_us = self._lab.runtime.now_us()
@@ -215,29 +223,30 @@ class ClusterPlayer:
     # -- requests --
 
     async def _ask(self, command: Command) -> list[str]:
-        """`ask 0 commit orders-0=41`: send a request, and wait for its answer."""
+        """`ask 0 commit orders-0=41` sends a request to broker 0, and waits for the answer."""
         return await self._request(command)
 
     async def _send(self, command: Command) -> list[str]:
-        """`send 0 commit orders-0=41`: send a request without waiting for its answer.
+        """`send 0 commit orders-0=41` sends a request, and does not wait for the answer.
 
-        The answer is printed after the command during which it arrives.
+        The answer is printed by the command during which it arrives.
         """
-        self._sent += 1
-        number, send = self._sent, self._request(command)
+        self._sent_count += 1
+        number = self._sent_count
+        request = self._request(command)
 
         async def keep_answer() -> None:
-            first, *more = await send
-            self._answers += [f"#{number} {first}", *more]
+            first_line, *more_lines = await request
+            self._answers += [f"#{number} {first_line}", *more_lines]
 
         self._lab.client.host.spawn(keep_answer(), name=f"send-{number}")
-        # Let the task run once, so that it sends the request before the next command.
+        # Let the new task run, so that it sends the request before the next command.
         await asyncio.sleep(0)
         return [f"#{number} is sent"]
 
     def _request(self, command: Command) -> Coroutine[Any, Any, list[str]]:
-        """Return a coroutine that sends the request, and returns the lines of its answer."""
-        # The words of the command are the broker and a command for the request itself.
+        """Return a coroutine that sends a request, and returns the lines of the answer."""
+        # The first word is the broker. The others are a command that describes the request.
         broker_id, name, *words = command.words
         request = Command(name, words, command.settings)
         version = request.settings.pop("version", None)
@@ -245,6 +254,7 @@ class ClusterPlayer:
         return self._answer(int(broker_id), body, None if version is None else int(version))
 
     async def _answer(self, broker_id: int, body: AnyRequest, version: int | None) -> list[str]:
+        """Send a request, and return the lines of the answer, or a line about an error."""
         begun_us = self._lab.runtime.now_us()
         try:
             response = await self._lab.client.call(broker_id, body, api_version=version)
@@ -254,10 +264,10 @@ class ClusterPlayer:
         return message_lines(f"broker-{broker_id} {self._after(begun_us)}: {name}", response)
 
     async def _transaction(self, command: Command) -> list[str]:
-        """`transaction tx-1 init 2`: send a request of the producer tx-1 to broker 2.
+        """`transaction tx-1 init 2` sends the InitProducerId of the producer tx-1 to broker 2.
 
-        After `init` come `add_offsets 2 GROUP`, `commit 0 GROUP 41` and `end 2 commit`. All but
-        `commit` repeat their request after a retriable error.
+        The next requests of a transaction are `add_offsets 2 GROUP`, `commit 0 GROUP 41` and
+        `end 2 commit`. All but `commit` are repeated after a retriable error.
         """
         name, verb, broker, *words = command.words
         producer = self._producers.setdefault(name, TransactionalClient(self._lab, name))
@@ -276,9 +286,9 @@ class ClusterPlayer:
         return [f"{self._after(begun_us)}: {error.name}, epoch {producer.epoch}"]
 
     async def _stable_offset(self, command: Command) -> list[str]:
-        """`stable_offset 0 GROUP`: request the committed offset of orders-0 from broker 0.
+        """`stable_offset 0 GROUP` asks broker 0 for the committed offset of orders-0.
 
-        The request is repeated until no open transaction has an offset for the partition.
+        It asks again until no open transaction has an offset for the partition.
         """
         broker, group_id = command.words
         begun_us = self._lab.runtime.now_us()
@@ -288,7 +298,7 @@ class ClusterPlayer:
     # -- administrators --
 
     async def _move_leader(self, command: Command) -> list[str]:
-        """`move_leader orders-0 2`: let broker 2 lead orders-0."""
+        """`move_leader orders-0 2` lets broker 2 lead orders-0."""
         name, broker_id = command.words
         await self._lab.runtime.ask_as_admin(
             move_leader, read_partition(name), BrokerId(int(broker_id))
@@ -303,7 +313,10 @@ class ClusterPlayer:
         return []
 
     async def _disks(self, _command: Command) -> list[str]:
-        """Print the number of batches of each log on each disk, and in brackets of flushed ones."""
+        """`disks` prints for each log on each disk how many batches it has: `orders-0: 5 (3)`.
+
+        The second number is that of the flushed batches.
+        """
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
             logs = [
@@ -315,12 +328,13 @@ class ClusterPlayer:
                 if len(log)
             )
             lines.append(f"disk of {name}: {len(logs)} logs; {', '.join(texts) or 'all empty'}")
-        return [line for line in lines if "broker" in line]  # without the controller's disk
+        # The disk of the controller is of no interest.
+        return [line for line in lines if "broker" in line]
 
     async def _log(self, command: Command) -> list[str]:
-        """`log orders-0`: print the base offsets of its batches on each disk, and the flushed ones.
+        """`log orders-0` prints the base offsets of its batches on each disk.
 
-        Of the flushed batches only the number is printed.
+        It also prints how many batches are flushed.
         """
         partition = read_partition(command.words[0])
         lines = []
@@ -340,7 +354,7 @@ class ClusterPlayer:
         return f"after {(self._lab.runtime.now_us() - begun_us) / SECOND_US:.1f} s"
 
     def _new_rows(self) -> list[str]:
-        """Return the lines of the rows since the last call."""
+        """Return the lines of the rows that were written since the last call."""
         rows = self._lab.rows[self._rows_printed :]
         self._rows_printed = len(self._lab.rows)
         return [
@@ -350,7 +364,7 @@ class ClusterPlayer:
         ]
 
     def _changes(self) -> list[str]:
-        """Return the lines of nodes, partitions and groups that have changed."""
+        """Return lines about the nodes, partitions and groups that have changed."""
         status = self._lab.runtime.run(self._lab.runtime.status())
         lines = dict(_status_lines(status))
         changed = [
@@ -368,13 +382,13 @@ def _member_text(member: MemberStatus) -> str:
 
 
 def _node(command: Command) -> NodeName:
-    """Return the node that the only word names: `2` is broker-2."""
+    """Return the node that the only word of a command names; `2` is broker-2."""
     (name,) = command.words
     return broker_name(int(name)) if name.isdigit() else NodeName(name)
 
 
 def _condition(words: list[str]) -> Callable[[ClusterStatus], bool]:
-    """Return the condition that the words of `until` describe."""
+    """Return the condition that the words after `until` describe."""
     match words:
         case ["leader", name, broker_id]:
             partition = read_partition(name)
@@ -395,11 +409,13 @@ def _condition(words: list[str]) -> Callable[[ClusterStatus], bool]:
 
 
 def _row_text(row: TraceRow) -> str:
-    """Return the line of a row: node, kind, COLUMNS, and the fields of its detail."""
+    """Return a row as text: its node, its kind, COLUMNS, error, cause, and fields of the detail."""
     columns = [f"{name}={getattr(row, name)}" for name in COLUMNS if getattr(row, name) is not None]
     detail: dict[str, object] = json.loads(row.detail) if row.detail else {}
-    columns += [f"error={row.error}"] if row.error not in (None, "NONE") else []
-    columns += [f"cause={row.cause}"] if row.cause is not None else []
+    if row.error not in (None, "NONE"):
+        columns.append(f"error={row.error}")
+    if row.cause is not None:
+        columns.append(f"cause={row.cause}")
     columns += [f"{name}={json.dumps(value)}" for name, value in detail.items()]
     return " ".join((row.node, row.kind, *columns))
 
@@ -413,7 +429,7 @@ def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
         leader = f"leader {partition_status.leader} in epoch {partition_status.leader_epoch}"
         yield str(partition), f"{leader}, isr {isr}"
     for group_id, copies in sorted(status.groups.items()):
-        # If two brokers both consider themselves leader of its partition, a group has two copies.
+        # A group has two copies if two brokers consider themselves its coordinator.
         for group in copies:
             members = ", ".join(group.members) or "no members"
             name = f"group {group_id!r} at broker-{group.coordinator}"
@@ -442,4 +458,4 @@ COMMANDS: dict[str, Callable[[ClusterPlayer, Command], Coroutine[Any, Any, list[
     "disks": ClusterPlayer._disks,
     "log": ClusterPlayer._log,
 }
-"""Commands about a cluster."""
+"""The name of a command -> the method that carries it out."""

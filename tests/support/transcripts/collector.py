@@ -1,9 +1,8 @@
-"""Collects transcripts as tests: each story of a file `scenarios/*.txt` is one test.
+"""Make pytest collect transcripts: each story of a file `scenarios/*.txt` is one test.
 
-A transcript is a text file of stories. A story is a list of steps, each with commands and their
-printed results. The file begins with the scene: the commands with which every story begins. A
-player carries out the commands; the test passes if the results are those of the file. `pytest
---rewrite` writes the results into the file, for a person to review as a diff.
+A story has commands with the results that they must print. To run the test, a player carries out
+the commands, and the results are compared with those of the file. If they differ on purpose,
+`pytest --rewrite` writes the new results into the file, and a person reviews the diff.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,30 +15,31 @@ import pytest
 from tests.support.transcripts.story_file import Story, StoryFile, read_story_file
 
 FOLDER = "scenarios"
+"""The name of the folders with transcripts."""
 PLAYERS = {
     "coordinator": "tests.support.transcripts.coordinator_player:CoordinatorPlayer",
     "transactions": "tests.support.transcripts.transaction_player:TransactionPlayer",
     "cluster": "tests.support.transcripts.cluster_player:ClusterPlayer",
 }
-"""Players of a file's stories, by the first word of its scene."""
+"""The first word of a file's scene -> the class that plays the stories of the file."""
 
 
 class Player(Protocol):
     """Plays one story."""
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
-        """Carry out the commands of a step and return their results."""
+        """Carry out the commands of a step, and return the lines that they print."""
 
     def close(self) -> None:
-        """Stop the player; check the final state."""
+        """Check the final state, and stop whatever the player has started."""
 
 
 class TranscriptDiffers(Exception):
-    """A story whose results differ from its file."""
+    """Raised if the results of a story differ from those in its file; the message is the diff."""
 
 
 class TranscriptFile(pytest.File):
-    """A file of stories."""
+    """A transcript, as pytest collects it."""
 
     def collect(self) -> Iterator["TranscriptItem"]:
         """Yield a test for each story."""
@@ -51,7 +51,7 @@ class TranscriptFile(pytest.File):
 
 
 class TranscriptItem(pytest.Item):
-    """One story."""
+    """One story, as a test of pytest."""
 
     def __init__(self, *, story_file: StoryFile, story: Story, **others: object) -> None:
         super().__init__(**others)  # type: ignore[arg-type]  # pytest's own
@@ -59,21 +59,21 @@ class TranscriptItem(pytest.Item):
         self._story = story
 
     def runtest(self) -> None:
-        """Play the story and compare, or rewrite it.
+        """Play the story, and compare the results, or with `--rewrite` write them.
 
         Raises: TranscriptDiffers.
         """
         player = new_player(self._story_file)
-        # The scene's results are not compared.
+        # The file has no results of the scene.
         player.play(self._story_file.scene)
         played = self._story.played(player.play)
-        # This line is not in a `finally`, because after a story that hangs the player could not be
-        # stopped, either.
+        # If the story raises an error, the player is not closed: if a story hangs, closing the
+        # player would hang, too.
         player.close()
         if played == self._story:
             return
         if self.config.getoption("--rewrite"):
-            # Read the file again: another story of it may have been rewritten since.
+            # Read the file again, because another of its stories may have been rewritten since.
             rewritten = read_story_file(self.path).with_story(played)
             self.path.write_text(rewritten.text(), encoding="utf-8")
             return
@@ -84,21 +84,20 @@ class TranscriptItem(pytest.Item):
     def repr_failure(
         self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
     ) -> str:
-        """Return the diff alone, without the frames of the runner."""
+        """Return only the diff of a story that differs, without a traceback."""
         if isinstance(excinfo.value, TranscriptDiffers):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[object, int | None, str]:  # type: ignore[override]  # a Path
-        """Return the place of the story."""
+        """Return the file and the name of the story, which pytest prints."""
         return self.path, None, self.name
 
 
 def new_player(story_file: StoryFile) -> Player:
-    """Return a player for a file's stories, by the first word of its scene."""
+    """Return a player for the stories of a file, which the first word of its scene chooses."""
     kind = story_file.scene[0].split()[0]
-    # The player is imported only when it is needed, because it imports the whole package whose
-    # stories it plays.
+    # A player imports the whole package that it plays with, so it is imported only when needed.
     module, _, name = PLAYERS[kind].partition(":")
     make: Callable[[], Player] = getattr(import_module(module), name)
     return make()

@@ -1,21 +1,15 @@
-"""Plays the stories of a group coordinator: each command prints its results as lines.
+"""Play the stories of a transcript on a group coordinator.
 
-A story is a list of steps, each with commands and their printed results. A command prints, in this
-order:
+A transcript is a text file of commands and their results. A command prints, in this order:
 
-1. the time, if it has moved: `@500` is 500 ms after the beginning;
-2. the replies, appends and trace events of each input;
-3. the groups that changed;
-4. all timers, if one changed;
-5. all offsets partitions, if one changed.
+1. the time, if it has passed: `@500` is 500 ms after the story began;
+2. replies, appends and trace events;
+3. the groups that have changed;
+4. all timers, if one of them has changed;
+5. all partitions of `__consumer_offsets`, if one of them was loaded or unloaded.
 
-A step that begins with `given` prints only the resulting state (3 to 5), because another story
-shows how that state is reached.
-
-Terms: an offsets partition is a partition of `__consumer_offsets`; the broker that leads it
-coordinates its groups. A load reads the groups into memory, an unload drops them. The high
-watermark is the offset below which records are committed. A marker is the record that ends a
-transaction.
+If a step begins with `given`, it prints only the resulting state (3 to 5), because another story
+shows how the coordinator gets there.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,26 +39,23 @@ from tests.support.transcripts.words import Command, UnknownWord, read_command, 
 ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 NEW_CLIENT_ID = "client"
 GIVEN = "given"
-"""First line of a step of which only the resulting state is printed."""
+"""If this is the first line of a step, only the resulting state is printed."""
 
 
 class CoordinatorPlayer:
-    """Plays one story on a coordinator.
-
-    The player keeps the state that it printed last, so that it prints only changes. `_h` is the
-    harness of the coordinator: it carries out the effects that the coordinator asks for, and keeps
-    a line of each. The bench is a harness with the settings of Kafka's own tests.
-    """
+    """Plays one story. It knows which state it has printed, so that it prints only changes."""
 
     def __init__(self) -> None:
+        # The harness of the present coordinator, which collects lines about all that happens.
         self._h: PrintingCoordinator = PrintingCoordinator()
+        # What was printed last: the lines of each group, the timers, the partitions.
         self._groups: dict[str, dict[str, str]] = {}
         self._timers: list[str] = []
         self._partitions: list[str] = []
         self._begin(PrintingCoordinator())
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
-        """Carry out the commands of a step and return their results.
+        """Carry out the commands of a step, and return the lines that they print.
 
         Raises: UnknownWord.
         """
@@ -75,14 +66,14 @@ class CoordinatorPlayer:
         return [text for line in commands for text in (*self._carry_out(line), *self._changes())]
 
     def close(self) -> None:
-        """Check the invariants of the coordinator, as the harness does after every input."""
+        """Check the invariants of the coordinator a last time."""
         if self._h.checks_invariants:
             self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
-        """Carry out a command and return its lines.
+        """Carry out a command, and return its lines.
 
-        A command that OWN_COMMANDS does not have is a request of a client.
+        If OWN_COMMANDS does not have it, it is a request of a client.
         """
         command = read_command(line)
         own_command = OWN_COMMANDS.get(command.name)
@@ -91,7 +82,7 @@ class CoordinatorPlayer:
         return lines
 
     def _begin(self, harness: PrintingCoordinator) -> None:
-        """Continue with a new coordinator. Only later changes of its state are printed."""
+        """Begin with a new coordinator. Its state counts as printed already."""
         self._h = harness
         self._h.take_lines()
         self._groups, self._timers, self._partitions = {}, [], []
@@ -100,7 +91,7 @@ class CoordinatorPlayer:
     # -- commands --
 
     def _request(self, command: Command) -> list[str]:
-        """Send a request. If it gets no answer at once, print this: `#3 waits` for request 3."""
+        """Send a request. If it gets no answer at once, the first printed line is `#3 waits`."""
         client_id = command.text("client", NEW_CLIENT_ID)
         version = command.settings.pop("version", None)
         body = read_request(command)
@@ -111,17 +102,18 @@ class CoordinatorPlayer:
         return lines if request_id in self._h.responses else [f"#{request_id} waits", *lines]
 
     def _coordinator(self, command: Command) -> list[str]:
-        """`coordinator partitions=2 owned=0,1`: begin with a new coordinator.
+        """`coordinator partitions=2 owned=0,1` begins with a new coordinator.
 
-        The coordinator has loaded the offsets partitions `owned`. With `owned=-` it has loaded
-        none. `coordinator kafka_bench` begins with the settings of Kafka's own tests.
+        `__consumer_offsets` has two partitions then, and the coordinator has loaded both of them.
+        With `owned=-` it has loaded none. `coordinator kafka_bench` begins with a coordinator that
+        has the settings of Kafka's own tests.
         """
         if command.words == ["kafka_bench"]:
             self._begin(PrintingBench())
             return []
         owned = command.parts("owned") or ["0"]
         partitions = command.number("partitions", 1)
-        # Unless a story says otherwise, a new group does not wait for further members.
+        # Unless a story says otherwise, a new group does not wait for more members.
         values = {"group.initial.rebalance.delay.ms": "0", **command.settings}
         command.settings = values
         self._begin(
@@ -136,37 +128,37 @@ class CoordinatorPlayer:
         return []
 
     def _advance(self, command: Command) -> list[str]:
-        """`advance 500`: let 500 ms pass. Each timer fires at its own time."""
+        """`advance 500` lets 500 ms pass. Each timer fires at its own time."""
         self._h.advance(float(command.words[0]))
-        return self._until_now()
+        return self._lines_and_time()
 
     def _tick(self, command: Command) -> list[str]:
-        """`tick 500`: move the clock by 500 ms at once, and then fire the timers that are due.
+        """`tick 500` moves the clock by 500 ms at once, and then fires the timers that are due.
 
         Kafka's own tests move their clock in this way.
         """
         self._h.tick(int(command.words[0]))
-        return self._until_now()
+        return self._lines_and_time()
 
-    def _until_now(self) -> list[str]:
-        """Return the lines of the time that passed.
+    def _lines_and_time(self) -> list[str]:
+        """Return the lines that were collected while time passed, and the present time.
 
-        The present time is the last line, unless a timer that fired now has printed it already.
+        If a timer has fired at the present time, the time is among the lines already.
         """
         lines = self._h.take_lines()
         time_line = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
         return lines if time_line in lines else [*lines, time_line]
 
     def _hold(self, command: Command) -> list[str]:
-        """`hold appends`, `hold verifications`: let every later one wait for a command.
+        """`hold appends` or `hold verifications` lets them wait for a command that ends them.
 
-        `complete` ends a held append, and `verify` ends a held verification of a transaction.
+        `complete` ends a held append, and `verify` a held verification of a transaction.
         """
         self._set_holding(command, is_holding=True)
         return []
 
     def _release(self, command: Command) -> list[str]:
-        """`release appends`: end `hold appends`. An append that is already held stays held."""
+        """`release appends` ends `hold appends`. Appends that are held already stay so."""
         self._set_holding(command, is_holding=False)
         return []
 
@@ -180,40 +172,47 @@ class CoordinatorPlayer:
                 raise UnknownWord(f"{command.name} what? appends or verifications")
 
     def _complete(self, command: Command) -> list[str]:
-        """`complete`: end the oldest held append with success.
+        """`complete` lets the oldest held append succeed.
 
-        `complete NOT_COORDINATOR index=1`: end the second one with an error.
+        `complete NOT_COORDINATOR index=1` lets the second one fail with this error.
         """
         self._h.complete(_error(command), index=command.number("index", 0))
         return self._h.take_lines()
 
     def _verify(self, command: Command) -> list[str]:
-        """`verify`, `verify INVALID_TXN_STATE`: end the oldest held verification.
+        """`verify` lets the oldest held verification succeed.
 
-        A success gives the coordinator a guard, which is a token that the later append must show.
-        With `guard=-` there is no guard, because the transaction is already in the log.
+        `verify INVALID_TXN_STATE` lets it fail with this error.
+        With a success comes a guard, a token that the later append must show. With `guard=-` there
+        is none, as if the log had records of the transaction already.
         """
         guard = command.optional("guard", "1")
         self._h.verify(_error(command), guard=None if guard is None else int(guard))
         return self._h.take_lines()
 
     def _commit_everything(self, _command: Command) -> list[str]:
-        """Move the high watermark to the log's end, so that held appends complete."""
+        """`commit_everything` moves the high watermark to the end of the log.
+
+        So all held appends succeed.
+        """
         self._h.commit_everything()
         return self._h.take_lines()
 
     def _high_watermark(self, command: Command) -> list[str]:
-        """`high_watermark 3`: report that the log is committed below offset 3."""
+        """`high_watermark 3` tells the coordinator that the high watermark is at offset 3."""
         self._h.report_high_watermark(int(command.words[0]), command.number("partition", 0))
         return self._h.take_lines()
 
     def _lose_leadership(self, command: Command) -> list[str]:
-        """`lose_leadership`: report another broker as leader, without unloading the partition."""
+        """`lose_leadership` tells the coordinator of another leader, but unloads nothing yet."""
         self._h.lose_leadership(command.number("partition", 0))
         return self._h.take_lines()
 
     def _end_transaction(self, command: Command) -> list[str]:
-        """`end_transaction 7 commit` (or `abort`): write the marker of producer 7's transaction."""
+        """`end_transaction 7 commit` writes the marker that ends the transaction of producer 7.
+
+        The second word may also be `abort`.
+        """
         producer_id, outcome = command.words
         partitions = tuple(map(int, command.parts("partitions"))) or (0,)
         is_commit = {"commit": True, "abort": False}[outcome]
@@ -221,7 +220,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _load(self, command: Command) -> list[str]:
-        """`load epoch=1`: load a partition from its log, in chunks of batches."""
+        """`load epoch=1` loads a partition from its log, in leader epoch 1."""
         partition = command.number("partition", 0)
         ignored = self._h.load(
             partition,
@@ -231,7 +230,7 @@ class CoordinatorPlayer:
         return [*self._h.take_lines(), *_ignored("load", ignored)]
 
     def _begin_load(self, command: Command) -> list[str]:
-        """`begin_load`: begin a load that reads no batch. `finish_load` ends the load."""
+        """`begin_load` only begins a load, and reads no batch. `finish_load` ends it."""
         partition, epoch = command.number("partition", 0), command.number("epoch", 0)
         begun = self._h.coordinator.begin_load(partition, epoch, self._h.now_us)
         if isinstance(begun, LoadIgnored):
@@ -240,13 +239,13 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _finish_load(self, command: Command) -> list[str]:
-        """`finish_load`: end the load that `begin_load` began."""
+        """`finish_load` ends the load that `begin_load` has begun."""
         partition = command.number("partition", 0)
         self._h.execute(self._h.coordinator.finish_load(partition, self._h.now_us))
         return self._h.take_lines()
 
     def _unload(self, command: Command) -> list[str]:
-        """`unload epoch=1`: unload a partition in leader epoch 1. `epoch=-` names no epoch."""
+        """`unload epoch=1` unloads a partition in leader epoch 1; `epoch=-` names none."""
         epoch = command.optional("epoch", "0")
         ignored = self._h.unload(
             command.number("partition", 0), None if epoch is None else int(epoch)
@@ -254,7 +253,7 @@ class CoordinatorPlayer:
         return [*self._h.take_lines(), *_ignored("unload", ignored)]
 
     def _crash(self, _command: Command) -> list[str]:
-        """Continue with the coordinator of another broker, which has loaded the log of this one."""
+        """`crash` goes on with the coordinator of another broker, which loads the same logs."""
         crashed = self._h
         self._h = PrintingCoordinator(
             config=crashed.config,
@@ -267,39 +266,39 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _expire_offsets(self, _command: Command) -> list[str]:
-        """Remove the offsets that have expired by now."""
+        """`expire_offsets` removes the offsets that have expired by now."""
         self._h.execute(self._h.coordinator.expire_offsets(self._h.now_us))
         return self._h.take_lines()
 
     def _delete_partitions(self, command: Command) -> list[str]:
-        """`delete_partitions foo-0`: report that partitions of a topic are deleted."""
+        """`delete_partitions foo-0` tells the coordinator that these partitions were deleted."""
         deleted: tuple[TopicPartition, ...] = tuple(map(read_partition, command.words))
         self._h.execute(self._h.coordinator.partitions_deleted(deleted, self._h.now_us))
         return self._h.take_lines()
 
     def _shut_down(self, _command: Command) -> list[str]:
-        """Shut the coordinator down, as a stopping broker does."""
+        """`shut_down` shuts the coordinator down, as a broker does that stops."""
         self._h.coordinator.shut_down()
         return []
 
     def _fire(self, command: Command) -> list[str]:
-        """Fire a timer by its key, even a cancelled one.
+        """`fire KEY` fires a timer, even if it was cancelled.
 
-        With a real clock a timer can fire although it was cancelled a moment before.
+        With a real clock a timer may fire although it was cancelled a moment before.
         """
         self._h.execute(self._h.coordinator.timer_fired(command.words[0], self._h.now_us))
         return self._h.take_lines()
 
     def _force(self, command: Command) -> list[str]:
-        """Move the group through states, one after another, without their usual effects."""
+        """`force Empty Dead` puts the group into these states, without their usual effects."""
         self._bench().force(*(GroupState(word) for word in command.words))
         return self._h.take_lines()
 
-    # -- whole groups: the steps that build them are not printed. For each command without a
-    # docstring see the method of KafkaBench with the same name --
+    # -- commands that make whole groups; how this is done is not printed. KafkaBench has methods
+    # with the same names, which say more --
 
     def _stable_group(self, command: Command) -> list[str]:
-        """`stable_group 3`: bring a group of three members to the state Stable."""
+        """`stable_group 3` makes a Stable group of three members."""
         size = int(command.words[0])
         group_id = command.text("group", "group")
         session_timeout_ms = command.number("session", 10_000)
@@ -323,23 +322,23 @@ class CoordinatorPlayer:
         return self._quietly()
 
     def _bench(self) -> KafkaBench:
-        """Return the harness, which must be the bench of Kafka's tests.
+        """Return the harness, if it has the settings of Kafka's own tests.
 
-        Raises: UnknownWord if it is another harness.
+        Raises: UnknownWord if it has not.
         """
         if not isinstance(self._h, KafkaBench):
             raise UnknownWord("only the bench of Kafka's tests has such a group")
         return self._h
 
     def _quietly(self) -> list[str]:
-        """Drop the lines of the steps that built the group, and return no line."""
+        """Drop the lines that were collected, and return none."""
         self._h.take_lines()
         return []
 
     # -- state --
 
     def _changes(self) -> list[str]:
-        """Return the lines of all parts of the state that changed since the last call."""
+        """Return lines about all of the state that has changed since the last call."""
         coordinator = self._h.coordinator
         groups = {}
         for summary in coordinator.groups():
@@ -361,7 +360,7 @@ class CoordinatorPlayer:
         return lines
 
     def _served(self) -> Iterator[str]:
-        """Yield each offsets partition that the coordinator owns, loads, or failed to load."""
+        """Yield the partitions that the coordinator owns, is loading, or has failed to load."""
         for partition in range(self._h.num_partitions):
             if self._h.coordinator.is_owned(partition):
                 yield f"{partition} owned"
@@ -372,43 +371,43 @@ class CoordinatorPlayer:
 
 
 def _changed_lines(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return the changed lines of a group, and a line for each one that was removed.
+    """Return the lines of a group that have changed, and a line for each one that is gone.
 
-    `before` and `after` have the lines of the group by name, as `group_lines` returns them.
+    `before` and `after` are lines by their names, as `group_lines` returns them.
     """
     changed = [line for name, line in after.items() if before.get(name) != line]
     gone = [f"{name} is gone" for name in before if name not in after]
-    # The line of the group itself has the name "", and is not indented.
+    # The line of the group itself has the name "". It is not indented.
     group_line = after[""]
     return [line if line == group_line else INDENT + line for line in (*changed, *gone)]
 
 
 def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
-    """Remove the settings of `kind` from `settings`, and return them as a configuration.
+    """Remove the settings that `kind` has from `settings`, and return them as a `kind`.
 
-    The keys of `settings` are Kafka's names. Settings of other kinds stay in `settings`.
+    The keys are Kafka's names, such as `group.max.size`. Other settings stay in `settings`.
     """
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     taken = {name: settings.pop(name) for name in names if name in settings}
-    # Not strict: the values are texts, which become numbers and bools.
+    # The values are texts. `strict=False` converts them to numbers and bools.
     return msgspec.convert(taken, kind, strict=False)
 
 
 def _error(command: Command) -> ErrorCode:
-    """Return the error that the command's only word names, or NONE if it has no word."""
+    """Return the error that the command's only word names; NONE if it has no word."""
     (name,) = command.words or ["NONE"]
     return ErrorCode[name]
 
 
 def _ignored(what: str, ignored: LoadIgnored | None) -> list[str]:
-    """Return the line of an ignored load or unload; no line if `ignored` is None."""
+    """Return a line about a load or unload that was ignored; none if it was not."""
     if ignored is None:
         return []
     return [f"{what} ignored: {value_text(ignored.reason)} known_epoch={ignored.known_epoch}"]
 
 
 def _timeouts(command: Command) -> dict[str, int]:
-    """Remove a member's timeouts (ms) from the settings; return them as arguments of the bench."""
+    """Take the settings `session` and `rebalance`; return them as arguments of a bench's method."""
     names = {"session": "session_timeout_ms", "rebalance": "rebalance_timeout_ms"}
     return {
         name: int(command.settings.pop(key))
@@ -445,4 +444,4 @@ OWN_COMMANDS: dict[str, Callable[[CoordinatorPlayer, Command], list[str]]] = {
     "static_members": CoordinatorPlayer._static_members,
     "awaiting_pending": CoordinatorPlayer._awaiting_pending,
 }
-"""The commands that are not requests of a client, by name."""
+"""The name of a command that is no request of a client -> the method that carries it out."""

@@ -1,12 +1,8 @@
 """Commands of a transcript that are requests to a group coordinator.
 
-A transcript is a text file of commands and their printed results. A command has a name, words and
-settings (`group=g`). The functions here are readers. A reader makes a request from a command, and
-removes from the command the settings that it has read. If a setting remains, no reader knows it,
-which is an error. In an optional setting, `-` stands for None.
-
-The generation counts a group's rebalances. A static member has a configured instance id (setting
-`instance`).
+A transcript is a text file of commands and their results. Each function here makes the request from
+a command such as `heartbeat m-1 2 group=g`. It takes the settings (`group`) that it knows out of
+the command; if one is left then, the command is wrong. If a setting may be None, `-` means None.
 """
 
 from collections.abc import Callable
@@ -42,9 +38,11 @@ from tests.support.transcripts.words import (
 
 
 def read_request(command: Command) -> GroupRequest:
-    """Return the request of a command. The caller reads the settings `client` and `version`.
+    """Return the request that a command describes.
 
-    Raises: UnknownWord for a command that is no request.
+    The caller takes the settings `client` and `version`.
+
+    Raises: UnknownWord if the command is no request.
     """
     read = READERS.get(command.name)
     if read is None:
@@ -53,16 +51,18 @@ def read_request(command: Command) -> GroupRequest:
 
 
 def _join(command: Command) -> GroupRequest:
-    """`join`: JoinGroup of a new member; `join m-1 protocols=range:foo,sticky`: of member m-1.
+    """`join` is the JoinGroup of a new member, and `join m-1` that of the member m-1.
 
-    `protocols` are those that the member offers. By default a member offers range, and a static
-    member also roundrobin.
+    `protocols=range:foo,sticky` are the protocols that it offers. By default it offers `range`, and
+    as a static member also `roundrobin`. With `no_protocols=yes` it offers none.
     """
     (member_id,) = command.words or [""]
     instance = command.optional("instance")
-    offers = tuple(_offer(part) for part in command.parts("protocols")) or protocols(
-        *(["range"] if instance is None else ["range", "roundrobin"])
-    )
+    offers = tuple(_offer(part) for part in command.parts("protocols"))
+    if not offers:
+        offers = protocols("range") if instance is None else protocols("range", "roundrobin")
+    if command.settings.pop("no_protocols", ""):
+        offers = ()
     return join_group(
         member_id,
         group_id=command.text("group", GROUP),
@@ -70,19 +70,22 @@ def _join(command: Command) -> GroupRequest:
         session_timeout_ms=command.number("session", 10_000),
         rebalance_timeout_ms=command.number("rebalance", 30_000),
         protocol_type=command.text("type", "consumer"),
-        offers=() if command.settings.pop("no_protocols", "") else offers,
+        offers=offers,
         reason=command.optional("reason"),
     )
 
 
 def _offer(part: str) -> JoinGroupRequestProtocol:
-    """Return a protocol from `range:metadata`; `range` alone has a subscription to foo."""
+    """Return the protocol that `range:foo+bar` describes. By default it subscribes to foo."""
     name, _, metadata = part.partition(":")
     return JoinGroupRequestProtocol(name, read_bytes(metadata or "foo"))
 
 
 def _sync(command: Command) -> GroupRequest:
-    """`sync m-1 2 assign=m-1:foo,m-2:bar`: SyncGroup of m-1 in generation 2, with assignments."""
+    """`sync m-1 2` is the SyncGroup of m-1 in generation 2.
+
+    `assign=m-1:foo,m-2:bar` are the assignments, which the leader sends.
+    """
     member_id, generation_id = command.words
     assignments = (part.partition(":") for part in command.parts("assign"))
     return sync_group(
@@ -97,7 +100,7 @@ def _sync(command: Command) -> GroupRequest:
 
 
 def _heartbeat(command: Command) -> GroupRequest:
-    """`heartbeat m-1 2`: Heartbeat of m-1 in generation 2."""
+    """`heartbeat m-1 2` is the Heartbeat of m-1 in generation 2."""
     member_id, generation_id = command.words
     return heartbeat(
         member_id,
@@ -108,7 +111,10 @@ def _heartbeat(command: Command) -> GroupRequest:
 
 
 def _leave(command: Command) -> GroupRequest:
-    """`leave m-1`, `leave m-1/instance`, `leave /instance`: a member's id, instance id, or both."""
+    """`leave m-1 m-2/instance /instance` is a LeaveGroup of three members.
+
+    A member is named by its member id, by its instance id after a slash, or by both.
+    """
     reason = command.optional("reason")
     return leave_group(
         *(_identity(word, reason) for word in command.words),
@@ -125,10 +131,10 @@ def _identity(word: str, reason: str | None) -> MemberIdentity:
 
 
 def _commit(command: Command) -> GroupRequest:
-    """`commit m-1 2 foo-0=97`: commit offset 97 of foo-0 as m-1 in generation 2.
+    """`commit m-1 2 foo-0=97` commits offset 97 of foo-0, as m-1 in generation 2.
 
-    Without words it is the commit of a consumer that is no member. -1 stands for no generation, no
-    leader epoch and no retention time.
+    `commit foo-0=97` is the commit of a consumer that is no member. A generation, leader epoch or
+    retention time of -1 means that the request has none.
     """
     member_id, generation_id = command.words or ("", "-1")
     return offset_commit(
@@ -144,7 +150,7 @@ def _commit(command: Command) -> GroupRequest:
 
 
 def _txn_commit(command: Command) -> GroupRequest:
-    """`txn_commit m-1 2 foo-0=97 producer=7 epoch=0`: a commit within a transaction."""
+    """`txn_commit m-1 2 foo-0=97 producer=7 epoch=0` is a commit within a transaction."""
     member_id, generation_id = command.words or ("", "-1")
     return txn_offset_commit(
         dict(read_offsets(command)),
@@ -159,9 +165,9 @@ def _txn_commit(command: Command) -> GroupRequest:
 
 
 def _fetch(command: Command) -> GroupRequest:
-    """`fetch foo-0 stable=yes`: request committed offsets; without words, of all partitions.
+    """`fetch foo-0` asks for the committed offset of foo-0, and `fetch` for all of the group.
 
-    With `stable` a partition with an open transaction gets an error.
+    With `stable=yes` the answer must have an error for a partition with an open transaction.
     """
     return offset_fetch(
         *(read_partition(word) for word in command.words),
@@ -171,7 +177,7 @@ def _fetch(command: Command) -> GroupRequest:
 
 
 def _offset_delete(command: Command) -> GroupRequest:
-    """`offset_delete foo-0 foo-1`: delete the committed offsets of partitions."""
+    """`offset_delete foo-0 foo-1` deletes the committed offsets of these partitions."""
     topics: dict[str, list[int]] = {}
     for word in command.words:
         partition = read_partition(word)
@@ -191,19 +197,19 @@ def _offset_delete(command: Command) -> GroupRequest:
 
 
 def _describe(command: Command) -> GroupRequest:
-    """`describe g h`: describe the groups g and h."""
+    """`describe g h` asks for descriptions of the groups g and h."""
     return DescribeGroupsRequest(groups=tuple(command.words))
 
 
 def _list(command: Command) -> GroupRequest:
-    """`list states=Stable,Empty types=classic`: list groups of these states and types."""
+    """`list states=Stable,Empty types=classic` asks which groups of these kinds there are."""
     return ListGroupsRequest(
         states_filter=tuple(command.parts("states")), types_filter=tuple(command.parts("types"))
     )
 
 
 def _delete(command: Command) -> GroupRequest:
-    """`delete g h`: delete the groups g and h."""
+    """`delete g h` deletes the groups g and h."""
     return DeleteGroupsRequest(groups_names=tuple(command.words))
 
 
@@ -220,4 +226,4 @@ READERS: dict[str, Callable[[Command], GroupRequest]] = {
     "list": _list,
     "delete": _delete,
 }
-"""Requests by the name of their command."""
+"""The name of a command -> the function that makes its request."""

@@ -1,12 +1,12 @@
-"""Messages, records, trace events and state as the lines of a transcript.
+"""Print messages, records, trace events and groups as the lines of a transcript.
 
-A transcript is a text file of commands and their printed results, for a person to review. It tells
-one story. Fields that have their defaults are left out. Times are milliseconds since the story
-began: `@500`. Bytes that encode the subscription of a consumer are printed as its topics. Other
-bytes are quoted.
+A transcript is a text file of commands and their results, which people review. So the lines are
+short:
 
-A tombstone is a record without a value, which deletes its key. A guard is a token that an append of
-a transaction must show. The leader epoch counts a partition's leaders.
+    #3 JoinGroup generation_id=1 leader=m-1 member_id=m-1
+
+Fields that have their defaults are left out. Times are milliseconds since the story began: `@500`.
+The encoded subscription of a consumer is printed as its topics, and all other bytes are quoted.
 """
 
 import re
@@ -34,16 +34,16 @@ from tests.support.builders.requests import GROUP
 from tests.support.transcripts.words import bytes_text
 
 EPOCH_MS = 1_700_000_000_000
-"""Wall clock at the start of every story, milliseconds since the epoch."""
+"""The time at which every story begins, in milliseconds since 1970."""
 WIDTH = 100
-"""Longest line that a message is printed on as a whole."""
+"""If a message does not fit into a line of this width, it is printed on several lines."""
 INDENT = "  "
 
 
 def message_lines(head: str, message: msgspec.Struct) -> list[str]:
-    """Return the lines of a message: `head`, its error, and its fields.
+    """Return the lines of a message: `head`, its error code, and its fields.
 
-    If they fit, all are on one line. Otherwise each nested struct has a line of its own.
+    If possible, this is one line. Otherwise each struct within the message has a line of its own.
     """
     error = getattr(message, "error_code", None)
     words = [head, *([error.name] if isinstance(error, ErrorCode) else [])]
@@ -57,10 +57,10 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
 
 
 def append_lines(append: Append, offset: int | None) -> list[str]:
-    """Return the lines of an append and its records.
+    """Return a line about an append, and one for each of its records.
 
-    `offset` is the offset of the append in the log. It is None if the append is held, that is, not
-    written yet.
+    `offset` is where the append is in the log. It is None if the append is held, so that it is not
+    in the log yet.
     """
     words = [f"append to __consumer_offsets-{append.partition}"]
     words.append("held" if offset is None else f"at {offset}")
@@ -79,7 +79,11 @@ def append_lines(append: Append, offset: int | None) -> list[str]:
 
 
 def record_lines(record: Record) -> list[str]:
-    """Return the lines of a record of `__consumer_offsets`, with the version of its value."""
+    """Return the lines of a record of `__consumer_offsets`.
+
+    A record without a value (a tombstone) deletes what was stored under its key. For all others the
+    version of the value is printed.
+    """
     key = decode_key(record.key or b"")
     match key:
         case GroupMetadataKey(group=group):
@@ -89,7 +93,7 @@ def record_lines(record: Record) -> list[str]:
             name += "" if group == GROUP else f" of {group!r}"
         case _:
             name = repr(key)
-    # A record from before the story has a time of its own.
+    # If the record is older than the story, its time is printed, too.
     if record.timestamp_ms < EPOCH_MS:
         name += f" {time_text(record.timestamp_ms)}"
     if record.value is None:
@@ -100,7 +104,7 @@ def record_lines(record: Record) -> list[str]:
 
 
 def batch_text(batch: RecordBatch) -> str:
-    """Return a batch's offset, leader epoch, record values and producer."""
+    """Return a batch as text: its offset and leader epoch, its values, and its producer."""
     values = " ".join(bytes_text(record.value or b"") for record in decode_records(batch.records))
     words = f"{batch.base_offset} in epoch {batch.partition_leader_epoch}: {values}"
     if batch.producer_id == NO_PRODUCER_ID:
@@ -109,7 +113,7 @@ def batch_text(batch: RecordBatch) -> str:
 
 
 def trace_text(event: TraceEvent) -> str:
-    """Return the kind of a trace event, and its columns that have values."""
+    """Return a trace event as text: its kind, the columns with a value, and the detail."""
     columns = [
         f"{name}={value_text(value, name)}"
         for name in event.__struct_fields__
@@ -123,50 +127,52 @@ def trace_text(event: TraceEvent) -> str:
 
 
 def group_lines(group: Group) -> dict[str, str]:
-    """Return the lines of a group's state, by name.
+    """Return the lines of a group: one for itself, and one for each member and each offset.
 
-    The group itself, each member and each offset have a line. The name of the group's own line is
-    "". The program that plays a story finds the lines that changed by their names.
+    They have names, by which a player finds the lines that have changed: `member m-1`, for example,
+    and for the group itself "".
     """
     words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
+    topics = None
+    if group.subscribed_topics is not None:
+        topics = f"[{','.join(sorted(group.subscribed_topics))}]"
     columns = {
         "type": group.protocol_type,
         "protocol": group.protocol_name,
         "leader": group.leader_id,
         "pending": ",".join(group.pending_members) or None,
         "pending_sync": ",".join(group.pending_sync_members) or None,
-        "topics": None
-        if group.subscribed_topics is None
-        else f"[{','.join(sorted(group.subscribed_topics))}]",
+        "topics": topics,
         "new_member_added": "yes" if group.new_member_added else None,
         "delayed_join": _delayed_join(group),
         "since": time_text(group.current_state_timestamp_ms),
     }
     words += [f"{name}={value}" for name, value in columns.items() if value is not None]
-    instances = {instance: member for instance, member in group.static_members.items()}
     lines = {"": " ".join(words)}
     for member in group.members.values():
-        lines[f"member {member.member_id}"] = _member_text(group, member, instances)
+        lines[f"member {member.member_id}"] = _member_text(group, member)
     return lines | dict(_offsets(group.offsets))
 
 
 def group_name(group_id: str) -> str:
-    """Return the name of a group for a line; the group of most stories is only called "group"."""
+    """Return the name of a group for a line. The group of most stories is only called "group"."""
     return "group" if group_id == GROUP else f"group {group_id!r}"
 
 
 def time_text(time_ms: float | None) -> str:
-    """Return a wall-clock time as milliseconds since the story began, such as `@500`.
+    """Return a time as milliseconds since the story began, such as `@500`.
 
     A time before the story is printed as it is, and None as "none".
     """
     if time_ms is None:
         return "none"
-    return f"@{time_ms - EPOCH_MS:g}" if time_ms >= EPOCH_MS else f"{time_ms:g}"
+    if time_ms < EPOCH_MS:
+        return f"{time_ms:g}"
+    return f"@{time_ms - EPOCH_MS:g}"
 
 
 def value_text(value: object, name: str = "") -> str:
-    """Return one value; a member of an Enum by its name, times since the story began."""
+    """Return a value as text. `name` is the name of its field, which shows whether it is a time."""
     match value:
         case ErrorCode():
             return value.name
@@ -190,7 +196,7 @@ def value_text(value: object, name: str = "") -> str:
 
 
 def _struct_text(message: msgspec.Struct) -> str:
-    """Return a struct within a line: its fields in braces."""
+    """Return a struct as a part of a line: its fields in braces."""
     plain, nested = _fields(message)
     lists = [f"{name}={value_text(rows)}" for name, rows in nested]
     return f"{{{' '.join((*plain, *lists))}}}"
@@ -199,9 +205,10 @@ def _struct_text(message: msgspec.Struct) -> str:
 def _fields(
     message: msgspec.Struct, *, leave_out: Iterable[str] = ()
 ) -> tuple[list[str], list[tuple[str, tuple[msgspec.Struct, ...]]]]:
-    """Return the fields of a message that do not have their defaults.
+    """Return the fields of a message that do not have their defaults, in two lists.
 
-    First come the texts of ordinary fields, then the names and values of lists of structs.
+    The first has the texts of ordinary fields: "generation_id=1". The second has the name and the
+    value of each field that is a list of structs.
     """
     plain: list[str] = []
     nested: list[tuple[str, tuple[msgspec.Struct, ...]]] = []
@@ -217,9 +224,10 @@ def _fields(
 
 
 def _delayed_join(group: Group) -> str | None:
-    """Return how the group's join phase waits for members; None if it does not wait.
+    """Return how a group waits for members in its join phase; None if it does not wait.
 
-    A new group waits an initial delay: its length and the time that is left are printed.
+    For the initial delay of a new group, its length is printed, and the time that is left for more
+    delays: `initial(3000,57000)`.
     """
     match group.delayed_join:
         case None:
@@ -230,15 +238,16 @@ def _delayed_join(group: Group) -> str | None:
             return "yes"
 
 
-def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str:
-    """Return a member's line, without values that are the same in most stories."""
+def _member_text(group: Group, member: Member) -> str:
+    """Return the line of a member, without values that are the same in most stories."""
     words = [f"member {member.member_id}"]
     if member.group_instance_id is not None:
-        mapped = instances.get(member.group_instance_id)
         words.append(f"instance={member.group_instance_id}")
-        # A static member that came back has a new member id, to which its instance id is mapped.
-        # The line of the old member names this new id.
-        words += [] if mapped == member.member_id else [f"mapped_to={mapped}"]
+        # A static member that comes back gets a new member id. If its old id is still there, the
+        # line of the old one names the new one.
+        current_id = group.static_members.get(member.group_instance_id)
+        if current_id != member.member_id:
+            words.append(f"mapped_to={current_id}")
     if (member.client_id, member.client_host) != ("client", "consumer-0"):
         words.append(f"client={member.client_id}@{member.client_host}")
     words.append(f"session={member.session_timeout_ms} rebalance={member.rebalance_timeout_ms}")
@@ -264,10 +273,10 @@ def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str
 
 
 def _offsets(offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
-    """Yield the name and the line of each committed and each pending offset."""
+    """Yield the name and the line of each offset that is committed, or that is being committed."""
     for partition, stored in offsets.committed().items():
-        place = f"batch={stored.appended_batch_offset}"
-        yield f"offset {partition}", f"offset {partition} {value_text(stored.value)} {place}"
+        name = f"offset {partition}"
+        yield name, f"{name} {value_text(stored.value)} batch={stored.appended_batch_offset}"
     for partition in offsets.being_appended():
         name = f"commit of {partition}"
         yield name, f"{name} is being appended"
@@ -278,7 +287,7 @@ def _offsets(offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
         name = f"transaction of producer {producer_id}"
         yield name, f"{name} is open"
     for partition in offsets.latest_partitions():
-        # Only offsets that differ from the committed ones: their writes are not committed yet.
+        # An offset that is written, but not committed yet, differs from the committed one.
         latest = offsets.latest(partition)
         if latest is not None and latest != offsets.get(partition):
             yield f"written {partition}", f"written {partition} {value_text(latest)}"

@@ -1,7 +1,4 @@
-"""A coordinator harness that keeps a line of text for each effect of the coordinator.
-
-A story of the transcripts prints these lines.
-"""
+"""A coordinator that writes down all that it does, as the lines of a transcript."""
 
 from protocol.effects import Append, Result
 from protocol.ids import AppendId
@@ -11,20 +8,22 @@ from tests.support.transcripts.printing import INDENT, append_lines, message_lin
 
 
 class PrintingCoordinator(CoordinatorHarness):
-    """Keeps lines of the time, replies, verifications, appends and trace events.
+    """Collects a line for each reply, append, trace event and verification, and for the time.
 
-    A verification is a question to a transaction's coordinator: is the transaction open?
+    A verification is the question whether a transaction is open.
     """
 
     def __init__(self, **settings: object) -> None:
-        # The harness's `__init__` carries out Results already, and `_carry_out` uses these fields.
+        # These fields come first, because `_carry_out` is already called by `super().__init__`.
         self.lines: list[str] = []
-        self._printed_us = EPOCH_US  # newest time that has a line
-        self._offsets_of: dict[AppendId, int] = {}  # offsets of the appends that are in the log
+        # The latest time for which there is a line.
+        self._printed_us = EPOCH_US
+        # The offset of each append that is in the log.
+        self._offsets_of: dict[AppendId, int] = {}
         super().__init__(**settings)  # type: ignore[arg-type]  # settings of the harness
 
     def _carry_out(self, result: Result) -> None:
-        """Carry out the coordinator's effects, as the harness does, and keep their lines."""
+        """Carry out a Result as usual, and add lines about it."""
         if self.now_us != self._printed_us:
             self._printed_us = self.now_us
             self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
@@ -36,7 +35,7 @@ class PrintingCoordinator(CoordinatorHarness):
             self.lines.append(f"verify {asked.transactional_id} in {asked.partition}: {asked}")
         for append in result.appends:
             self.lines += append_lines(append, self._offsets_of.get(append.append_id))
-            # The append is in the log, but the story holds back its commit.
+            # Such an append is held, so it is not committed, but it is in the log.
             if append in self.held and append.append_id in self._offsets_of:
                 self.lines.append(f"{INDENT}above the high watermark")
         self.lines += [trace_text(event) for event in result.trace]
@@ -53,4 +52,4 @@ class PrintingCoordinator(CoordinatorHarness):
 
 
 class PrintingBench(PrintingCoordinator, KafkaBench):
-    """A printing coordinator with the helpers that Kafka's own tests have."""
+    """The same with the settings and the groups of Kafka's own tests."""

@@ -1,4 +1,4 @@
-"""The cluster of a story: three brokers with the settings of a `cluster` command."""
+"""The cluster that the command `cluster` of a transcript describes."""
 
 import msgspec
 
@@ -13,13 +13,17 @@ from tests.support.transcripts.words import Command
 
 
 def small_cluster(command: Command) -> ClusterSpec:
-    """Return three brokers with the settings of a `cluster` command.
+    """Return the cluster of a command such as `cluster group.max.size=4 consumers=2`.
 
-    `preload=0:500` puts 500 records of commits into offsets partition 0 before the run.
-    `consumers=2` adds a group of two members. `transactional=yes` adds `__transaction_state`, the
-    topic of transactions.
+    It has three brokers. The settings may be those of a broker, guards, switches of Java's
+    coordinator, and these:
+
+    - `preload=0:500`: 500 records of commits are in `__consumer_offsets-0` before the run.
+    - `consumers=2`: there is a group of two members; `session=10000` is their session timeout.
+    - `transactional=yes`: there is the topic `__transaction_state`.
+    - `offsets_partitions=3`, `min_insync_replicas=2`: settings of the topics.
     """
-    # Unless a story says otherwise, the controller does not move leaderships back by itself.
+    # Unless a story says otherwise, the controller never moves a leadership back by itself.
     values = {"auto.leader.rebalance.enable": "false", **command.settings}
     command.settings = values
     java = take_settings(JavaSwitches, values)

@@ -1,57 +1,66 @@
-"""The text of transcripts: a file of stories, each a list of steps with their results.
+"""Read and write transcripts: files of stories, each of which is a test.
 
-A file begins with comments (`#`), and perhaps with commands that precede those of every story (the
-scene). A story begins with `== name ==` and comments that describe it. A step has comments, then
-one command per line, then the line `----` and the results, up to an empty line. For example:
+A transcript looks like this:
+
+    # Comments about the whole file.
+
+    coordinator partitions=2
+
+    == a member whose session ends is removed ==
+    # Comments about the story.
 
     # The session is over.
     advance 500
     ----
     @500
 
-This module does not know what the commands mean. A player carries them out.
+The commands before the first story are the scene, with which every story begins. A story consists
+of steps, which are separated by empty lines. A step has comments, then its commands, then the line
+`----`, and then the results. This module does not know what the commands mean: a player carries
+them out.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 RULE = "----"
-"""Line between the commands of a step and their results."""
+"""The line between the commands of a step and their results."""
 
 
 class NotATranscript(Exception):
-    """Raised for a text that is no transcript; the message names the line."""
+    """Raised for a text that is no transcript. The message has the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Commands that are carried out one after another, and the results of all of them."""
+    """Some commands, and the lines that they print together (`output`)."""
 
     comments: tuple[str, ...]
     commands: tuple[str, ...]
     output: tuple[str, ...]
 
     def text(self) -> str:
-        """Return the step as text of a file."""
+        """Return the step as it is written in a file."""
         return "\n".join((*self.comments, *self.commands, RULE, *self.output)) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One story, which is one test; `comments` describe it."""
+    """One story, which is one test. Its comments say what it is about."""
 
     name: str
     comments: tuple[str, ...]
     steps: tuple[Step, ...]
 
     def text(self) -> str:
-        """Return the story as text of a file."""
+        """Return the story as it is written in a file."""
         head = "\n".join((f"== {self.name} ==", *self.comments)) + "\n"
         return "\n".join((head, *(step.text() for step in self.steps)))
 
     def played(self, play: Callable[[tuple[str, ...]], list[str]]) -> "Story":
-        """Play the story, and return it with the results of `play` for each step."""
+        """Call `play` with the commands of each step, and return the story with the new results."""
         steps = tuple(replace(step, output=tuple(play(step.commands))) for step in self.steps)
         return replace(self, steps=steps)
 
@@ -61,19 +70,20 @@ class StoryFile:
     """The stories of one file."""
 
     comments: tuple[str, ...]
-    scene: tuple[str, ...]  # commands that precede those of every story
+    # The commands with which every story begins.
+    scene: tuple[str, ...]
     stories: tuple[Story, ...]
 
     def text(self) -> str:
-        """Return the whole file."""
-        # Each part is separated from the next by an empty line.
+        """Return the text of the whole file."""
+        # An empty line separates each part from the next one.
         parts = ["\n".join(self.comments) + "\n"]
         if self.scene:
             parts.append("\n".join(self.scene) + "\n")
         return "\n".join((*parts, *(story.text() for story in self.stories)))
 
     def with_story(self, story: Story) -> "StoryFile":
-        """Return the file with another text of the story of this name."""
+        """Return the file with this story instead of the one that has the same name."""
         return replace(
             self,
             stories=tuple(
@@ -83,10 +93,7 @@ class StoryFile:
 
 
 def read_story_file(path: Path) -> StoryFile:
-    """Return the stories of a file.
-
-    Raises: NotATranscript, also for two stories of one name.
-    """
+    """Read a file. Raises: NotATranscript, also if two stories have the same name."""
     head, *story_lines = _split(path.read_text(encoding="utf-8").splitlines())
     comments = tuple(line for line in head if line.startswith("#"))
     scene = tuple(line for line in head if line and not line.startswith("#"))
@@ -109,21 +116,24 @@ def _split(lines: list[str]) -> list[list[str]]:
 
 
 def _story(lines: list[str]) -> Story:
-    """Return the story of its lines, the title first. Raises: NotATranscript."""
+    """Return the story that some lines contain; the first one is its title.
+
+    Raises: NotATranscript.
+    """
     title, *rest = lines
     if not title.endswith(" =="):
         raise NotATranscript(f"expected `== name ==`, got {title!r}")
-    # Comments directly below the name describe the story.
-    end = next((number for number, line in enumerate(rest) if not line.startswith("#")), len(rest))
+    # The comments directly below the title are about the story.
+    comments = tuple(takewhile(lambda line: line.startswith("#"), rest))
     return Story(
-        name=title[3:-3],  # without the equals signs and blanks at both ends
-        comments=tuple(rest[:end]),
-        steps=tuple(_step(block) for block in _blocks(rest[end:])),
+        name=title.removeprefix("== ").removesuffix(" =="),
+        comments=comments,
+        steps=tuple(_step(block) for block in _blocks(rest[len(comments) :])),
     )
 
 
 def _blocks(lines: list[str]) -> list[list[str]]:
-    """Return the blocks of lines that empty lines separate."""
+    """Return the blocks into which empty lines divide the lines."""
     blocks: list[list[str]] = [[]]
     for line in lines:
         if line.strip():
@@ -134,8 +144,9 @@ def _blocks(lines: list[str]) -> list[list[str]]:
 
 
 def _step(block: list[str]) -> Step:
-    """Return the step of a block of lines. Raises: NotATranscript if it has no command."""
-    # A step that a person has just written has no RULE and no results yet; `--rewrite` adds both.
+    """Return the step that a block contains. Raises: NotATranscript if it has no command."""
+    # If a person has just written the step, it has no RULE and no results yet. `pytest --rewrite`
+    # adds both.
     rule_index = block.index(RULE) if RULE in block else len(block)
     commands = tuple(line for line in block[:rule_index] if not line.startswith("#"))
     if not commands:

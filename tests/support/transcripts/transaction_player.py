@@ -1,18 +1,13 @@
-"""Plays the stories of a transaction coordinator: each command prints its results.
+"""Play the stories of a transcript on a transaction coordinator.
 
-A story is a list of steps, each with commands and their printed results. A command prints, in this
-order:
+A transcript is a text file of commands and their results. A command prints, in this order:
 
-1. the time, if it has moved: `@500` is 500 ms after the beginning;
-2. the replies, appends, markers and trace events of each input;
-3. the transactional ids whose state changed;
-4. all timers, if one changed.
+1. the time, if it has passed: `@500` is 500 ms after the story began;
+2. replies, appends, trace events, and markers (the records that end a transaction);
+3. the transactional ids whose state has changed;
+4. all timers, if one of them has changed.
 
-A step that begins with `given` prints only the state after the step, that is, the points 3 and 4.
-
-Markers are the records that end a transaction in its partitions. A producer has a transactional id,
-which it keeps through a restart, a producer id, and the producer epoch, which every new start
-increases.
+If a step begins with `given`, it prints only the resulting state (3 and 4).
 """
 
 from collections.abc import Callable
@@ -38,16 +33,16 @@ from tests.support.transcripts.words import Command, UnknownWord, read_command, 
 
 
 class _Printing(TransactionHarness):
-    """A harness that keeps a line of each reply, append, marker and trace event."""
+    """A coordinator that collects a line for each reply, append, marker and trace event."""
 
     def __init__(self, **settings: object) -> None:
-        # The harness's `__init__` carries out Results already, and `_carry_out` uses these fields.
+        # These fields come first, because `_carry_out` is already called by `super().__init__`.
         self.lines: list[str] = []
         self._printed_us = EPOCH_US
         super().__init__(**settings)  # type: ignore[arg-type]  # settings of the harness
 
     def _carry_out(self, result: TransactionResult) -> None:
-        """Carry out a Result; keep a line of each effect, and of the time if it has moved."""
+        """Carry out a Result as usual, and add lines about it."""
         if self.now_us != self._printed_us:
             self._printed_us = self.now_us
             self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
@@ -69,18 +64,19 @@ class _Printing(TransactionHarness):
 
 
 class TransactionPlayer:
-    """Plays one story on a coordinator; keeps the printed state, to print only changes."""
+    """Plays one story. It knows which state it has printed, so that it prints only changes."""
 
     def __init__(self) -> None:
+        # The harness of the present coordinator.
         self._h = _Printing()
-        # The lines of the ids and of the timers, as they were last printed.
+        # What was printed last: a line for each transactional id, and the timers.
         self._shown: list[str] = []
         self._timers: list[str] = []
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
-        """Carry out the commands of a step and return their results.
+        """Carry out the commands of a step, and return the lines that they print.
 
-        Raises: UnknownWord if a command or one of its words is not known.
+        Raises: UnknownWord.
         """
         if commands[0] == GIVEN:
             for line in commands[1:]:
@@ -90,13 +86,13 @@ class TransactionPlayer:
         return [text for line in commands for text in (*self._carry_out(line), *self._changes())]
 
     def close(self) -> None:
-        """Check the coordinator, as after every input."""
+        """Check the invariants of the coordinator a last time."""
         self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
-        """Execute a command, and return its lines.
+        """Carry out a command, and return the lines that it prints.
 
-        A command that returns None has no lines of its own. Then these are the harness's lines.
+        If its function returns None, these are the lines that the harness has collected.
         """
         command = read_command(line)
         carry_out = COMMANDS.get(command.name)
@@ -107,9 +103,9 @@ class TransactionPlayer:
         return self._h.take_lines() if lines is None else lines
 
     def _transactions(self, command: Command) -> list[str]:
-        """`transactions transaction.max.timeout.ms=1000`: begin with a new coordinator.
+        """`transactions transaction.max.timeout.ms=1000` begins with a new coordinator.
 
-        It has one partition of `__transaction_state`, in which the transactions are stored.
+        `__transaction_state` has one partition, which it has loaded.
         """
         self._h = _Printing(config=take_settings(BrokerConfig, command.settings))
         self._h.take_lines()
@@ -118,9 +114,9 @@ class TransactionPlayer:
     # -- requests --
 
     def _init(self, command: Command) -> None:
-        """`init`, `init tx-2`: request a producer id and an epoch for a transactional id.
+        """`init tx-2` asks for a producer id and an epoch for the transactional id tx-2.
 
-        `init -` names no transactional id.
+        `init` does this for the id of most stories, and `init -` for a producer without an id.
         """
         (name,) = command.words or [TX]
         self._submit(
@@ -134,7 +130,7 @@ class TransactionPlayer:
         )
 
     def _add_offsets(self, command: Command) -> None:
-        """`add_offsets 0 1`: add a group's offsets to the transaction of producer 0 in epoch 1."""
+        """`add_offsets 0 1` adds a group's offsets to the transaction of producer 0 in epoch 1."""
         producer_id, epoch = command.words
         self._submit(
             command,
@@ -147,9 +143,10 @@ class TransactionPlayer:
         )
 
     def _add_partitions(self, command: Command) -> None:
-        """`add_partitions 0 1 out-1 out-2`: add partitions, for producer 0 in epoch 1.
+        """`add_partitions 0 1 out-1 out-2` adds partitions to the transaction of producer 0.
 
-        With `verify=yes` the request only asks whether the transaction has them.
+        The second word is the producer's epoch. With `verify=yes` the request only asks whether the
+        transaction has these partitions.
         """
         producer_id, epoch, *names = command.words
         topics: dict[str, tuple[int, ...]] = {}
@@ -168,7 +165,7 @@ class TransactionPlayer:
         self._submit(command, AddPartitionsToTxnRequest(transactions=(transaction,)))
 
     def _end(self, command: Command) -> None:
-        """`end 0 1 commit` (or `abort`): end the transaction of producer 0 in epoch 1."""
+        """`end 0 1 commit` or `end 0 1 abort` ends the transaction of producer 0 in epoch 1."""
         producer_id, epoch, outcome = command.words
         self._submit(
             command,
@@ -188,7 +185,7 @@ class TransactionPlayer:
         | AddPartitionsToTxnRequest
         | EndTxnRequest,
     ) -> None:
-        """Send a request. If it has no answer yet, print so first: `#3 waits` for request 3."""
+        """Send a request. If it gets no answer at once, the first printed line is `#3 waits`."""
         version = command.settings.pop("version", None)
         request_id = self._h.submit(body, version=None if version is None else int(version))
         if request_id not in self._h.responses:
@@ -197,20 +194,22 @@ class TransactionPlayer:
     # -- everything else --
 
     def _advance(self, command: Command) -> list[str]:
-        """`advance 500`: 500 ms pass."""
+        """`advance 500` lets 500 ms pass."""
         self._h.advance(int(command.words[0]))
-        lines, time_line = self._h.take_lines(), f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
+        lines = self._h.take_lines()
+        time_line = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
+        # If a timer has fired at the present time, the time was printed already.
         return lines if time_line in lines else [*lines, time_line]
 
     def _hold(self, command: Command) -> None:
-        """`hold appends`, `hold markers`: from now on they wait for their outcome.
+        """`hold appends` or `hold markers` lets them wait for a command that says how they end.
 
-        `hold producer_ids`: from now on requests for a block of producer ids are refused.
+        After `hold producer_ids` the coordinator gets no more producer ids.
         """
         self._set_holding(command.words[0], is_holding=True)
 
     def _release(self, command: Command) -> None:
-        """`release appends`: end `hold appends`; what is already held stays held."""
+        """`release appends` ends `hold appends`. Appends that are held already stay so."""
         self._set_holding(command.words[0], is_holding=False)
 
     def _set_holding(self, what: str, *, is_holding: bool) -> None:
@@ -225,28 +224,31 @@ class TransactionPlayer:
                 raise UnknownWord(f"hold what? {what}")
 
     def _complete(self, command: Command) -> None:
-        """`complete`, `complete NOT_COORDINATOR`: end the oldest held append."""
-        self._h.complete(ErrorCode[(command.words or ["NONE"])[0]])
+        """`complete` lets the oldest held append succeed.
+
+        `complete NOT_COORDINATOR` lets it fail with this error.
+        """
+        self._h.complete(_error(command))
 
     def _answer_markers(self, command: Command) -> None:
-        """`answer_markers`, `answer_markers NOT_COORDINATOR`: end the oldest held markers.
+        """`answer_markers` lets the oldest held markers succeed in all partitions.
 
-        All partitions have the same outcome.
+        `answer_markers NOT_COORDINATOR` lets them fail with this error.
         """
-        self._h.answer_markers(ErrorCode[(command.words or ["NONE"])[0]])
+        self._h.answer_markers(_error(command))
 
     def _load(self, command: Command) -> None:
-        """`load epoch=1`: load the partition from its log."""
+        """`load epoch=1` loads the partition from its log, in leader epoch 1."""
         self._h.load(command.number("epoch", 0))
 
     def _unload(self, _command: Command) -> None:
-        """Unload the partition: drop its transactions from memory."""
+        """`unload` drops the transactions of the partition from memory."""
         self._h.coordinator.unload(0)
 
     def _crash(self, command: Command) -> None:
-        """Continue with another broker, which loads this one's log."""
+        """`crash` goes on with the coordinator of another broker, which loads the same log."""
         crashed = self._h
-        # The new broker gets producer ids from 1,000 on, which the first broker never gets.
+        # Its producer ids begin with 1,000, far above those of the crashed coordinator.
         self._h = _Printing(
             config=crashed.config, log=list(crashed.log), epoch=None, first_producer_id=1_000
         )
@@ -258,7 +260,7 @@ class TransactionPlayer:
     # -- state --
 
     def _changes(self) -> list[str]:
-        """Return the lines of the ids and timers that changed since the last call."""
+        """Return lines about transactional ids and timers that have changed since the last call."""
         coordinator = self._h.coordinator
         states = (coordinator.metadata(name) for name in self._names())
         printed = [_metadata_text(state) for state in states if state is not None]
@@ -277,7 +279,7 @@ class TransactionPlayer:
         return lines
 
     def _names(self) -> list[str]:
-        """Return TX, and every transactional id in the log or in the trace."""
+        """Return the ids that the coordinator may know: TX, and those in the log and the trace."""
         logged = (decode_transaction_key(record.key or b"") for record in self._h.records())
         details = (event.detail or {} for event in self._h.trace)
         traced = (
@@ -286,8 +288,14 @@ class TransactionPlayer:
         return sorted({TX, *(name for name in logged if name), *traced})
 
 
+def _error(command: Command) -> ErrorCode:
+    """Return the error that the command's only word names; NONE if it has no word."""
+    (name,) = command.words or ["NONE"]
+    return ErrorCode[name]
+
+
 def _append_lines(append: Append, *, is_held: bool) -> list[str]:
-    """Return an append and its records."""
+    """Return a line about an append, and one for each of its records."""
     held = " held" if is_held else ""
     lines = [f"append to __transaction_state-{append.partition}{held}"]
     for record in append.records:
@@ -302,7 +310,7 @@ def _append_lines(append: Append, *, is_held: bool) -> list[str]:
 
 
 def _markers_text(markers: SendMarkers) -> str:
-    """Return the line of markers that the coordinator sends: their outcome and partitions."""
+    """Return a line about markers that the coordinator sends to the leaders of partitions."""
     outcome = "commit" if markers.is_commit else "abort"
     names = ",".join(map(str, markers.partitions))
     again = " again" if markers.is_retry else ""
@@ -314,7 +322,7 @@ def _markers_text(markers: SendMarkers) -> str:
 
 
 def _metadata_text(metadata: TransactionMetadata) -> str:
-    """Return the state of a transactional id, which begins with the id."""
+    """Return a line about a transactional id. It begins with the id."""
     pending = "" if metadata.pending_state is None else f" pending={metadata.pending_state.value}"
     failed = " failed_epoch_fence" if metadata.has_failed_epoch_fence else ""
     partitions = ",".join(map(str, metadata.topic_partitions)) or "none"
@@ -344,4 +352,4 @@ COMMANDS: dict[str, Callable[[TransactionPlayer, Command], list[str] | None]] = 
     "unload": TransactionPlayer._unload,
     "crash": TransactionPlayer._crash,
 }
-"""Commands about a transaction coordinator."""
+"""The name of a command -> the method that carries it out."""

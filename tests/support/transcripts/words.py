@@ -1,11 +1,12 @@
-r"""Reads and writes the words of a transcript's commands, such as `name word key=value`.
+r"""Read and write the words of which the commands in a transcript consist.
 
-A transcript is a text file with commands to a test and their results. It has stories: sequences of
-commands that belong together. The words of a command are separated by spaces outside of quotes.
+A transcript is a text file that is a test: it has commands, and below them their results. A command
+has a name, words, and settings, in any order after the name:
 
-Some commands need bytes, which a transcript writes in two forms. `foo+bar` stands for a
-subscription to the topics foo and bar (a list of topics in the encoding of Kafka's consumers). All
-other bytes are in quotes (`'one'`, `'\x00'`).
+    commit m-1 2 foo-0=97 group=g
+
+Some words stand for bytes. `foo+bar` means the encoded subscription of a consumer to the topics foo
+and bar. All other bytes are written in quotes: `'one'`, `'\x00'`.
 """
 
 import re
@@ -21,28 +22,26 @@ from protocol.wire.consumer_protocol import (
 )
 
 EMPTY = "''"
-"""Word that stands for an empty text."""
+"""The word that stands for an empty text."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"(?:[^\s']|'[^']*')+")
-"""A word: one or more pieces, and a piece is a quoted text or one other character but a blank.
-
-So a word has blanks only within quotes."""
+"""A word ends at the next blank, but blanks within quotes belong to it."""
 _PART = re.compile(r"(?:[^,']|'[^']*')+")
-"""A part of a list. It is like a _WORD, but commas separate the parts, and not blanks."""
+"""A part of a list such as `a,b` ends at the next comma, but commas within quotes belong to it."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
-"""Topics that can be printed without quotes."""
+"""Topics with only these characters can be printed without quotes."""
 
 
 class UnknownWord(Exception):
-    """An unknown command, word or setting."""
+    """Raised for a command, word or setting that does not exist."""
 
 
 @dataclass(slots=True)
 class Command:
-    """The name, words and settings of a command.
+    """A command: its name, its words and its settings.
 
-    The code that carries out a command takes its settings: it reads each one and removes it from
-    `settings`. Then it calls `check_all_taken`, because no code understands a setting that remains.
+    Whoever carries out a command takes its settings: the methods below remove each setting that
+    they return. Then `check_all_taken` finds the settings that nobody has understood.
     """
 
     name: str
@@ -54,7 +53,7 @@ class Command:
         return self.settings.pop(key, default)
 
     def optional(self, key: str, default: str | None = None) -> str | None:
-        """Take a setting; `-` stands for None."""
+        """Take a setting that may be None, for which a transcript writes `-`."""
         value = self.settings.pop(key, default)
         return None if value == "-" else value
 
@@ -63,31 +62,27 @@ class Command:
         return int(self.settings.pop(key, default))
 
     def parts(self, key: str) -> list[str]:
-        """Take a setting that has parts, separated by commas."""
+        """Take a setting that is a list: `a,b` -> ["a", "b"]. Without the setting it is empty."""
         return _PART.findall(self.settings.pop(key, ""))
 
     def check_all_taken(self) -> None:
-        """Check that every setting was taken.
-
-        Raises: UnknownWord.
-        """
+        """Check that every setting was taken. Raises: UnknownWord."""
         if self.settings:
             raise UnknownWord(f"{self.name} has no setting {', '.join(self.settings)}")
 
 
 def read_command(line: str) -> Command:
-    """Return the command that a line has.
+    """Return the command of a line.
 
-    The first word is the command's name. Of the others, `key=value` is a setting; the rest are the
-    command's `words`. A word has spaces only within quotes.
+    The first word is its name. Of the others those with `key=value` are settings.
     """
     name, *rest = _WORD.findall(line)
     command = Command(name, [])
     for word in rest:
         key, equals, value = word.partition("=")
-        # If there is a quote before the `=`, the `=` is a part of quoted bytes: this is no setting.
+        # If there is a quote before the `=`, the `=` belongs to quoted bytes, and this is a word.
         if equals and "'" not in key:
-            # Only the empty text loses its quotes. Others keep them, for `read_bytes`.
+            # A quoted text keeps its quotes, because `read_bytes` needs them. Only `''` becomes "".
             command.settings[key] = "" if value == EMPTY else value
         else:
             command.words.append("" if word == EMPTY else word)
@@ -95,48 +90,42 @@ def read_command(line: str) -> Command:
 
 
 def read_bytes(text: str) -> bytes:
-    """Return the bytes of a word.
-
-    Text outside of quotes is the topics of a subscription, separated by `+`.
-    """
+    """Return the bytes that a word stands for: quoted bytes, or the topics of a subscription."""
     if text.startswith("'"):
-        # Escapes such as `\x00` become the bytes that they stand for. The codec for escapes takes
-        # bytes and gives characters with the numbers 0 to 255; latin-1 maps these to bytes.
+        # Replace escapes such as `\x00`. The codec for escapes takes bytes and returns characters
+        # with the numbers 0 to 255, and latin-1 turns these into bytes with the same numbers.
         return text[1:-1].encode().decode("unicode_escape").encode("latin-1")
     return encode_subscription(ConsumerProtocolSubscription(topics=tuple(text.split("+"))))
 
 
 def bytes_text(data: bytes) -> str:
-    """Return the word for bytes: topics such as `foo+bar` if `data` is their subscription.
-
-    All other bytes are quoted.
-    """
+    """Return the word that stands for some bytes; the reverse of `read_bytes`."""
     try:
         topics = tuple(sorted(decode_subscribed_topics(data)))
     except ConsumerProtocolError:
         topics = ()
-    # A subscription can have more than topics, for example owned partitions. Then the bytes of its
-    # topics alone differ from `data`.
+    # A subscription may have more than topics, such as owned partitions. Then it differs from the
+    # subscription to the topics alone, and the word `foo+bar` would lose the rest.
     if topics and data == encode_subscription(ConsumerProtocolSubscription(topics=topics)):
         word = "+".join(topics)
         if _PLAIN.fullmatch(word):
             return word
-    # `repr` gives b'...'; the slice takes what is between the quotes. A quote in the text would end
-    # the word, so it is written as an escape.
+    # `repr` returns "b'...'", from which the slice takes what is between the quotes. A quote within
+    # would end the word, so it becomes an escape.
     escaped = repr(data)[2:-1].replace("'", "\\x27")
     return f"'{escaped}'"
 
 
 def read_partition(text: str) -> TopicPartition:
-    """Return the partition that `foo-0` names."""
+    """Return the partition that a word such as `foo-0` names."""
     topic, _, index = text.rpartition("-")
     return TopicPartition(topic, int(index))
 
 
 def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
-    """Take the settings that are offsets of partitions, `foo-0=97`.
+    """Take the settings that are offsets: `foo-0=97` -> (("foo", 0), 97).
 
-    A setting is taken when the iteration reaches it, so the caller must iterate to the end.
+    This is a generator, and takes a setting only when it reaches it.
     """
     for key in list(command.settings):
         if re.fullmatch(r".+-\d+", key):
@@ -145,14 +134,14 @@ def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
 
 
 def number_uuids(text: str, numbers: dict[str, int]) -> str:
-    """Return a text with a number for each uuid, in the order of their first occurrence.
+    """Replace each uuid in a text by a number, because uuids differ from run to run.
 
-    `numbers` has the numbers of earlier texts and gets the new ones, so that a uuid has the same
-    number in a whole story.
+    `numbers` has the numbers of the uuids that occurred before, and gets those of new uuids. So a
+    uuid has the same number in all texts of a story.
     """
 
-    def number(found: re.Match[str]) -> str:
-        # A new uuid gets the next number.
-        return str(numbers.setdefault(found[0], len(numbers) + 1))
+    def number_of(uuid: re.Match[str]) -> str:
+        next_number = len(numbers) + 1
+        return str(numbers.setdefault(uuid[0], next_number))
 
-    return _UUID.sub(number, text)
+    return _UUID.sub(number_of, text)
