@@ -1,18 +1,19 @@
-"""The tables of ZooKeeper, and `offset_rewinds`, in plain Python.
+"""The tables about ZooKeeper, and `offset_rewinds`, in plain Python.
 
-A consumer on ZooKeeper has no coordinator. It gets its partitions in attempts. An attempt has four
-steps:
+The oldest consumers of Kafka have no coordinator, but share their partitions through ZooKeeper. Its
+servers (the ensemble) store a tree of znodes. If the members of its group change, a consumer tries
+to get its share of the partitions. Such an attempt has four steps:
 
 1. It gives its partitions up.
-2. It reads a *view*: the members of its group.
-3. It computes its plan: its own share of the partitions.
-4. It claims each partition of the plan by creating an ephemeral znode. A claim conflicts while
-   another member still has the partition's znode.
+2. It reads a *view*: which members has its group now?
+3. It computes its *plan*: its own share of the partitions.
+4. It claims each partition of the plan by creating a znode for it. A claim conflicts while another
+   member still has this znode.
 
-The ensemble is ZooKeeper's servers. A znode is a node of the tree that they store. A session is a
-client's lasting connection to the ensemble; an ephemeral znode is deleted when the session that
-created it ends. A transaction (txn) is a change of the tree; its zxid is its number in the order of
-all changes. A watch asks a server to notify the client of the next change of a znode.
+This znode is ephemeral: it is deleted when the session of its creator ends, which is the consumer's
+lasting connection to the ensemble. A consumer learns of changes by a *watch*, with which a server
+notifies it of the next change of a znode. Each change of the tree is a transaction (txn) with a
+number, the zxid.
 
 `pipeline.tables.zookeeper` computes the same with Spark.
 """
@@ -24,7 +25,7 @@ from pipeline.in_memory.trace import TableRow, Trace, detail_of
 from protocol.trace import TraceKind, TraceRow
 
 _STEP_US = 100_000
-"""Length of the intervals in which requests are counted: a tenth of a second."""
+"""Requests are counted in steps of a tenth of a second."""
 _EFFECTS = {
     "Exists": "read",
     "GetData": "read",
@@ -37,9 +38,9 @@ _EFFECTS = {
     "Ping": "session",
     "SetWatches": "session",
 }
-"""Effect of the requests of each API. Requests of other APIs go to Kafka, and do not count here."""
+"""What the requests of each API do. Requests of other APIs go to Kafka and are not counted."""
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
-"""Znode with the committed offset of a group, a topic and a partition number."""
+"""The path of a znode with a committed offset: it names the group, the topic and the partition."""
 _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 """Kinds of rows that list partitions which a consumer gave up."""
 
@@ -47,14 +48,12 @@ _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     """Return each session that was opened, with its client, its end and its writes.
 
-    Some of the columns:
-
-    - `silent_us`: the ensemble declared the session expired, because its client was silent.
-    - `ended_us`: the first server applied the session's end.
-    - `learned_us`: the client learned of the expiry.
+    A session ends at three moments: the ensemble finds that its client has been silent for too long
+    (`silent_us`), the first server deletes it (`ended_us`), and the client learns of it
+    (`learned_us`).
     """
     sessions: dict[str, TableRow] = {}
-    # The session that created each znode; None if the znode is not ephemeral.
+    # By path, the session that created an ephemeral znode; None if the znode is not ephemeral.
     owners: dict[str, str | None] = {}
     for applied_us, txn in _txns(trace).values():
         session = txn["session"]
@@ -88,13 +87,14 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
                     writer["created"] += 1
             case "delete" if writer is not None:
                 writer["deleted"] += 1
-                # Adds 1 (True counts as 1) if the znode was an ephemeral one of another session.
-                writer["deleted_of_others"] += owners.get(txn["path"]) not in (None, session)
+                owner = owners.get(txn["path"])
+                if owner is not None and owner != session:
+                    writer["deleted_of_others"] += 1
             case _:
                 pass
 
-    # Add the rows of clients and of the ensemble about the sessions. A row about a session whose
-    # opening the trace lacks is ignored.
+    # Add what clients and the ensemble wrote about the sessions. If the trace does not have the
+    # opening of a session, the session is ignored.
     for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE):
         entry = sessions.get(detail_of(row)["session"])
         if entry is not None:
@@ -114,26 +114,31 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
 
 
 def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
-    """Return each event of a watch, with the transaction behind it and the attempt after it.
+    """Return each notification that a server sent to a client because of a watch.
 
-    A server sends the event to the client that set the watch.
+    A row also has when the change was made that the client was notified of, and when the client
+    began its next attempt.
     """
     txns, groups = _txns(trace), _groups(trace)
 
-    # When the attempts of each consumer began.
-    begun: dict[str, list[int]] = {}
+    attempts_us: dict[str, list[int]] = {}  # when each consumer began its attempts
     for row in trace.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED):
-        begun.setdefault(row.node, []).append(row.time_us)
+        attempts_us.setdefault(row.node, []).append(row.time_us)
     table = []
     for row in trace.of(TraceKind.ZOOKEEPER_WATCH_FIRED):
-        watch, zxid, fired_us = detail_of(row), row.offset or 0, row.time_us
-        changed_us = txns[zxid][0] if zxid in txns else None
-        later = [at_us for at_us in begun.get(row.peer or "", []) if at_us >= fired_us]
+        watch = detail_of(row)
+        consumer = row.peer or ""
+        zxid = row.offset or 0
+        fired_us = row.time_us
+        changed_us = None
+        if zxid in txns:
+            changed_us, _txn = txns[zxid]
+        later_attempts_us = [at_us for at_us in attempts_us.get(consumer, []) if at_us >= fired_us]
         table.append(
             {
                 "server": row.node,
                 "incarnation": row.incarnation,
-                "group": groups.get(row.peer or ""),
+                "group": groups.get(consumer),
                 "consumer": row.peer,
                 "type": watch["type"],
                 "path": watch["path"],
@@ -141,14 +146,14 @@ def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
                 "changed_us": changed_us,
                 "fired_us": fired_us,
                 "lag_us": None if changed_us is None else fired_us - changed_us,
-                "attempt_us": min(later, default=None),
+                "attempt_us": min(later_attempts_us, default=None),
             }
         )
     return table
 
 
 def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
-    """Return the attempts of each life of a consumer, step by step."""
+    """Return the attempts of each consumer, with what came of their steps."""
     kinds = (
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
         TraceKind.ZOOKEEPER_VIEW,
@@ -165,25 +170,25 @@ def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
                 attempt = _new_attempt(row, consumer, incarnation)
                 table.append(attempt)
             elif attempt is not None and row.kind == TraceKind.ZOOKEEPER_GAVE_UP:
-                # `during` is what the consumer was doing when it gave up. If it gave up more than
-                # once after the attempt, the first time counts.
+                # The consumer gave up after this attempt. If it did so more than once, the first
+                # time counts. `during` tells what it was doing.
                 attempt["gave_up"] = attempt["gave_up"] or detail_of(row)["during"]
             elif attempt is not None and attempt["ended_us"] is None:
-                # Rows after the end are no steps: a consumer can lose partitions between attempts,
-                # for example with its session.
+                # Rows after the end of the attempt are no steps of it. A consumer can lose
+                # partitions between two attempts, for example with its session.
                 _add_step(attempt, row)
     return table
 
 
 def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
-    """Return the number of requests that each client sent in each tenth of a second."""
+    """Count the requests of each API that each client sent to ZooKeeper in each step."""
     groups = _groups(trace)
     table: dict[tuple[str, int, str, int], TableRow] = {}
     for row in trace.of(TraceKind.REQUEST_SENT):
         if row.api not in _EFFECTS:
             continue
         from_us = row.time_us // _STEP_US * _STEP_US
-        counted = table.setdefault(
+        counts = table.setdefault(
             (row.node, row.incarnation, row.api, from_us),
             {
                 "group": groups.get(row.node),
@@ -195,24 +200,26 @@ def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
                 "requests": 0,
             },
         )
-        counted["requests"] += 1
+        counts["requests"] += 1
     return list(table.values())
 
 
 def offset_rewinds_of(trace: Trace) -> list[TableRow]:
-    """Return each commit whose offset is lower than the offset of the previous commit.
+    """Return each commit that set the committed offset of a partition back.
 
-    The previous commit is that of the same group and partition in the same store. A store is Kafka
-    or ZooKeeper.
+    Offsets are stored in Kafka, or in ZooKeeper for a group on ZooKeeper. Commits to the two stores
+    are not compared with one another.
     """
     last_offsets: dict[tuple[str, str, str], int] = {}
     table = []
     for commit in (*_commits_to_kafka(trace), *_commits_to_zookeeper(trace)):
         key = (commit["group"], commit["partition"], commit["store"])
-        before, offset = last_offsets.get(key), commit["offset_after"]
-        last_offsets[key] = offset
-        if before is not None and offset < before:
-            table.append(commit | {"offset_before": before, "records": before - offset})
+        offset_before = last_offsets.get(key)
+        offset_after = commit["offset_after"]
+        last_offsets[key] = offset_after
+        if offset_before is not None and offset_after < offset_before:
+            records = offset_before - offset_after
+            table.append(commit | {"offset_before": offset_before, "records": records})
     return table
 
 
@@ -220,18 +227,16 @@ def offset_rewinds_of(trace: Trace) -> list[TableRow]:
 
 
 def _txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
-    """Return the time and the detail of each transaction by its zxid, in the order of the zxids.
+    """Return all transactions in the order of their zxids, which are the keys.
 
-    The time is when the first server applied the transaction.
+    A transaction is a tuple: when the first server applied it, and its detail.
     """
     return trace.once(_find_txns)
 
 
 def _find_txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
-    """Find the transactions for `_txns`.
-
-    Rows are in time order, so the first row about a transaction is that of the first server.
-    """
+    # Each server writes a row about each transaction. The rows are in time order, so the first one
+    # is that of the first server.
     by_zxid: dict[int, tuple[int, TableRow]] = {}
     for row in trace.of(TraceKind.ZOOKEEPER_TXN_APPLIED):
         if row.offset is not None and row.offset not in by_zxid:
@@ -240,7 +245,7 @@ def _find_txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
 
 
 def _groups(trace: Trace) -> dict[str, str]:
-    """Return the group of each consumer on ZooKeeper."""
+    """Return the group of each consumer on ZooKeeper that began an attempt."""
     return {
         row.node: row.group
         for row in trace.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED)
@@ -248,21 +253,21 @@ def _groups(trace: Trace) -> dict[str, str]:
     }
 
 
-def _add_client_event(entry: TableRow, row: TraceRow) -> None:
-    """Add a row that a client wrote about its session to the session's entry."""
-    if entry["consumer"] is None:
-        entry["consumer"], entry["incarnation"] = row.node, row.incarnation
+def _add_client_event(session: TableRow, row: TraceRow) -> None:
+    """Add to a session what its client wrote about it."""
+    if session["consumer"] is None:
+        session["consumer"], session["incarnation"] = row.node, row.incarnation
     match detail_of(row)["state"]:
         case "SyncConnected":
-            entry["connections"] += 1
-            if entry["connected_us"] is None:
-                entry["connected_us"] = row.time_us
-            if row.peer is not None and row.peer not in entry["servers"]:
-                entry["servers"].append(row.peer)
+            session["connections"] += 1
+            if session["connected_us"] is None:
+                session["connected_us"] = row.time_us
+            if row.peer is not None and row.peer not in session["servers"]:
+                session["servers"].append(row.peer)
         case "Disconnected":
-            entry["disconnections"] += 1
-        case "Expired" if entry["learned_us"] is None:
-            entry["learned_us"] = row.time_us
+            session["disconnections"] += 1
+        case "Expired" if session["learned_us"] is None:
+            session["learned_us"] = row.time_us
         case _:
             pass
 
@@ -290,16 +295,13 @@ def _new_attempt(row: TraceRow, consumer: str, incarnation: int) -> TableRow:
 
 
 def _add_step(attempt: TableRow, row: TraceRow) -> None:
-    """Add a step of an attempt that has not ended yet."""
+    """Add to an attempt, which has not ended yet, what a row tells about one of its steps."""
     step = detail_of(row)
     match TraceKind(row.kind):
         case TraceKind.ZOOKEEPER_VIEW if attempt["view_us"] is None:
-            # `|=` changes the dict itself, which is a row of the table.
-            attempt |= {
-                "view_us": row.time_us,
-                "view": step["members"],
-                "plan": step["partitions"],
-            }
+            attempt["view_us"] = row.time_us
+            attempt["view"] = step["members"]
+            attempt["plan"] = step["partitions"]
         case TraceKind.ZOOKEEPER_CLAIM_CONFLICT:
             attempt["conflicts"] += 1
             attempt["disputed"] = sorted([*attempt["disputed"], row.partition])
@@ -315,7 +317,8 @@ def _add_step(attempt: TableRow, row: TraceRow) -> None:
 def _outcome(attempt: TableRow, *, is_done: bool) -> str:
     """Return how an attempt ended.
 
-    If no broker is registered, a consumer's attempt is done before it reads a view.
+    Without any broker there are no partitions. Then the attempt is done before the consumer reads a
+    view.
     """
     if is_done:
         return "no broker" if attempt["view_us"] is None else "done"
@@ -325,7 +328,7 @@ def _outcome(attempt: TableRow, *, is_done: bool) -> str:
 
 
 def _commits_to_kafka(trace: Trace) -> Iterator[TableRow]:
-    """Yield the commits that coordinators stored in offsets partitions (`__consumer_offsets`)."""
+    """Yield the commits that coordinators stored in `__consumer_offsets`, in time order."""
     consumers = trace.consumers()
     for row in trace.of(TraceKind.COMMIT_STORED):
         if row.group is not None and row.partition is not None and row.offset is not None:
@@ -340,16 +343,17 @@ def _commits_to_kafka(trace: Trace) -> Iterator[TableRow]:
 
 
 def _commits_to_zookeeper(trace: Trace) -> Iterator[TableRow]:
-    """Yield the commits of offsets that consumers wrote to znodes of ZooKeeper."""
+    """Yield the commits that consumers wrote to ZooKeeper, in the order of their zxids."""
     clients = {
         detail_of(row)["session"]: row.node for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
     }
     for applied_us, txn in _txns(trace).values():
-        path = _OFFSET_PATH.fullmatch(txn.get("path") or "")
-        if path is not None and txn["op"] in ("create", "setData"):
+        offset_path = _OFFSET_PATH.fullmatch(txn.get("path") or "")
+        if offset_path is not None and txn["op"] in ("create", "setData"):
+            group, topic, partition_number = offset_path.groups()
             yield {
-                "group": path[1],
-                "partition": f"{path[2]}-{path[3]}",
+                "group": group,
+                "partition": f"{topic}-{partition_number}",
                 "store": "zookeeper",
                 "at_us": applied_us,
                 "consumer": clients.get(txn["session"]),

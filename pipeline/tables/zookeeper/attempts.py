@@ -1,14 +1,13 @@
-"""The table `zookeeper_attempts`: each attempt of a consumer, with its view, plan and outcome.
+"""The table `zookeeper_attempts`: how did consumers on ZooKeeper try to get their partitions?
 
-A consumer on ZooKeeper rebalances by itself, in one or more attempts. An attempt has four steps:
+Such a consumer has no coordinator, and rebalances by itself, in one or more attempts. An attempt
+has four steps:
 
-1. It releases its partitions.
-2. It reads a view: the members of its group.
-3. It computes its plan: its share of the partitions.
+1. It gives its partitions up.
+2. It reads a *view*: which members has its group now?
+3. It computes its *plan*: its own share of the partitions.
 4. It claims each partition of the plan. A claim conflicts while another member still owns the
    partition.
-
-An incarnation is one life of the consumer's process, counted from 0.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -24,11 +23,11 @@ from protocol.trace_schema import (
 )
 
 _LIFE = ("run", "node", "incarnation")
-"""Columns that name one incarnation of a consumer."""
+"""The columns that name a consumer, from one start of its process to its end (an incarnation)."""
 _ATTEMPT = (*_LIFE, "number")
-"""Columns that name an attempt; `number` counts the attempts of an incarnation."""
+"""The columns that name an attempt; `number` counts the attempts of an incarnation."""
 _GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
-"""Kinds of rows that list the partitions which a consumer released."""
+"""Kinds of rows that list partitions which a consumer gave up."""
 _STEPS = (
     TraceKind.ZOOKEEPER_VIEW,
     TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
@@ -39,18 +38,19 @@ _STEPS = (
 
 
 def zookeeper_attempts(events: DataFrame) -> DataFrame:
-    """Return the attempts of consumers on ZooKeeper to own their shares.
+    """List the attempts of consumers on ZooKeeper to get their share of the partitions.
 
     `events` has one row per event. Output grain: one row per run, consumer, incarnation and attempt
     of a rebalance.
     Columns:
     - `run`, `group`, `consumer` (its node), `incarnation`, `member` (its consumer id);
-    - `attempt`: number of the attempt in its rebalance, from 0;
-    - `started_us`, `view_us` (the consumer had read its view and computed its plan), `ended_us`:
-      microseconds of the run's clock;
-    - `view`: consumer ids that the consumer read; `plan`: partitions that it computed as its share;
-    - `given_up`: number of partitions that the consumer released;
-    - `conflicts`: number of partitions of the plan that had another owner; `disputed`: the names of
+    - `attempt`: the number of the attempt in its rebalance, from 0;
+    - `started_us`, `view_us` (the consumer had read its view and computed its plan), `ended_us`: in
+      microseconds on the run's clock;
+    - `view`: the consumer ids that the consumer read; `plan`: the partitions that it computed as
+      its share;
+    - `given_up`: how many partitions the consumer gave up;
+    - `conflicts`: how many partitions of the plan still had another owner; `disputed`: the names of
       these partitions, sorted;
     - `outcome`: `done`, `no broker` (without a broker, the consumer reads no view), `conflict`,
       `exception`, or `shut down` if the consumer was told to stop; `exception`: the exception that
@@ -93,12 +93,11 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
 
 
 def _numbered(events: DataFrame) -> DataFrame:
-    """Return the rows of consumers, each with the number of the last attempt that began.
+    """Return the rows of consumers, each with the number of the last attempt that began (`number`).
 
-    The column `is_within` is true for the rows of the attempt, up to and including its end. Only in
-    these rows is the number of starts so far greater than the number of ends before the row.
+    A consumer also writes rows after the end of an attempt. `is_within` is true for the rows of the
+    attempt itself, up to its end.
     """
-    # `F.count` counts the rows in which these are not null.
     in_order = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)
     ends = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED), True)
@@ -124,7 +123,9 @@ def _numbered(events: DataFrame) -> DataFrame:
             TraceKind.ZOOKEEPER_GAVE_UP,
             *_STEPS,
         )
+        # `F.count` counts rows that are not null.
         .withColumn("number", F.count(starts).over(so_far))
+        # An attempt still goes on if more attempts have started than ended.
         .withColumn("is_within", F.col("number") > F.count(ends).over(before))
         .where(F.col("number") > 0)
         .withColumn("decoded", decoded)
@@ -132,25 +133,24 @@ def _numbered(events: DataFrame) -> DataFrame:
 
 
 def _steps(numbered: DataFrame) -> DataFrame:
-    """Return one row per attempt that has any row after its beginning."""
-    # What a row is about: the view, the end of the attempt, a conflict, or released partitions.
+    """One row per attempt of which more than the beginning is known: what came of its steps."""
     is_view, is_end = _is(TraceKind.ZOOKEEPER_VIEW), _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
     is_conflict = _is(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)
-    is_release = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
+    gives_up_partitions = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
     attempt_rows = numbered.where(F.col("is_within") & ~_is(TraceKind.ZOOKEEPER_GAVE_UP))
     summed = attempt_rows.groupBy(*_ATTEMPT).agg(
         F.min(F.when(is_view, F.col("time_us"))).alias("view_us"),
         F.min_by("decoded.members", F.when(is_view, F.col("seq"))).alias("view"),
         F.min_by("decoded.partitions", F.when(is_view, F.col("seq"))).alias("plan"),
-        F.sum(F.when(is_release, F.size("decoded.partitions"))).alias("given_up"),
+        F.sum(F.when(gives_up_partitions, F.size("decoded.partitions"))).alias("given_up"),
         F.count_if(is_conflict).alias("conflicts"),
         F.sort_array(F.collect_list(F.when(is_conflict, F.col("partition")))).alias("disputed"),
         F.min(F.when(is_end, F.col("time_us"))).alias("ended_us"),
         F.max(F.when(is_end, F.col("decoded.done"))).alias("done"),
         F.max(F.when(is_end, F.col("cause_text"))).alias("exception"),
     )
-    # The order of the conditions matters. An attempt that is done although it read no view found no
-    # broker. An attempt with an exception can have had conflicts, too; the exception ended it.
+    # The order of the conditions matters. Without any broker, an attempt is done although it read
+    # no view. And an attempt that an exception ended can have had conflicts before.
     has_no_view = F.col("view_us").isNull()
     outcome = (
         F.when(F.col("ended_us").isNull(), None)
@@ -164,7 +164,7 @@ def _steps(numbered: DataFrame) -> DataFrame:
 
 
 def _gave_up(numbered: DataFrame) -> DataFrame:
-    """Return one row, with `gave_up`, per attempt that was the last of a failed rebalance."""
+    """One row per attempt after which the consumer gave up: what it was doing (`gave_up`)."""
     return (
         numbered.where(_is(TraceKind.ZOOKEEPER_GAVE_UP))
         .groupBy(*_ATTEMPT)
@@ -173,5 +173,5 @@ def _gave_up(numbered: DataFrame) -> DataFrame:
 
 
 def _is(kind: TraceKind) -> Column:
-    """Return the condition that a row is of a kind."""
+    """Return whether a row is of a kind."""
     return F.col("kind") == kind.value

@@ -1,8 +1,8 @@
 """The table `offset_rewinds`: commits that set a group's committed offset back.
 
-A commit stores how far the group has read a partition: its committed offset. The store is Kafka, or
-ZooKeeper for a group whose members get their partitions there. A znode is a node of the tree that
-ZooKeeper stores.
+After such a commit, a new owner of the partition would read records again that the group has
+already processed. The offsets are stored in Kafka, or in ZooKeeper for a group whose consumers get
+their partitions there.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -13,27 +13,30 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import ZooKeeperClientDetail
 
 _OFFSET_PATH = r"^/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)$"
-"""Znode with the committed offset of a group, a topic and a partition number."""
+"""The path of a committed offset in ZooKeeper's tree: it names the group, the topic and the
+partition.
+"""
 
 
 def offset_rewinds(
     events: DataFrame, zookeeper_txns: DataFrame, member_names: DataFrame
 ) -> DataFrame:
-    """Return the commits whose offset is lower than the offset of the previous commit.
+    """List the commits whose offset is lower than that of the commit before it.
 
-    The previous commit is that of the same group and partition in the same store. Commits to
-    different stores are not compared, because a group on ZooKeeper can commit to both. `events` has
-    one row per event, `zookeeper_txns` one row per transaction of ZooKeeper, and `member_names` one
-    row per member id. Output grain: one row per run, group, partition, store and commit that set
-    the offset back.
+    This is the commit before it of the same group and partition to the same store. Commits to Kafka
+    and to ZooKeeper are not compared with one another, because a group on ZooKeeper can commit to
+    both.
+    `events` has one row per event, `zookeeper_txns` one row per transaction of ZooKeeper, and
+    `member_names` one row per member id. Output grain: one row per run, group, partition, store and
+    commit that set the offset back.
     Columns:
     - `run`, `group`, `partition`;
     - `store`: `kafka` or `zookeeper`;
-    - `at_us`: time at which the store took the commit, in microseconds on the run's clock;
+    - `at_us`: when the commit was stored, in microseconds on the run's clock;
     - `consumer`: the node that committed;
     - `offset_before`, `offset_after`;
-    - `records`: the number of records between the two offsets; a new owner of the partition would
-      read them again.
+    - `records`: the number of records between the two offsets, which a new owner of the partition
+      would read again.
 
     Nulls: `consumer` if the commit names no member. This is so if an administrator made it, or if a
     group on ZooKeeper stored it in Kafka.
@@ -58,7 +61,7 @@ def offset_rewinds(
 
 
 def _in_kafka(events: DataFrame, member_names: DataFrame) -> DataFrame:
-    """Return one row per committed offset that a coordinator stored."""
+    """One row per committed offset that a coordinator stored."""
     return (
         of_kind(events, TraceKind.COMMIT_STORED)
         .where(
@@ -81,7 +84,7 @@ def _in_kafka(events: DataFrame, member_names: DataFrame) -> DataFrame:
 
 
 def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
-    """Return one row per offset that a transaction of ZooKeeper stored, in the order of zxids."""
+    """One row per committed offset that a consumer wrote to ZooKeeper."""
     group, topic, index = (F.regexp_extract("path", _OFFSET_PATH, part) for part in (1, 2, 3))
     clients = (
         of_kind(events, TraceKind.ZOOKEEPER_CLIENT_STATE)
@@ -96,8 +99,8 @@ def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
             group.alias("group"),
             F.concat_ws("-", topic, index).alias("partition"),
             F.lit("zookeeper").alias("store"),
-            # Transactions are ordered by zxid, their number. The struct has the same fields as in
-            # `_in_kafka`, so that both can be in one column.
+            # Transactions are ordered by their number, the zxid. The struct has the same fields as
+            # in `_in_kafka`, so that the two can be in one column.
             F.struct(
                 F.col("zxid").alias("time_us"),
                 F.lit("").alias("node"),

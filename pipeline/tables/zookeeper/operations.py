@@ -1,6 +1,7 @@
-"""The table `zookeeper_operations`: numbers of requests from each client to ZooKeeper over time.
+"""The table `zookeeper_operations`: how many requests did each client send to ZooKeeper, and when?
 
-An incarnation is one life of a client's process, counted from 0.
+The report compares them with the requests of groups that have a coordinator
+(`coordinator_requests`).
 """
 
 from pyspark.sql import DataFrame
@@ -11,34 +12,34 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 STEP_US = 100_000
-"""Requests are counted in steps of this length, a tenth of a second."""
+"""Requests are counted in steps of a tenth of a second."""
 READS = (Api.EXISTS, Api.GET_DATA, Api.GET_CHILDREN)
 """APIs that read ZooKeeper's data."""
 WRITES = (Api.CREATE, Api.DELETE, Api.SET_DATA)
 """APIs that change ZooKeeper's data."""
 OF_SESSIONS = (Api.CONNECT, Api.CLOSE_SESSION, Api.PING, Api.SET_WATCHES)
-"""APIs about the client's session (its lasting connection to ZooKeeper)."""
+"""APIs about the client's session, which is its lasting connection to ZooKeeper."""
 _EFFECTS = {"read": READS, "write": WRITES, "session": OF_SESSIONS}
-"""The APIs of each value of the column `effect`."""
+"""The values of the column `effect`, and the APIs that have them."""
 
 
 def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) -> DataFrame:
-    """Return the numbers of requests of ZooKeeper's clients per tenth of a second.
+    """Count the requests of ZooKeeper's clients in each tenth of a second.
 
-    `all_events` has one row per event, and includes the events about all messages.
-    `zookeeper_consumers` has one row per consumer. Output grain: one row per run, client,
-    incarnation, API and tenth of a second in which the client sent such a request.
+    `all_events` has one row per event of the whole trace. `zookeeper_consumers` has one row per
+    consumer. Output grain: one row per run, client, incarnation, API and tenth of a second in which
+    the client sent such a request.
     Columns:
-    - `run`, `group`, `consumer` (the client's node), `incarnation`, `api`;
+    - `run`, `group`, `consumer` (the client's node), `incarnation` (how often its process had
+      started before), `api`;
     - `effect`: `read`, `write`, or `session` for a request about the session itself: connect,
       close, ping, set watches again;
-    - `from_us`: beginning of the tenth of a second, microseconds of the run's clock;
-    - `requests`: number of requests in the tenth of a second.
+    - `from_us`: the beginning of the tenth of a second, in microseconds on the run's clock;
+    - `requests`: how many requests the client sent in it.
 
     Nulls: `group` if the client never began to rebalance.
     """
-    # The lists hold all APIs of ZooKeeper's clients. A request of another API went to Kafka, not to
-    # ZooKeeper: its effect is null.
+    # Null for a request of another API, which went to Kafka and not to ZooKeeper.
     effect = F.coalesce(
         *(
             F.when(F.col("api").isin([api.label for api in apis]), name)
@@ -55,7 +56,7 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
             "incarnation",
             "api",
             "effect",
-            # Round down to the beginning of the tenth of a second.
+            # This rounds the time down to a multiple of STEP_US.
             (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
         )
         .agg(F.count("*").alias("requests"))

@@ -1,10 +1,10 @@
-"""The table `zookeeper_sessions`: beginning and end of each session, at servers and at its client.
+"""The table `zookeeper_sessions`: when did each session begin and end, and who knew it when?
 
-The ensemble is ZooKeeper's servers. A session is a client's lasting connection to the ensemble; if
-the client is silent for too long, the ensemble's leader expires it. A znode is a node of the tree
-that the servers store; an ephemeral znode is deleted when the session that created it ends. A
-transaction (txn) is a change of the tree. Each server applies all transactions, in the order of
-their numbers, the zxids.
+A session is a client's lasting connection to ZooKeeper's servers (the ensemble). A member of a
+group is registered by a znode (a node of the tree that the servers store) which is ephemeral: it is
+deleted when the session of its creator ends. If a client is silent for too long, the leader of the
+ensemble expires its session. The client itself learns of this only later, so both sides are in the
+table.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -18,7 +18,7 @@ from protocol.trace_schema import ZooKeeperClientDetail, ZooKeeperSessionDetail
 def zookeeper_sessions(
     events: DataFrame, zookeeper_txns: DataFrame, zookeeper_consumers: DataFrame
 ) -> DataFrame:
-    """Return the sessions of the ensemble, from opening to end.
+    """List the sessions that the ensemble opened.
 
     `events` has one row per event, `zookeeper_txns` one row per transaction, and
     `zookeeper_consumers` one row per consumer. Output grain: one row per run and session that the
@@ -26,19 +26,20 @@ def zookeeper_sessions(
     Columns:
     - `run`, `session` as ZooKeeper prints it; `group`, `consumer` (the client's node),
       `incarnation` of the session's client;
-    - `opened_us`: the first server applied the opening;
-    - `connected_us`: the client got the answer to the opening;
-    - `silent_us`: the leader expired the session, because its client had been silent for too long;
-    - `ended_us`: the first server applied the session's end, which deletes the session's ephemeral
-      znodes;
-    - `learned_us`: the client learned of the expiry;
+    - `opened_us`: when the first server applied the opening;
+    - `connected_us`: when the client got the answer to the opening;
+    - `silent_us`: when the leader expired the session, because its client had been silent for too
+      long;
+    - `ended_us`: when the first server applied the session's end, which deletes the session's
+      ephemeral znodes;
+    - `learned_us`: when the client learned that its session had expired;
     - `end`: `expired`, or `closed` by the client;
-    - `connections`, `servers`: number of the client's connections, and their servers;
-      `disconnections`: number of losses of a connection that the client noticed;
-    - `created`, `deleted`: numbers of znodes that the session created and deleted;
-      `deleted_of_others`: number of deleted znodes that were ephemeral znodes of another session.
+    - `connections`, `servers`: how often the client connected, and to which servers;
+      `disconnections`: how often it noticed that it had lost the connection;
+    - `created`, `deleted`: how many znodes the session created and deleted; `deleted_of_others`:
+      how many of the deleted ones were ephemeral znodes of another session.
 
-    Moments are microseconds of the run's clock.
+    Moments are microseconds on the run's clock.
     Nulls: `consumer`, `incarnation`, `connected_us` if the client never got the answer; `group` if
     the client never began to rebalance; `silent_us` if no leader expired the session; `ended_us`,
     `end` if the session did not end; `learned_us` if the client did not learn of an expiry.
@@ -85,7 +86,7 @@ def zookeeper_sessions(
 
 
 def _clients(events: DataFrame) -> DataFrame:
-    """Return one row per session that a client knew, with the client's view of it."""
+    """One row per session that a client knew: what the client wrote about it."""
     state = F.col("decoded.state")
     connected = state == "SyncConnected"
     return (
@@ -93,7 +94,7 @@ def _clients(events: DataFrame) -> DataFrame:
         .withColumn("decoded", detail("session", "state", of=ZooKeeperClientDetail))
         .groupBy("run", F.col("decoded.session").alias("session"))
         .agg(
-            # A session has one client, so `min` only picks its node and incarnation.
+            # A session has one client, and `min` picks its node and incarnation.
             F.min("node").alias("consumer"),
             F.min("incarnation").alias("incarnation"),
             F.min(F.when(connected, F.col("time_us"))).alias("connected_us"),
@@ -106,7 +107,7 @@ def _clients(events: DataFrame) -> DataFrame:
 
 
 def _expirations(events: DataFrame) -> DataFrame:
-    """Return one row per session that a leader expired."""
+    """One row per session that a leader expired."""
     decoded = detail("session", of=ZooKeeperSessionDetail)
     return (
         of_kind(events, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
@@ -117,9 +118,9 @@ def _expirations(events: DataFrame) -> DataFrame:
 
 
 def _writes(txns: DataFrame) -> DataFrame:
-    """Return one row per session that created or deleted a znode."""
-    # `before` is the previous create or delete of the same path. Before a delete it is the
-    # creation, because ZooKeeper refuses to delete a missing znode.
+    """One row per session that created or deleted a znode: how many it created and deleted."""
+    # `before` is the create or delete before it of the same path. Before a delete this is the
+    # creation of the znode, because ZooKeeper refuses to delete a znode that does not exist.
     of_path = Window.partitionBy("run", "path").orderBy("zxid")
     of_another = F.col("before.ephemeral") & (F.col("before.session") != F.col("session"))
     deletes = F.col("op") == "delete"

@@ -1,9 +1,10 @@
-"""The table `zookeeper_watches`: each event of a watch, and the consumer's next attempt.
+"""The table `zookeeper_watches`: how fast does a consumer on ZooKeeper hear of a change?
 
 With a watch, a client asks a server to notify it of the next change of a znode (a node of the tree
-that ZooKeeper stores). At the change, the server sends the client an event. In an attempt, a
-consumer tries once to own its share of the partitions. A transaction is a change of ZooKeeper's
-data; its zxid is its number in the order of all changes.
+that ZooKeeper stores), such as a new member of its group. At the change, the server sends an event
+to the client, and the client then tries to get its new share of the partitions (an attempt). The
+table has a row for each such event. Each change of the tree is a transaction with a number, the
+zxid.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -17,7 +18,7 @@ from protocol.trace_schema import ZooKeeperWatchDetail
 def zookeeper_watches(
     events: DataFrame, zookeeper_txns: DataFrame, zookeeper_consumers: DataFrame
 ) -> DataFrame:
-    """Return the events of watches that servers sent to clients.
+    """List the events of watches that servers sent to clients.
 
     `events` has one row per event of the trace, `zookeeper_txns` one row per transaction, and
     `zookeeper_consumers` one row per consumer. Output grain: one row per run and event of a watch
@@ -25,16 +26,16 @@ def zookeeper_watches(
     Columns:
     - `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node);
     - `type` as ZooKeeper names it, `path` that was watched;
-    - `zxid`: the transaction that caused the event, which is the last transaction that the server
-      had applied;
-    - `changed_us`: time at which the first server applied that transaction;
-    - `fired_us`: time at which this server sent the event;
-    - `attempt_us`: the consumer's next attempt began;
-    - `lag_us`: time from `changed_us` to `fired_us`.
+    - `zxid`: the transaction that caused the event, which is the last one that the server had
+      applied;
+    - `changed_us`: when the first server applied this transaction;
+    - `fired_us`: when this server sent the event;
+    - `attempt_us`: when the consumer began its next attempt;
+    - `lag_us`: the time from `changed_us` to `fired_us`.
 
-    Moments are microseconds of the run's clock.
-    Nulls: `group` if the client never began to rebalance; `changed_us`, `lag_us` if the trace lacks
-    the transaction; `attempt_us` if no attempt followed.
+    Moments are microseconds on the run's clock.
+    Nulls: `group` if the client never began to rebalance; `changed_us`, `lag_us` if the transaction
+    is not in the trace; `attempt_us` if no attempt followed.
     """
     return (
         _with_attempts(events)
@@ -58,10 +59,9 @@ def zookeeper_watches(
 
 
 def _with_attempts(events: DataFrame) -> DataFrame:
-    """Return one row per event of a watch, with the beginning of its consumer's next attempt."""
+    """One row per event of a watch, with the beginning of its consumer's next attempt."""
     fires = F.col("kind") == TraceKind.ZOOKEEPER_WATCH_FIRED.value
     attempted_us = F.when(~fires, F.col("time_us"))
-    # The range below begins at 0: an attempt in the same microsecond as the event counts, too.
     from_here = Window.partitionBy("run", "consumer").orderBy("time_us")
     return (
         of_kind(events, TraceKind.ZOOKEEPER_WATCH_FIRED, TraceKind.ZOOKEEPER_ATTEMPT_STARTED)
@@ -70,6 +70,7 @@ def _with_attempts(events: DataFrame) -> DataFrame:
         .withColumn("consumer", F.when(fires, F.col("peer")).otherwise(F.col("node")))
         .withColumn(
             "attempt_us",
+            # From 0 on: an attempt in the same microsecond as the event counts, too.
             F.min(attempted_us).over(from_here.rangeBetween(0, Window.unboundedFollowing)),
         )
         .where(fires)
