@@ -171,29 +171,29 @@ class ClusterModel:
             broker.checkpoint = broker.partition.high_watermark
 
     def apply_metadata(self, broker_id: BrokerId) -> None:
-        """Let a broker learn of the controller's newest metadata; it never sees those before."""
-        broker, state = self.brokers[broker_id], self.metadata
-        if broker.partition is None or broker.version == state.version:
+        """Let a broker learn of the controller's newest metadata; it skips all that came before."""
+        broker, metadata = self.brokers[broker_id], self.metadata
+        if broker.partition is None or broker.version == metadata.version:
             return
-        broker.version = state.version
-        broker.partition.update_eligible_brokers(dict(state.unfenced))
-        if state.leader_id == broker_id:
+        broker.version = metadata.version
+        broker.partition.update_eligible_brokers(dict(metadata.unfenced))
+        if metadata.leader_id == broker_id:
             broker.partition.make_leader(
-                leader_epoch=state.leader_epoch,
-                partition_epoch=state.partition_epoch,
+                leader_epoch=metadata.leader_epoch,
+                partition_epoch=metadata.partition_epoch,
                 replicas=REPLICAS,
-                isr=state.isr,
+                isr=metadata.isr,
                 now_us=self.now_us,
             )
             return
         # A former leader answers its waiting appends with an error, so the model forgets them.
         broker.waiting_appends.clear()
         broker.partition.make_follower(
-            leader_id=state.leader_id,
-            leader_epoch=state.leader_epoch,
-            partition_epoch=state.partition_epoch,
+            leader_id=metadata.leader_id,
+            leader_epoch=metadata.leader_epoch,
+            partition_epoch=metadata.partition_epoch,
             replicas=REPLICAS,
-            isr=state.isr,
+            isr=metadata.isr,
         )
 
     def pass_time(self, seconds: int) -> None:
@@ -210,47 +210,47 @@ class ClusterModel:
 
         The last member of the ISR stays in it, as in Kafka, and the partition has no leader.
         """
-        state = self.metadata
-        if state.unfenced.pop(broker_id, None) is None:
+        metadata = self.metadata
+        if metadata.unfenced.pop(broker_id, None) is None:
             return
-        if broker_id in state.isr and len(state.isr) > 1:
-            state.isr = tuple(broker for broker in state.isr if broker != broker_id)
-        if state.leader_id == broker_id:
+        if broker_id in metadata.isr and len(metadata.isr) > 1:
+            metadata.isr = tuple(broker for broker in metadata.isr if broker != broker_id)
+        if metadata.leader_id == broker_id:
             self._elect()
         self._publish()
 
     def unfence(self, broker_id: BrokerId) -> None:
         """End the fencing of a running broker; elect a leader if the partition has none."""
-        broker, state = self.brokers[broker_id], self.metadata
+        broker, metadata = self.brokers[broker_id], self.metadata
         if broker.partition is None:
             return
-        state.unfenced[broker_id] = broker.broker_epoch
-        if state.leader_id == NO_BROKER:
+        metadata.unfenced[broker_id] = broker.broker_epoch
+        if metadata.leader_id == NO_BROKER:
             self._elect()
         self._publish()
 
     def move_leadership(self, broker_id: BrokerId) -> None:
         """Elect this member of the ISR. Electing the present leader begins a new epoch, too."""
-        state = self.metadata
-        if broker_id not in state.isr or broker_id not in state.unfenced:
+        metadata = self.metadata
+        if broker_id not in metadata.isr or broker_id not in metadata.unfenced:
             return
-        state.leader_id = broker_id
-        state.leader_epoch += 1
+        metadata.leader_id = broker_id
+        metadata.leader_epoch += 1
         self._publish()
 
     def elect_unclean(self, broker_id: BrokerId) -> None:
         """Elect an unfenced replica, in the ISR or not, and make it the only member of the ISR."""
-        state = self.metadata
-        if broker_id not in state.unfenced or broker_id == state.leader_id:
+        metadata = self.metadata
+        if broker_id not in metadata.unfenced or broker_id == metadata.leader_id:
             return
-        state.isr = (broker_id,)
-        state.leader_id = broker_id
-        state.leader_epoch += 1
+        metadata.isr = (broker_id,)
+        metadata.leader_id = broker_id
+        metadata.leader_epoch += 1
         self._publish()
 
     def handle_alter_partition(self, broker_id: BrokerId) -> None:
         """Deliver a leader's proposal to the controller. The answer waits for `deliver_answer`."""
-        broker, state = self.brokers[broker_id], self.metadata
+        broker, metadata = self.brokers[broker_id], self.metadata
         # A leader has at most one AlterPartition in flight.
         if broker.proposal is None or broker.proposal_answer is not None:
             return
@@ -258,21 +258,21 @@ class ClusterModel:
         data = proposal.data
         error = ErrorCode.NONE
 
-        if data.leader_epoch < state.leader_epoch:
+        if data.leader_epoch < metadata.leader_epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
-        elif broker_id != state.leader_id:
+        elif broker_id != metadata.leader_id:
             error = ErrorCode.INVALID_REQUEST
-        elif data.partition_epoch != state.partition_epoch:
+        elif data.partition_epoch != metadata.partition_epoch:
             error = ErrorCode.INVALID_UPDATE_VERSION
         elif any(
-            member.broker_id not in state.unfenced
+            member.broker_id not in metadata.unfenced
             # A leader that does not know the member's epoch sends -1, which matches any epoch.
-            or member.broker_epoch not in (-1, state.unfenced[BrokerId(member.broker_id)])
+            or member.broker_epoch not in (-1, metadata.unfenced[BrokerId(member.broker_id)])
             for member in data.new_isr_with_epochs
         ):
             error = ErrorCode.INELIGIBLE_REPLICA
         else:
-            state.isr = proposal.new_isr
+            metadata.isr = proposal.new_isr
             self._publish()
 
         broker.proposal_answer = (
@@ -280,10 +280,10 @@ class ClusterModel:
             AlterPartitionPartitionResponse(
                 partition_index=data.partition_index,
                 error_code=error,
-                leader_id=state.leader_id,
-                leader_epoch=state.leader_epoch,
-                isr=state.isr,
-                partition_epoch=state.partition_epoch,
+                leader_id=metadata.leader_id,
+                leader_epoch=metadata.leader_epoch,
+                isr=metadata.isr,
+                partition_epoch=metadata.partition_epoch,
             ),
         )
 
@@ -392,10 +392,10 @@ class ClusterModel:
                 self.acknowledged[end_offset - 1] = broker.disk.batch(end_offset - 1)
 
     def _elect(self) -> None:
-        state = self.metadata
-        candidates = [broker for broker in state.isr if broker in state.unfenced]
-        state.leader_id = candidates[0] if candidates else NO_BROKER
-        state.leader_epoch += 1
+        metadata = self.metadata
+        candidates = [broker for broker in metadata.isr if broker in metadata.unfenced]
+        metadata.leader_id = candidates[0] if candidates else NO_BROKER
+        metadata.leader_epoch += 1
 
     def _publish(self) -> None:
         """Count a change of the metadata; brokers apply it when a test calls `apply_metadata`."""

@@ -22,7 +22,7 @@ from tests.support.builders.partition_logs import records
 
 
 def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
-    """The log needs both without decoding the records.
+    """The log needs the number and the timestamp, and must not decode the records for them.
 
     It adds the number of records to find the offset of the next batch. It compares the largest
     timestamp when a client asks for the first record at or after a time.
@@ -58,7 +58,7 @@ def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
     assert check_batch(decoded) is ErrorCode.NONE
 
 
-# Each of these values is another one than in the batch of the test.
+# The batch of the test has other values in all these fields.
 @pytest.mark.parametrize(
     "change",
     [

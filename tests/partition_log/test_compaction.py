@@ -30,7 +30,7 @@ from tests.support.builders.partition_logs import PARTITION
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
 PRODUCER = 7
-OTHER = 8
+OTHER_PRODUCER = 8
 
 
 class CleanedLog:
@@ -62,9 +62,9 @@ class CleanedLog:
         )
         self.commit_all()
 
-    def append_marker(self, *, commit: bool, producer: int = PRODUCER) -> None:
+    def append_marker(self, *, is_commit: bool, producer: int = PRODUCER) -> None:
         """Append the marker of a producer's transaction."""
-        marker = EndTransactionMarker(is_commit=commit, coordinator_epoch=0)
+        marker = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=0)
         self.log.append_as_leader(
             (encode_marker(marker, self.now_ms),),
             leader_epoch=self.leader_epoch,
@@ -253,7 +253,7 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=aborted", "b=aborted", producer=PRODUCER)
-    cleaned.append_marker(commit=False)
+    cleaned.append_marker(is_commit=False)
     cleaned.write("c=1")
     cleaned.clean()
     # The marker stays. Its day begins only when a cleaning finds no batch of its transaction.
@@ -264,7 +264,7 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
     # producer has written another batch.
     cleaned.now_ms += 10 * DAY_MS  # long after the retention
     cleaned.write("d=txn", producer=PRODUCER)
-    cleaned.append_marker(commit=True)
+    cleaned.append_marker(is_commit=True)
     cleaned.write("c=2")
     cleaned.clean()
     assert cleaned.remaining() == ["0 a=1", "3 marker", "5 d=txn", "6 marker", "7 c=2"]
@@ -288,7 +288,7 @@ def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> Non
     cleaned = CleanedLog()
     cleaned.write("a=txn", "b=txn", producer=PRODUCER)
     cleaned.write("a=plain")
-    cleaned.append_marker(commit=True)
+    cleaned.append_marker(is_commit=True)
     cleaned.write("d=1")
     cleaned.clean()
     assert cleaned.remaining() == ["1 b=txn", "2 a=plain", "3 marker", "4 d=1"]
@@ -298,7 +298,7 @@ def test_marker_is_kept_while_its_transaction_has_records() -> None:
     """If the marker were removed before them, a reader would see an open transaction."""
     cleaned = CleanedLog()
     cleaned.write("a=txn", producer=PRODUCER)
-    cleaned.append_marker(commit=True)
+    cleaned.append_marker(is_commit=True)
     cleaned.write("b=1")
     cleaned.clean()
     cleaned.now_ms += 10 * DAY_MS
@@ -316,7 +316,7 @@ def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
     cleaned = CleanedLog()
     cleaned.write("first=1")
     cleaned.write("a=txn", producer=PRODUCER)
-    cleaned.append_marker(commit=True)
+    cleaned.append_marker(is_commit=True)
     cleaned.write("a=plain")
     cleaned.clean()
     assert cleaned.remaining() == ["0 first=1", "2 marker", "3 a=plain"]
@@ -339,14 +339,14 @@ def test_open_transaction_limits_the_cleaning() -> None:
     cleaned.write("a=1")
     cleaned.write("a=2")
     cleaned.write("a=open", producer=PRODUCER)
-    cleaned.write("a=other", producer=OTHER)
-    cleaned.append_marker(commit=False, producer=OTHER)
+    cleaned.write("a=other", producer=OTHER_PRODUCER)
+    cleaned.append_marker(is_commit=False, producer=OTHER_PRODUCER)
     cleaned.write("a=3")
     assert TransactionIndex(cleaned.log).last_stable_offset == 2
     cleaned.clean()
     assert cleaned.remaining() == ["1 a=2", "2 a=open", "3 a=other", "4 marker", "5 a=3"]
 
-    cleaned.append_marker(commit=True)
+    cleaned.append_marker(is_commit=True)
     cleaned.write("z=1")
     assert TransactionIndex(cleaned.log).last_stable_offset == cleaned.log.log_end_offset
     cleaned.clean()
@@ -358,7 +358,7 @@ def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=txn", producer=PRODUCER)
-    cleaned.append_marker(commit=False)
+    cleaned.append_marker(is_commit=False)
     cleaned.log.update_high_watermark(2)
     index = TransactionIndex(cleaned.log)
     assert index.last_stable_offset == 1
@@ -378,8 +378,8 @@ def test_aborted_record_is_removed_even_if_its_marker_is_behind_the_cleaned_part
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=aborted", producer=PRODUCER)
-    cleaned.write("b=open", producer=OTHER)
-    cleaned.append_marker(commit=False)
+    cleaned.write("b=open", producer=OTHER_PRODUCER)
+    cleaned.append_marker(is_commit=False)
     assert TransactionIndex(cleaned.log).last_stable_offset == 2
     cleaned.clean()
     assert cleaned.remaining() == ["0 a=1", "2 b=open", "3 marker"]
@@ -394,7 +394,7 @@ def test_cleaning_in_steps_has_the_result_of_one_cleaning(step_bytes: int) -> No
             # Values for the keys k0 to k6 in turn, and tombstones of x0 to x2 in turn.
             cleaned.write(f"k{number % 7}={number}", f"x{number % 3}=")
         cleaned.write("a=aborted", producer=PRODUCER)
-        cleaned.append_marker(commit=False)
+        cleaned.append_marker(is_commit=False)
     assert at_once.clean() == in_steps.clean(step_bytes=step_bytes)
     assert at_once.remaining() == in_steps.remaining()
 
@@ -438,7 +438,7 @@ def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
         cleaned.write("a=1", "b=1")
         cleaned.write("a=2", "c=")
         cleaned.write("a=aborted", producer=PRODUCER)
-        cleaned.append_marker(commit=False)
+        cleaned.append_marker(is_commit=False)
         cleaned.write("b=3")
     cleaned_to_the_end.clean()
     cleaned_to_1.clean(end=1)
@@ -515,7 +515,7 @@ def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2", producer=PRODUCER)
-    cleaned.append_marker(commit=False)
+    cleaned.append_marker(is_commit=False)
     cleaned.log.producers.remove_expired(now_ms=NOW_MS + DAY_MS, expiration_ms=1)
     assert len(cleaned.log.producers) == 0
     _offset, last_record = last_records(cleaned.log, cleaned.log.log_end_offset)[b"a"]

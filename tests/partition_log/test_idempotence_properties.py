@@ -2,8 +2,9 @@
 
 Two producers write to an `IdempotentModel` of three replicas. Brokers crash and restart, truncate
 their logs and change leaders, while the producers repeat the batches that got no answer. Each event
-is a method of the model, and the model is checked after each event. As in Kafka, this can work only
-if min.insync.replicas is 2, all elections are clean, and no broker loses power.
+is a method of the model, and the model is checked after each event. Kafka
+promises this if min.insync.replicas is 2, all elections are clean, and no broker loses power. All
+three are so here.
 """
 
 import random
@@ -155,7 +156,7 @@ def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -
 def test_leader_without_one_of_its_checks_violates_an_invariant(
     missing_check: str, violated_invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted bugs: the leader does not look for repeated batches, or not for missing ones.
+    """Planted bugs: the leader does not find repetitions, or does not check the order of batches.
 
     At least one of 20 seeds must violate the invariant.
     """

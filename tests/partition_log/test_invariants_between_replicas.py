@@ -51,12 +51,14 @@ def leader_and_follower(*, end: int = 2) -> tuple[Partition, Partition]:
 
 
 def test_in_sync_follower_must_reach_the_high_watermark() -> None:
+    """Otherwise committed records would be lost if it became the leader."""
     check_in_sync_follower(*leader_and_follower())
     with pytest.raises(InvariantViolation, match=r"and the log of 1, .* ends at 1"):
         check_in_sync_follower(*leader_and_follower(end=1))
 
 
 def test_follower_must_have_what_its_leader_believes_it_to_have() -> None:
+    """From the Fetch of B the leader believes that the log of B ends at 2."""
     check_known_end(*leader_and_follower())
     with pytest.raises(InvariantViolation, match="to end at 2; it ends at 1"):
         check_known_end(*leader_and_follower(end=1))
@@ -148,18 +150,19 @@ def test_answer_of_a_former_leader_is_not_checked() -> None:
 
 def test_logs_with_another_batch_at_an_offset_are_found() -> None:
     """Only committed records must be equal. The two logs here differ at offset 2."""
-    first, second = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 2)
+    leaders_log, followers_log = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 2)
     # The third argument is the end of the committed records.
-    check_same_batches(first, second, 2)
+    check_same_batches(leaders_log, followers_log, 2)
     with pytest.raises(InvariantViolation, match="at 2: the leader has 1 records of epoch 1"):
-        check_same_batches(first, second, 3)
+        check_same_batches(leaders_log, followers_log, 3)
 
 
 def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
-    first, second = log_of_epochs(0), log()
-    second.append_as_leader(records("different"), leader_epoch=0)
+    """So it is not enough to compare the leader epochs of the batches."""
+    leaders_log, followers_log = log_of_epochs(0), log()
+    followers_log.append_as_leader(records("different"), leader_epoch=0)
     with pytest.raises(InvariantViolation, match="have the same batches"):
-        check_same_batches(first, second, 1)
+        check_same_batches(leaders_log, followers_log, 1)
 
 
 def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> None:
@@ -167,16 +170,17 @@ def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> 
 
     But a cleaning does not change the leader epoch of a batch.
     """
-    first, second = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 1)
-    first.is_compacted = second.is_compacted = True
-    # The checksum of this batch is another one, as if the cleaning had removed records from it.
-    cleaned = replace(first.storage.batch(0), crc=1)
-    first.replace_prefix(2, (cleaned,))
-    check_same_batches(first, second, 3)
+    leaders_log, followers_log = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 1)
+    leaders_log.is_compacted = followers_log.is_compacted = True
+    # The leader cleans its log: one of the first two batches remains. Its checksum has changed, as
+    # if the cleaning had removed records from it.
+    cleaned = replace(leaders_log.storage.batch(0), crc=1)
+    leaders_log.replace_prefix(2, (cleaned,))
+    check_same_batches(leaders_log, followers_log, 3)
     of_another_epoch = log_of_epochs(0, 0, 2)
     of_another_epoch.is_compacted = True
     with pytest.raises(InvariantViolation, match="have the same batches"):
-        check_same_batches(first, of_another_epoch, 3)
+        check_same_batches(leaders_log, of_another_epoch, 3)
 
 
 def fetched(*batches: RecordBatch, high_watermark: int = 2) -> PartitionData:
@@ -187,6 +191,7 @@ def fetched(*batches: RecordBatch, high_watermark: int = 2) -> PartitionData:
 
 
 def test_consumer_must_get_no_record_above_the_high_watermark() -> None:
+    """Such a record, here the one at offset 2, may still be truncated."""
     leading, _ = leader_and_follower()
     leading.append_records(records("2"), required_acks=ACKS_ALL, now_us=0)
     batches = leading.log.read(0, NO_LIMIT, up_to=3)
@@ -209,6 +214,7 @@ def test_consumer_that_reads_committed_must_get_no_record_of_an_open_transaction
 
 
 def test_consumer_must_be_told_the_high_watermark() -> None:
+    """The answer says 1, but the leader has 2. Kafka's consumers compute their lag from it."""
     leading, _ = leader_and_follower()
     with pytest.raises(InvariantViolation, match="1 and 1 are told, leader 0 has 2 and 2"):
         check_consumed(leading, fetched(high_watermark=1), read_committed=False)

@@ -30,9 +30,10 @@ from tests.support.builders.partition_logs import (
 def test_append_as_leader_assigns_contiguous_offsets() -> None:
     """Offsets count records, not batches. The first batch has three, so the second begins at 3."""
     written = log()
-    first = written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
-    second = written.append_batch_as_leader(batch("d", "e"), leader_epoch=0)
-    assert (first.base_offset, second.base_offset, written.log_end_offset) == (0, 3, 5)
+    first_batch = written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
+    second_batch = written.append_batch_as_leader(batch("d", "e"), leader_epoch=0)
+    assert (first_batch.base_offset, second_batch.base_offset) == (0, 3)
+    assert written.log_end_offset == 5
     assert values(written) == ["a", "b", "c", "d", "e"]
     check_log(written)
 
@@ -134,8 +135,8 @@ def test_read_outside_the_log_raises_an_exception(offset: int) -> None:
 def test_high_watermark_is_limited_to_the_log_end() -> None:
     """A follower takes over its leader's high watermark, which may be above its own log end.
 
-    Nor can the high watermark fall below the beginning of the log. `update_high_watermark` returns
-    True if it has changed. Source: Kafka updateHighWatermark.
+    The high watermark also cannot fall below the beginning of the log. `update_high_watermark`
+    returns True if it has changed. Source: Kafka updateHighWatermark.
     """
     written = log_of_epochs(0, 0, 0)
     assert written.update_high_watermark(9)

@@ -213,7 +213,7 @@ def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
     assert {record.timestamp_ms for _, record in records_of(stored)} == {7}
 
 
-def test_size_is_checked_before_the_records_are_read() -> None:
+def test_each_size_limit_is_checked_at_its_place_in_the_order() -> None:
     """message.max.bytes is checked before the CRC, and segment.bytes after it.
 
     The size includes the batch's header.
@@ -232,12 +232,12 @@ def test_size_is_checked_before_the_records_are_read() -> None:
 
 def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
     """A RecordBatch repeats some flags of its KafkaHeader's `attributes`. The two must agree."""
-    for changed in (
+    for contradictory in (
         replace(UNCOMPRESSED, is_control=True),
         replace(UNCOMPRESSED, is_transactional=True),
         replace(UNCOMPRESSED, compression=2),
     ):
-        assert append(partition(), changed).error is ErrorCode.CORRUPT_MESSAGE
+        assert append(partition(), contradictory).error is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_follower_stores_the_bytes_of_the_leader() -> None:

@@ -74,9 +74,10 @@ def test_active_segment_is_never_cleaned(batch_count: int, end_offset: int) -> N
 def test_segment_with_the_last_stable_offset_is_not_cleaned(
     last_stable_offset: int, end_offset: int
 ) -> None:
-    """Behind this offset it may still be open which records count.
+    """From this offset on it may still be open which records count.
 
-    It is the first offset of the oldest open transaction or, if this is lower, the high watermark.
+    The last stable offset is the first offset of the oldest open transaction or, if this is lower,
+    the high watermark.
     """
     log = log_of(*[NOW_MS] * 9)
     assert cleanable(log, first_uncleanable=last_stable_offset).end_offset == end_offset

@@ -48,7 +48,7 @@ def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
     """
     with ray_head(tmp_path, auth_mode="disabled") as address:
         check_run(tmp_path, address, auth_mode="disabled")
-        # This run would take 100 s. The broker PAUSED is paused in it.
+        # This run would take 100 s. It pauses the broker PAUSED before the driver prints "up".
         arguments = driver_arguments(tmp_path / "killed", address, 100_000, PAUSED)
         with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": "disabled"}) as driver:
             nodes = processes(event(driver, "up")["pids"])

@@ -81,8 +81,8 @@ def test_search_whose_workers_all_die_is_given_up() -> None:
 
 def test_process_with_other_code_is_refused_as_a_worker() -> None:
     """A worker with other code would play other runs for the same seeds."""
-    # The search began with code of this digest. The worker's code has another one.
-    check = partial(check_code, "0123456789abcdef")
+    digest_at_start = "0123456789abcdef"  # the code of the worker has another digest
+    check = partial(check_code, digest_at_start)
     with (
         RayWorkers(LOCAL, work, size=1, check=check) as workers,
         pytest.raises(WorkersFailed, match=r"code changed .* it began with 0123456789abcdef"),
@@ -91,7 +91,7 @@ def test_process_with_other_code_is_refused_as_a_worker() -> None:
 
 
 def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that never ends must not stop the search, so a worker is given up after 600 s."""
+    """A run that never ends must not stop the search, so its worker is given up after 600 s."""
     clock = [0.0]  # the time in seconds, which the test sets
     with RayWorkers(LOCAL, work, size=1, clock=lambda: clock[0]) as workers:
         wait_idle(workers, 1)
@@ -105,7 +105,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
     assert "no answer for 600 s" in death.why
 
 
-def test_worker_that_finds_no_free_core_is_not_awaited_for_long() -> None:
+def test_worker_that_finds_no_free_core_is_awaited_for_100_s() -> None:
     """`coming()` is the number of workers that may still start. Each of them needs a free core.
 
     A search waits for them only 100 s, and then goes on with the workers that it has.

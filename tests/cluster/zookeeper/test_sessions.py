@@ -39,7 +39,7 @@ def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
 def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
     """A follower may report an old packet late, which must not shorten the session.
 
-    So `heard_us`, the times of the packets in the order of the reports, is in any order.
+    `heard_us` has the times of the packets, in the order of the reports. So it need not be sorted.
     """
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
