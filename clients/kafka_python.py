@@ -1,9 +1,7 @@
-"""The client program of kafka-python: `python clients/kafka_python.py consume|produce ...`.
+"""The program with the library kafka-python: `python clients/kafka_python.py consume|produce ...`.
 
-Settings (`--set`) have kafka-python's names, with dots or with underscores: `session.timeout.ms` is
-the same as `session_timeout_ms`. Settings of the command line override the defaults that this
-program sets. Two objects of `clients.program` write the events: `Ownership` writes changes of the
-assigned partitions, `Acknowledged` the brokers' answers to sent records.
+`--set` takes kafka-python's settings, such as `session_timeout_ms=10000`, and also their names in
+Kafka, such as `session.timeout.ms=10000`. They replace the settings that are made here.
 """
 
 import sys
@@ -18,9 +16,9 @@ import kafka
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
 
 from clients.program import (
-    Acknowledged,
     Client,
     Consumer,
+    DeliveryReports,
     Options,
     Ownership,
     Producer,
@@ -30,27 +28,27 @@ from clients.program import (
 
 
 class KafkaPython(Client):
-    """The client family of the library kafka-python."""
+    """The library kafka-python."""
 
     name = "kafka-python"
 
     def version(self) -> str:
-        """Return kafka-python's version."""
+        """Return the version of kafka-python."""
         return str(kafka.__version__)
 
     def consumer(self, options: Options, ownership: Ownership) -> Consumer:
         """Return a member that has subscribed."""
         return _Member(options, ownership)
 
-    def producer(self, options: Options, acknowledged: Acknowledged) -> Producer:
+    def producer(self, options: Options, reports: DeliveryReports) -> Producer:
         """Return a producer."""
-        return _Writer(options, acknowledged)
+        return _Writer(options, reports)
 
 
 def _settings(options: Options) -> dict[str, object]:
-    """Return the client's settings as kafka-python takes them.
+    """Return the settings of the command line as keyword arguments for kafka-python.
 
-    The texts of numbers and truth values are converted to int and bool.
+    For example `{"session_timeout_ms": 10000, "enable_auto_commit": False}`.
     """
     settings: dict[str, object] = {}
     for key, text in options.settings.items():
@@ -59,15 +57,14 @@ def _settings(options: Options) -> dict[str, object]:
             settings[name] = text == "true"
         else:
             settings[name] = int(text) if text.lstrip("-").isdigit() else text
-    # The value of `acks` must be the text "all", or a number. Another value is a mistake in the
-    # command line; `int` raises an error for it.
+    # `acks` must be "all" or a number. For anything else `int` raises an error.
     if "acks" in settings and settings["acks"] != "all":
         settings["acks"] = int(str(settings["acks"]))
     return settings
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """Passes changes of the member's partitions on to `Ownership`."""
+    """Tells the member's Ownership which partitions are assigned or revoked."""
 
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
@@ -96,16 +93,15 @@ class _Member(Consumer):
         self._consumer.subscribe([options.topic], listener=_Listener(ownership))
 
     def poll(self, timeout_s: float) -> Sequence[ReadRecord]:
-        by_partition = self._consumer.poll(timeout_ms=round(timeout_s * 1_000))
+        records_by_partition = self._consumer.poll(timeout_ms=round(timeout_s * 1_000))
         return [
             ReadRecord(
                 partition=record.partition,
                 offset=record.offset,
-                # `rstrip` removes the blanks with which `produce --value-bytes` pads values.
-                # Records of other producers may have no value.
+                # A record may have no value. One of `produce --value-bytes` is padded with blanks.
                 value=(record.value or b"").decode().rstrip(),
             )
-            for records in by_partition.values()
+            for records in records_by_partition.values()
             for record in records
         ]
 
@@ -113,16 +109,16 @@ class _Member(Consumer):
         self._consumer.commit()
 
     def close(self) -> None:
-        # `program` has made the last commit already, if the options want commits.
+        # If there was anything to commit, `program` has done it.
         self._consumer.close(autocommit=False)
 
 
 class _Writer(Producer):
     """A producer, with kafka-python's KafkaProducer."""
 
-    def __init__(self, options: Options, acknowledged: Acknowledged) -> None:
+    def __init__(self, options: Options, reports: DeliveryReports) -> None:
         self._topic = options.topic
-        self._acknowledged = acknowledged
+        self._reports = reports
         self._producer = KafkaProducer(
             bootstrap_servers=options.bootstrap.split(","),
             client_id=options.name,
@@ -132,12 +128,12 @@ class _Writer(Producer):
     def send(self, number: int, key: bytes, value: bytes) -> None:
         future = self._producer.send(self._topic, value=value, key=key)
         future.add_callback(
-            lambda stored: self._acknowledged.stored(number, stored.partition, stored.offset)
+            lambda stored: self._reports.stored(number, stored.partition, stored.offset)
         )
-        future.add_errback(lambda error: self._acknowledged.lost(number, repr(error)))
+        future.add_errback(lambda error: self._reports.lost(number, repr(error)))
 
     def work(self, timeout_s: float) -> None:
-        # The library handles answers in a thread of its own, so there is nothing to do here.
+        # The library handles answers in a thread of its own. There is nothing to do but to wait.
         time.sleep(timeout_s)
 
     def finish(self, timeout_s: float) -> None:

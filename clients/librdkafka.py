@@ -1,10 +1,9 @@
-"""The client program of librdkafka: `python clients/librdkafka.py consume|produce ...`.
+"""The program with the library librdkafka: `python clients/librdkafka.py consume|produce ...`.
 
-librdkafka is a library in C; confluent-kafka is its Python package. Settings of the command line
-(`--set`) override the defaults that this program sets. Two objects of `clients.program` write the
-events: `Ownership` writes changes of the assigned partitions, `Acknowledged` the brokers' answers
-to sent records. The library calls the program's callbacks only while the program calls the library,
-for example in `poll`.
+librdkafka is written in C; confluent-kafka is its package for Python. `--set` takes its settings,
+such as `session.timeout.ms=10000`, which replace those that are made here. The library calls the
+callbacks of a program, such as `on_assign`, only while the program calls the library, for example
+in `poll`.
 """
 
 import sys
@@ -19,9 +18,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition,
 from confluent_kafka import Producer as LibraryProducer
 
 from clients.program import (
-    Acknowledged,
     Client,
     Consumer,
+    DeliveryReports,
     Options,
     Ownership,
     Producer,
@@ -30,29 +29,33 @@ from clients.program import (
 )
 
 NO_OFFSET = KafkaError._NO_OFFSET
-"""Error of a commit without anything to commit. Despite the underscore, this is the documented name
-of the error."""
+"""The error of a commit when there is nothing to commit.
+
+The underscore is part of the documented name. It does not mean that the name is private.
+"""
 MAX_POLL_RECORDS = 500
-"""Limit of the records that one poll returns: Kafka's default of max.poll.records, a setting that
-librdkafka lacks."""
+"""One poll returns at most so many records.
+
+This is Kafka's default of max.poll.records, a setting that librdkafka does not have.
+"""
 
 
 class Librdkafka(Client):
-    """The client family of the library librdkafka."""
+    """The library librdkafka."""
 
     name = "librdkafka"
 
     def version(self) -> str:
-        """Return librdkafka's version."""
+        """Return the version of librdkafka."""
         return str(libversion()[0])
 
     def consumer(self, options: Options, ownership: Ownership) -> Consumer:
         """Return a member that has subscribed."""
         return _Member(options, ownership)
 
-    def producer(self, options: Options, acknowledged: Acknowledged) -> Producer:
+    def producer(self, options: Options, reports: DeliveryReports) -> Producer:
         """Return a producer."""
-        return _Writer(options, acknowledged)
+        return _Writer(options, reports)
 
 
 class _Member(Consumer):
@@ -87,8 +90,8 @@ class _Member(Consumer):
                 ReadRecord(
                     partition=message.partition(),
                     offset=message.offset(),
-                    # `rstrip` removes the blanks with which `produce --value-bytes` pads values.
-                    # Records of other producers may have no value.
+                    # A record may have no value. One of `produce --value-bytes` is padded with
+                    # blanks.
                     value=(message.value() or b"").decode().rstrip(),
                 )
             )
@@ -98,7 +101,7 @@ class _Member(Consumer):
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:
-            # NO_OFFSET is no failure: no position has changed since the last commit.
+            # It is no failure if no position has changed since the last commit.
             if error.args[0].code() != NO_OFFSET:
                 raise
 
@@ -118,9 +121,9 @@ class _Member(Consumer):
 class _Writer(Producer):
     """A producer, with the library's Producer."""
 
-    def __init__(self, options: Options, acknowledged: Acknowledged) -> None:
+    def __init__(self, options: Options, reports: DeliveryReports) -> None:
         self._topic = options.topic
-        self._acknowledged = acknowledged
+        self._reports = reports
         self._producer = LibraryProducer(
             {
                 "bootstrap.servers": options.bootstrap,
@@ -133,9 +136,9 @@ class _Writer(Producer):
     def send(self, number: int, key: bytes, value: bytes) -> None:
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self._acknowledged.lost(number, error)
+                self._reports.lost(number, error)
             else:
-                self._acknowledged.stored(number, message.partition(), message.offset())
+                self._reports.stored(number, message.partition(), message.offset())
 
         is_queued = False
         while not is_queued:
@@ -143,10 +146,10 @@ class _Writer(Producer):
                 self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
                 is_queued = True
             except BufferError:
-                # The library's queue is full. `poll` waits for answers of brokers, for 0.05 s at
-                # most. Each answer makes room in the queue.
+                # The queue of the library is full. Wait a moment for answers of brokers: each of
+                # them makes room for a record.
                 self._producer.poll(0.05)
-        # With 0, `poll` does not wait: it only handles the answers that have come already.
+        # Handle the answers that have come meanwhile, without waiting for more.
         self._producer.poll(0)
 
     def work(self, timeout_s: float) -> None:

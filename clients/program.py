@@ -1,11 +1,12 @@
-"""The frame of a client program: its command line, its events, and its two loops.
+"""What all client programs in Python have in common: command line, events, and the two loops.
 
-A client family is one Kafka client library. Its program implements `Consumer` and `Producer` with
-a few calls of the library. Every event is written here, so all families write the same events. The
-command `consume` runs a member of a group. The member commits its positions: it has the broker
-store, for each partition, the offset of the next record to read. The command `produce` runs a
-producer of numbered records. Names with the suffix _s are durations, or times of the monotonic
-clock, in seconds.
+The program of a library implements Client, Consumer and Producer with a few calls of that library,
+and passes its Client to `main`. Everything else is here, so that all programs behave alike and
+write the same events:
+
+- `consume` reads records as a member of a group, and commits its positions from time to time.
+- `produce` sends records with the values `NAME:0`, `NAME:1` and so on, and reports which of them
+  the brokers have acknowledged.
 """
 
 import argparse
@@ -19,24 +20,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 POLL_S = 0.2
-"""Longest wait for records. SIGTERM is handled only after the wait, so at most this much later."""
+"""The longest wait for records. A SIGTERM is noticed only after it."""
 REPORT_S = 0.5
-"""Shortest interval between two `records` events, and between two `acknowledged` events."""
+"""Records are gathered for so long before they are reported as one event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of the command line.
+    """The options of the command line. Those that the command does not have are 0 or "".
 
-    - `name`: the client.id, also written in each event.
-    - `until`: number of records after which `consume` ends; 0: it runs until a signal.
-    - `count`: number of records after which `produce` ends; 0: it runs until a signal.
-    - `rate`: records that `produce` sends a second; 0: as many as the client accepts.
-    - `commit_interval_s`: time between two commits; 0: no commits.
-    - `value_bytes`: size to which the values of records are padded with blanks.
-    - `settings`: settings of the client library, by the library's names.
-
-    Options that the command does not have are 0 or "".
+    - `name`: the client.id, which is also in each event.
+    - `until`: `consume` ends after so many records; 0: it runs until a signal.
+    - `count`: `produce` ends after so many records; 0: it runs until a signal.
+    - `rate`: how many records `produce` sends in a second; 0: as many as it can.
+    - `commit_interval_s`: how often `consume` commits; 0: never.
+    - `value_bytes`: `produce` pads the values of records with blanks to this size.
+    - `settings`: settings of the client library, by its own names.
     """
 
     bootstrap: str
@@ -53,7 +52,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRecord:
-    """One consumed record."""
+    """A record that `consume` has read."""
 
     partition: int
     offset: int
@@ -61,25 +60,25 @@ class ReadRecord:
 
 
 class Reporter:
-    """Writes events to stdout, each as a line with a JSON object, and flushes each line."""
+    """Writes events to stdout, each as a line with a JSON object."""
 
     def __init__(self, client: str, name: str) -> None:
-        self._head = {"client": client, "name": name}
+        self._fields_of_every_event = {"client": client, "name": name}
 
     def write(self, event: str, **more: object) -> None:
-        """Write one event with its time `t`, in seconds since the epoch, and its fields `more`."""
-        line = {"t": round(time.time(), 3), "event": event, **self._head, **more}
+        """Write an event. `more`: what it has besides time, name and client."""
+        line = {"t": round(time.time(), 3), "event": event, **self._fields_of_every_event, **more}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
     def failed(self, action: str, error: BaseException | object) -> None:
-        """Write an `error` event: the type and text of the library's error during `action`."""
+        """Write that the library has raised an error. `action`: what it was called for."""
         self.write("error", during=action, error=type(error).__name__, message=str(error))
 
 
 @dataclass(slots=True)
 class Ownership:
-    """The partitions that a member owns. Each change is written as an event."""
+    """The partitions that a member owns at the moment. Each change is written as an event."""
 
     reporter: Reporter
     owned: set[int] = field(default_factory=set)
@@ -93,7 +92,7 @@ class Ownership:
     def revoked(self, partitions: Iterable[int], *, lost: bool = False) -> None:
         """Remove partitions, and write a `revoked` or a `lost` event.
 
-        `lost`: the group has removed the member, so another member can own the partitions already.
+        `lost`: True if the group has removed the member, so that others may own them already.
         """
         removed = sorted(partitions)
         self.owned.difference_update(removed)
@@ -102,14 +101,14 @@ class Ownership:
 
 
 class Consumer(ABC):
-    """A member of a group, in one client library.
+    """A member of a group, as a client library implements it.
 
-    It tells its `Ownership` which partitions the group has assigned to it or revoked.
+    It tells its Ownership which partitions the group has assigned to it or revoked.
     """
 
     @abstractmethod
     def poll(self, timeout_s: float) -> Sequence[ReadRecord]:
-        """Return the records that have arrived. Wait for them, but at most `timeout_s`."""
+        """Wait for records, `timeout_s` at most, and return those that have arrived."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -124,65 +123,68 @@ class Consumer(ABC):
 
 
 class Producer(ABC):
-    """A producer in one client library. It tells its `Acknowledged` the answers to its records."""
+    """A producer, as a client library implements it.
+
+    It tells its DeliveryReports what the brokers have answered to its records.
+    """
 
     @abstractmethod
     def send(self, number: int, key: bytes, value: bytes) -> None:
-        """Send record `number`, without a wait for the broker's answer."""
+        """Send the record with this number. Do not wait for the broker's answer."""
 
     @abstractmethod
     def work(self, timeout_s: float) -> None:
-        """Give the library time to handle the brokers' answers, `timeout_s` at most."""
+        """Let the library handle answers of the brokers, for `timeout_s` at most."""
 
     @abstractmethod
     def finish(self, timeout_s: float) -> None:
-        """Wait until every record has its answer, for `timeout_s` at most."""
+        """Wait until all records are answered, for `timeout_s` at most."""
 
 
-class Acknowledged:
-    """Collects the brokers' answers to sent records, and writes them as events.
+class DeliveryReports:
+    """Collects what the brokers have answered to the records of a producer, and writes it.
 
-    An `acknowledged` event has [number, partition, offset] of each record that was stored. A
-    `refused` event has the number of a record whose delivery failed. The record is not sent again.
-    A broker may have stored a refused record nevertheless, if only the broker's answer was lost.
+    An `acknowledged` event has several records, `[number, partition, offset]` each. A `refused`
+    event has the number of one record whose delivery has failed for good. It may be stored
+    nevertheless, if only the broker's answer was lost.
     """
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._lock = threading.Lock()  # kafka-python calls back from a thread of its own
-        self._waiting: list[tuple[int, int, int]] = []
+        self._lock = threading.Lock()  # kafka-python calls `stored` and `lost` in another thread
+        self._unreported: list[tuple[int, int, int]] = []
         self._reported_s = time.monotonic()
         self.count = 0
         self.refused = 0
 
     def stored(self, number: int, partition: int, offset: int) -> None:
-        """Count an acknowledged record, and keep it for the next report."""
+        """Note that a broker has stored a record. The next report has it."""
         with self._lock:
             self.count += 1
-            self._waiting.append((number, partition, offset))
+            self._unreported.append((number, partition, offset))
 
     def lost(self, number: int, error: object) -> None:
-        """Count a record whose delivery failed, and write its `refused` event."""
+        """Note that the delivery of a record has failed, and write this at once."""
         with self._lock:
             self.refused += 1
         self._reporter.write("refused", number=number, error=str(error))
 
     def report(self, *, now: bool = False) -> None:
-        """Write the acknowledged records since the last report, if REPORT_S seconds have passed.
+        """Write the records that were acknowledged since the last report.
 
-        With `now`, write them in any case.
+        A report that comes less than REPORT_S after the last one is put off, except with `now`.
         """
         if not now and time.monotonic() - self._reported_s < REPORT_S:
             return
         with self._lock:
-            waiting, self._waiting = self._waiting, []
-        if waiting:
+            unreported, self._unreported = self._unreported, []
+        if unreported:
             self._reported_s = time.monotonic()
-            self._reporter.write("acknowledged", records=waiting, total=self.count)
+            self._reporter.write("acknowledged", records=unreported, total=self.count)
 
 
 class Stop:
-    """Notes that SIGTERM or SIGINT came. A loop ends before its next pass if `is_requested`."""
+    """Notes a SIGTERM or SIGINT, so that a loop can end in order when `is_requested` is True."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -194,27 +196,27 @@ class Stop:
 
 
 class Client(ABC):
-    """A client family: one client library, with its consumer and producer."""
+    """A client library, with its consumer and its producer."""
 
     name: str
 
     @abstractmethod
     def version(self) -> str:
-        """Return the version of the library, for the first event."""
+        """Return the version of the library."""
 
     @abstractmethod
     def consumer(self, options: Options, ownership: Ownership) -> Consumer:
         """Return a member that has subscribed."""
 
     @abstractmethod
-    def producer(self, options: Options, acknowledged: Acknowledged) -> Producer:
+    def producer(self, options: Options, reports: DeliveryReports) -> Producer:
         """Return a producer."""
 
 
 def main(client: Client, arguments: Sequence[str] | None = None) -> int:
-    """Run a client program, and return its exit code.
+    """Run the program of a client library, and return its exit code.
 
-    The code is 1 if `produce` had a record that was refused or got no answer, otherwise 0.
+    The code is 1 if `produce` has sent a record that was not acknowledged, and 0 otherwise.
     """
     parser = argparse.ArgumentParser(
         description=f"A consumer or a producer: {client.name}. Events are JSON lines on stdout."
@@ -244,70 +246,68 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
     produce.add_argument("--rate", type=float, default=0.0, help="records a second; 0: no limit")
     produce.add_argument("--value-bytes", type=int, default=0, help="pad values to this size")
 
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     settings = {}
-    for text in given.set:
+    for text in parsed.set:
         key, separator, value = text.partition("=")
         if not separator or not key:
             parser.error(f"--set: expected KEY=VALUE, got {text}")
         settings[key] = value
-    # `given` has only the options of its own command. The others get 0 or "".
+    # Each command has only some of these options.
     options = Options(
-        bootstrap=given.bootstrap,
-        topic=given.topic,
-        group=getattr(given, "group", ""),
-        name=given.name,
-        until=getattr(given, "until", 0),
-        count=getattr(given, "count", 0),
-        rate=getattr(given, "rate", 0.0),
-        commit_interval_s=getattr(given, "commit_interval", 0.0),
-        value_bytes=getattr(given, "value_bytes", 0),
+        bootstrap=parsed.bootstrap,
+        topic=parsed.topic,
+        group=getattr(parsed, "group", ""),
+        name=parsed.name,
+        until=getattr(parsed, "until", 0),
+        count=getattr(parsed, "count", 0),
+        rate=getattr(parsed, "rate", 0.0),
+        commit_interval_s=getattr(parsed, "commit_interval", 0.0),
+        value_bytes=getattr(parsed, "value_bytes", 0),
         settings=settings,
     )
 
     reporter = Reporter(client.name, options.name)
-    reporter.write("started", command=given.command, version=client.version())
-    run = _consume if given.command == "consume" else _produce
-    return run(client, options, reporter)
+    reporter.write("started", command=parsed.command, version=client.version())
+    if parsed.command == "consume":
+        return _consume(client, options, reporter)
+    return _produce(client, options, reporter)
 
 
 def _consume(client: Client, options: Options, reporter: Reporter) -> int:
-    """Consume and commit until a signal, or until `options.until` records. Returns exit code 0."""
+    """Read records and commit, until a signal or the last record. Return the exit code."""
     stop = Stop()
     consumer = client.consumer(options, Ownership(reporter))
-    waiting: list[tuple[int, int, str]] = []  # records for the next event
+    unreported: list[tuple[int, int, str]] = []  # partition, offset and value of records
     total = 0
     reported_s = committed_s = time.monotonic()
-    has_uncommitted = False  # whether records were read since the last successful commit
+    has_uncommitted = False
 
     while not stop.is_requested and not (options.until and total >= options.until):
         try:
             records = consumer.poll(POLL_S)
         except Exception as error:
-            # An error of the library is written as an event, and does not end the program. The
-            # pause keeps a lasting error from filling stdout.
+            # An error of the library does not end the program. But if it comes again and again, it
+            # should not fill stdout, so the loop pauses.
             reporter.failed("poll", error)
             time.sleep(POLL_S)
             continue
-        waiting += [(record.partition, record.offset, record.value) for record in records]
+        unreported += [(record.partition, record.offset, record.value) for record in records]
         total += len(records)
-        has_uncommitted = has_uncommitted or bool(records)
+        if records:
+            has_uncommitted = True
         now_s = time.monotonic()
-        if waiting and now_s - reported_s >= REPORT_S:
-            reporter.write("records", records=waiting, total=total)
-            waiting, reported_s = [], now_s
-        if (
-            has_uncommitted
-            and options.commit_interval_s  # 0: no commits
-            and now_s - committed_s >= options.commit_interval_s
-        ):
+        if unreported and now_s - reported_s >= REPORT_S:
+            reporter.write("records", records=unreported, total=total)
+            unreported, reported_s = [], now_s
+        commits = options.commit_interval_s != 0
+        if commits and has_uncommitted and now_s - committed_s >= options.commit_interval_s:
             has_uncommitted = not _commit(consumer, reporter)
             committed_s = time.monotonic()
 
-    if waiting:
-        reporter.write("records", records=waiting, total=total)
-    # `close` makes the member leave its group. A member that has left can commit no more, so the
-    # last commit comes first.
+    if unreported:
+        reporter.write("records", records=unreported, total=total)
+    # The last commit comes before `close`, because a member that has left its group cannot commit.
     if has_uncommitted and options.commit_interval_s:
         _commit(consumer, reporter)
     try:
@@ -319,7 +319,7 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
 
 
 def _commit(consumer: Consumer, reporter: Reporter) -> bool:
-    """Commit, and write the outcome and the duration as an event. Returns True on success."""
+    """Commit, and write how that went. Return True if the broker has accepted the commit."""
     began_s = time.monotonic()
     try:
         consumer.commit()
@@ -336,32 +336,27 @@ def _commit(consumer: Consumer, reporter: Reporter) -> bool:
 
 
 def _produce(client: Client, options: Options, reporter: Reporter) -> int:
-    """Produce until a signal, or until `options.count` records. Returns the exit code.
-
-    With a rate, record `number` is due `number / rate` seconds after the beginning. So a late
-    record does not delay the records after it.
-    """
+    """Send records until a signal or the last record, and return the exit code."""
     stop = Stop()
-    acknowledged = Acknowledged(reporter)
-    producer = client.producer(options, acknowledged)
+    reports = DeliveryReports(reporter)
+    producer = client.producer(options, reports)
     began_s = time.monotonic()
     number = 0
     while not stop.is_requested and not (options.count and number >= options.count):
         if options.rate:
+            # Counted from the beginning, so that a record that is late does not delay the others.
             due_s = began_s + number / options.rate
             while (wait_s := due_s - time.monotonic()) > 0 and not stop.is_requested:
                 producer.work(min(wait_s, POLL_S))
-                acknowledged.report()
-        # `ljust` pads the value with blanks. A longer value stays as it is.
+                reports.report()
         value = f"{options.name}:{number}".ljust(options.value_bytes)
         producer.send(number, f"k{number}".encode(), value.encode())
         number += 1
-        acknowledged.report()
-    # 120 s is Kafka's default of delivery.timeout.ms, after which a record counts as failed.
+        reports.report()
+    # 120 s is Kafka's default of delivery.timeout.ms, after which a record has failed.
     producer.finish(timeout_s=120.0)
-    acknowledged.report(now=True)
-    reporter.write(
-        "produced", sent=number, acknowledged=acknowledged.count, refused=acknowledged.refused
-    )
-    # A record without an answer is neither acknowledged nor refused.
-    return 1 if acknowledged.refused or acknowledged.count < number else 0
+    reports.report(now=True)
+    reporter.write("produced", sent=number, acknowledged=reports.count, refused=reports.refused)
+    # Even without a refusal, some records may have got no answer.
+    all_acknowledged = not reports.refused and reports.count >= number
+    return 0 if all_acknowledged else 1

@@ -1,4 +1,4 @@
-"""Tools for the project itself.
+"""Tools for those who work on this project.
 
 - `docs` writes docs/generated: reference pages, made from the code.
 - `report_pictures` writes docs/pictures: screenshots of reports.

@@ -1,14 +1,14 @@
-"""`make fast`: compiles the hot modules into one shared library, which `cluster.compiled` loads.
+"""`make fast`: compiles the modules in which a simulation spends most of its time.
 
-The hot modules are those in which a simulation spends most of its time; hot_modules.txt lists them.
-A build has three steps:
+These hot modules are listed in hot_modules.txt. They become one shared library, which Python loads
+in place of the sources (`cluster.compiled`):
 
-1. mypyc, a compiler that comes with mypy, translates the hot modules to C.
-2. The C compiler builds the library.
-3. `record.json` is written, which says for which sources and for which Python the library is valid.
-   It is written last, so that the library of an interrupted build is never used.
+1. mypyc, a compiler that comes with mypy, translates the modules to C.
+2. The C compiler makes the library.
+3. A file `record.json` says for which sources and which version of Python the library is valid. It
+   comes last, so that the library of a build that broke off is never used.
 
-All files are in BUILD, which git ignores.
+Everything is written into the folder BUILD, which git ignores.
 """
 
 import json
@@ -26,10 +26,10 @@ from pathlib import Path
 from cluster.checkout import PACKAGE_ROOT
 from cluster.compiled import BUILD, GROUP, RECORD, fingerprint, library_path, python_tag
 
-LIST = Path(__file__).with_name("hot_modules.txt")
-"""The list of the hot modules: a path in each line."""
-OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
-"""Options of the C compiler:
+HOT_MODULES_LIST = Path(__file__).with_name("hot_modules.txt")
+"""The paths of the hot modules, one a line."""
+_C_COMPILER_OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
+"""What the C compiler is told:
 
 - `-O1`: few optimisations, which compile faster than more of them;
 - `-g0`: no debug information;
@@ -38,31 +38,36 @@ OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
 - `-fno-strict-overflow`: sums that are too large wrap around, as in Python's own build;
 - `-w`: no warnings.
 """
-_OPERATIONS = ("bytes_extra_ops.c", "str_extra_ops.c")
-"""C files of mypyc with operations on bytes and strings. A library needs them, but mypyc's list
-RUNTIME_C_FILES lacks them."""
+_MORE_RUNTIME_FILES = ("bytes_extra_ops.c", "str_extra_ops.c")
+"""C files that a library needs, too, but that are not in mypyc's list RUNTIME_C_FILES."""
 
 
 class CannotCompile(RuntimeError):
-    """A compiler, Python's headers or mypyc is missing, or one of them refused the code."""
+    """Something is missing that a build needs, or a compiler has refused the code."""
 
 
 def hot_sources() -> tuple[str, ...]:
     """Return the paths of the hot modules, relative to the checkout."""
-    lines = LIST.read_text(encoding="utf-8").splitlines()
+    lines = HOT_MODULES_LIST.read_text(encoding="utf-8").splitlines()
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 def find_compiler() -> str | None:
-    """Return the command of the C compiler; None if no compiler is found.
+    """Return the command of the C compiler; None if there is none.
 
-    The command is the environment variable CC, or else the first compiler on the PATH.
+    The user can set it in the environment variable CC.
     """
-    return os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+    chosen_by_user = os.environ.get("CC")
+    if chosen_by_user:
+        return chosen_by_user
+    for command in ("cc", "gcc", "clang"):
+        if shutil.which(command) is not None:
+            return command
+    return None
 
 
 def missing_for_build() -> str | None:
-    """Describe the first missing tool of a build and how to get it; None if the tools are there."""
+    """Return what is missing for a build, and how to get it; None if nothing is."""
     if find_compiler() is None:
         return "no C compiler on the PATH (Debian: apt-get install gcc)"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
@@ -82,16 +87,16 @@ def build(target: Path = BUILD) -> None:
     missing = missing_for_build()
     if missing is not None:
         raise CannotCompile(missing)
-    # Take the digest of the sources before the build, which lasts a minute. If somebody edits a
-    # module meanwhile, the digest does not fit the edited sources, and the library is not used.
+    # The build takes a minute. If somebody edits a module meanwhile, the library is out of date as
+    # soon as it is made. So the digest for the record is that of the sources before the build.
     digest_of_sources = fingerprint()
-    # Without a record, no process uses the library that is about to be replaced.
+    # Without its record, no process uses the old library, which is about to be replaced.
     (target / RECORD).unlink(missing_ok=True)
     c_folder = target / "c"
     shutil.rmtree(c_folder, ignore_errors=True)
     c_folder.mkdir(parents=True)
-    c_of_hot_modules = _translate(c_folder, target / "mypy_cache")
-    _compile_c((*c_of_hot_modules, *_runtime()), c_folder, target)
+    hot_module_sources = _translate_to_c(c_folder, target / "mypy_cache")
+    _compile_c((*hot_module_sources, *_runtime_sources()), c_folder, target)
     record = {
         "fingerprint": digest_of_sources,
         "python": python_tag(),
@@ -100,10 +105,10 @@ def build(target: Path = BUILD) -> None:
     (target / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
-def _translate(c_folder: Path, cache: Path) -> list[Path]:
-    """Write the C code of the hot modules into `c_folder`, and return the files.
+def _translate_to_c(c_folder: Path, cache: Path) -> list[Path]:
+    """Have mypyc write the C code of the hot modules into `c_folder`, and return the files.
 
-    mypyc ends its process on an error, so it runs in a process of its own.
+    It runs in a process of its own, because it ends its process when it finds an error.
     """
     code = (
         "import sys\n"
@@ -118,26 +123,26 @@ def _translate(c_folder: Path, cache: Path) -> list[Path]:
     return sorted(c_folder.glob("*.c"))
 
 
-def _runtime() -> list[Path]:
-    """Return the files of mypyc's own C code, which every compiled library contains."""
+def _runtime_sources() -> list[Path]:
+    """Return the files of mypyc's own C code, which every library of mypyc contains."""
     from mypyc.build import include_dir  # noqa: PLC0415
     from mypyc.common import RUNTIME_C_FILES  # noqa: PLC0415
 
-    return [Path(include_dir()) / name for name in (*RUNTIME_C_FILES, *_OPERATIONS)]
+    return [Path(include_dir()) / name for name in (*RUNTIME_C_FILES, *_MORE_RUNTIME_FILES)]
 
 
 def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
-    """Compile mypyc's C files, several at once, and link them as one library."""
+    """Compile the C files, several at once, and link them to one library."""
     from mypyc.build import include_dir  # noqa: PLC0415
 
-    # `build` has checked that there is a compiler. CC may contain options, too.
+    # There is a compiler, because `build` has checked that. The variable CC may have options, too.
     compiler = shlex.split(find_compiler() or "cc")
     folders = (sysconfig.get_path("include"), include_dir(), c_folder)
     headers = [f"-I{folder}" for folder in folders]
 
     def compile_one(source: Path) -> str:
         object_file = str(c_folder / f"{source.stem}.o")
-        _run((*compiler, *OPTIONS, *headers, "-c", str(source), "-o", object_file))
+        _run((*compiler, *_C_COMPILER_OPTIONS, *headers, "-c", str(source), "-o", object_file))
         return object_file
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -146,13 +151,12 @@ def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Run a command.
-
-    Raises: CannotCompile if the command fails; the message has the last lines of its output.
-    """
-    done = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last_lines = (done.stdout + done.stderr).strip().splitlines()[-20:]
+    """Run a command. Raises: CannotCompile with the end of its output, if it fails."""
+    finished = subprocess.run(
+        command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False
+    )
+    if finished.returncode != 0:
+        last_lines = (finished.stdout + finished.stderr).strip().splitlines()[-20:]
         raise CannotCompile("\n".join((f"{command[0]} failed:", *last_lines)))
 
 

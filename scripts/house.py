@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-PRODUCT = (
+PRODUCT_PACKAGES = (
     "protocol",
     "results_schema",
     "partition_log",
@@ -31,13 +31,16 @@ PRODUCT = (
     "pipeline",
     "coordlab",
 )
-"""The packages of the product, whose figures are measured."""
-SHORT = 60
-"""Modules with fewer lines count as short."""
+"""The packages whose figures are measured: all that users install."""
+SHORT_MODULE_LINES = 60
+"""A module with fewer lines counts as short."""
 CRASH_PATH = Path(__file__).with_name("crash_path.txt")
-"""A chain of functions, one `module:qualified name` in each line. Each function calls the next one.
-The first carries out the plan of a run; the last one crashes a broker on Ray."""
-_TEXT_METHODS = frozenset(
+"""A file with a chain of functions, one a line, each of which calls the next.
+
+The first carries out the plan of a run, and the last one crashes a broker on Ray. How many calls
+lie between them is one of the figures.
+"""
+_METHODS_ON_TEXT = frozenset(
     {
         "startswith",
         "endswith",
@@ -55,22 +58,22 @@ _TEXT_METHODS = frozenset(
         "sub",
     }
 )
-"""Methods that look into a text, of Python's str and re, and of Spark's columns."""
-_CAUSE = re.compile(r"\bcauses?\b|cause_text")
-"""Names that show that an expression is about a cause."""
+"""Methods that look for something in a text: of Python's str and re, and of Spark's columns."""
+_NAME_OF_A_CAUSE = re.compile(r"\bcauses?\b|cause_text")
+"""If an expression has such a name, it is about the cause of an event in the trace."""
 
 
 class House(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one checkout.
 
-    - `largest_folder`: the folder with most modules, and the number of its modules.
-    - `modules`: number of modules; `__init__` does not count as one.
-    - `short_modules`: modules with fewer than SHORT lines.
-    - `repeated_names`: names of public top-level functions and classes that more than one module
-      defines, each with these modules.
-    - `parsed_causes`: places that parse the text of a cause, as `file:line`.
-    - `crash_path`: the lines of CRASH_PATH; empty if the file is missing.
-    - `make_test_cpu_minutes`: user and system time of `make test`; None: it was not run.
+    - `largest_folder`: the folder with most modules, and how many it has.
+    - `modules`: the number of modules, without `__init__`.
+    - `short_modules`: how many of them have fewer than SHORT_MODULE_LINES lines.
+    - `repeated_names`: name of a public function or class -> the modules that define it, if there
+      are several.
+    - `parsed_causes`: the places that parse the text of a cause, as `file:line`.
+    - `crash_path`: the lines of CRASH_PATH; () if there is no such file.
+    - `make_test_cpu_minutes`: the processor time of `make test`; None if it was not run.
     """
 
     largest_folder: tuple[str, int]
@@ -105,15 +108,15 @@ def main() -> None:
 
 
 def table(house: House) -> Iterator[tuple[str, str]]:
-    """Yield the meaning of each figure, and the figure as text."""
+    """Yield each figure with what it means, the meaning first."""
     folder, count = house.largest_folder
     yield "largest number of modules in a folder", f"{count} ({folder})"
-    yield f"modules under {SHORT} lines", f"{house.short_modules} of {house.modules}"
+    yield f"modules under {SHORT_MODULE_LINES} lines", f"{house.short_modules} of {house.modules}"
     yield "public top-level names in more than one module", str(len(house.repeated_names))
     yield "lines of product", f"{house.product_lines:,}"
     yield "lines of tests", f"{house.test_lines:,}"
     yield "cause phrases parsed outside the coordinator", str(len(house.parsed_causes))
-    # Each listed function calls the next one, so n functions make n - 1 calls.
+    # Between n functions there are n - 1 calls.
     yield "calls from the plan to the crash on Ray", str(len(house.crash_path) - 1)
     minutes = house.make_test_cpu_minutes
     yield "CPU minutes of make test", "-" if minutes is None else f"{minutes:.1f}"
@@ -123,39 +126,40 @@ def measure(root: Path) -> House:
     """Return the figures of the checkout at `root`."""
     sources = {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
-        for package in PRODUCT
+        for package in PRODUCT_PACKAGES
         for path in sorted((root / package).rglob("*.py"))
     }
     modules = {name: text for name, text in sources.items() if not name.endswith("__init__.py")}
     folders: dict[str, int] = defaultdict(int)
     for name in modules:
         folders[name.rpartition("/")[0]] += 1
-    # If several folders have most modules, the figure names the last of them by name.
+    # Of several folders with as many modules, the last one by name is taken.
     largest = max(folders, key=lambda folder: (folders[folder], folder))
     trees = {name: ast.parse(text) for name, text in modules.items()}
     return House(
         largest_folder=(largest, folders[largest]),
         modules=len(modules),
-        short_modules=sum(_lines(text) < SHORT for text in modules.values()),
+        short_modules=sum(_count_lines(text) < SHORT_MODULE_LINES for text in modules.values()),
         repeated_names=_repeated_names(trees),
-        product_lines=sum(map(_lines, sources.values())),
+        product_lines=sum(map(_count_lines, sources.values())),
         test_lines=sum(
-            _lines(path.read_text(encoding="utf-8")) for path in (root / "tests").rglob("*.py")
+            _count_lines(path.read_text(encoding="utf-8"))
+            for path in (root / "tests").rglob("*.py")
         ),
         parsed_causes=tuple(
             f"{name}:{line}"
             for name, tree in trees.items()
-            # The coordinator may read these texts, and `protocol` defines them.
+            # These texts are defined in `protocol`, and only the coordinator may read them.
             if not name.startswith(("coordinator/", "protocol/"))
-            # One line can have several such places, but counts once.
-            for line in sorted(set(_parsed_causes(tree)))
+            # A line counts once, even if it parses several causes.
+            for line in sorted(set(_lines_that_parse_a_cause(tree)))
         ),
         crash_path=_crash_path(root),
     )
 
 
 def make_test_cpu_minutes(root: Path) -> float:
-    """Run `make test` in `root`; return its processor time, with that of all its processes.
+    """Run `make test` in `root`, and return the processor time of all its processes in minutes.
 
     Raises: CalledProcessError if the command fails.
     """
@@ -165,56 +169,52 @@ def make_test_cpu_minutes(root: Path) -> float:
 
 
 def _children_cpu_s() -> float:
-    """Return the processor time of all children of this process that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    """Return the processor time of the child processes that have ended, in seconds."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
-def _lines(text: str) -> int:
+def _count_lines(text: str) -> int:
     return len(text.splitlines())
 
 
 def _crash_path(root: Path) -> tuple[str, ...]:
-    """Return the lines of the file CRASH_PATH in the checkout at `root`."""
-    # CRASH_PATH is in the folder `scripts` of this checkout.
+    """Return the lines of the file CRASH_PATH, but of the checkout at `root`."""
     path = root / CRASH_PATH.relative_to(CRASH_PATH.parents[1])
-    return tuple(path.read_text(encoding="utf-8").split()) if path.exists() else ()
+    if not path.exists():
+        return ()
+    return tuple(path.read_text(encoding="utf-8").split())
 
 
 def _repeated_names(trees: dict[str, ast.Module]) -> dict[str, tuple[str, ...]]:
-    """Return the public names that more than one module defines, each with these modules."""
-    places: dict[str, list[str]] = defaultdict(list)
+    """Return the public names that several modules define, each with these modules."""
+    modules_by_name: dict[str, list[str]] = defaultdict(list)
     for module, tree in trees.items():
-        # `dict.fromkeys` drops repetitions within a module.
+        # Each name once, even if a module defines it twice.
         for name in dict.fromkeys(_public_names(tree)):
-            places[name].append(module)
-    repeated = {name: modules for name, modules in sorted(places.items()) if len(modules) > 1}
+            modules_by_name[name].append(module)
+    repeated = {
+        name: modules for name, modules in sorted(modules_by_name.items()) if len(modules) > 1
+    }
     return {name: tuple(modules) for name, modules in repeated.items()}
 
 
 def _public_names(tree: ast.Module) -> Iterator[str]:
     """Yield the public functions and classes that a module defines at its top level."""
     for node in tree.body:
-        match node:
-            case (
-                ast.FunctionDef(name=name)
-                | ast.AsyncFunctionDef(name=name)
-                | ast.ClassDef(name=name)
-            ):
-                pass
-            case _:
-                continue
-        if not name.startswith("_"):
-            yield name
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if not node.name.startswith("_"):
+            yield node.name
 
 
-def _parsed_causes(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines that parse a cause as text.
+def _lines_that_parse_a_cause(tree: ast.Module) -> Iterator[int]:
+    """Yield the numbers of the lines that parse a cause as text.
 
-    Such a line applies a text method or a pattern to a cause, or compares the cause with a phrase:
-    a literal of more than one word. A comparison with a member of an enum does not count.
+    Such a line calls a method like `startswith` or `search` on a cause, or compares a cause with a
+    phrase, a text of several words. To compare it with a member of an enum is what code should do.
     """
-    # Names of the module's own constants that are phrases.
+    # Constants of the module whose values are phrases.
     phrase_constants = {
         target.id
         for node in tree.body
@@ -224,17 +224,17 @@ def _parsed_causes(tree: ast.Module) -> Iterator[int]:
     }
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Attribute(attr=attr)) if attr in _TEXT_METHODS:
-                if _CAUSE.search(ast.unparse(node)):
+            case ast.Call(func=ast.Attribute(attr=attr)) if attr in _METHODS_ON_TEXT:
+                if _NAME_OF_A_CAUSE.search(ast.unparse(node)):
                     yield node.lineno
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 sides = [left, *rights]
-                names_cause = any(_CAUSE.search(ast.unparse(side)) for side in sides)
+                names_cause = any(_NAME_OF_A_CAUSE.search(ast.unparse(side)) for side in sides)
                 has_phrase = any(
                     _is_phrase(side) or (isinstance(side, ast.Name) and side.id in phrase_constants)
                     for side in sides
                 )
-                # The form `"word" in (cause or "")` looks for a word in the cause.
+                # Code also looks for a word in a cause that may be None: `"word" in (cause or "")`.
                 searches_text = isinstance(ops[0], (ast.In, ast.NotIn)) and (
                     "cause or" in ast.unparse(rights[0])
                 )
@@ -245,7 +245,7 @@ def _parsed_causes(tree: ast.Module) -> Iterator[int]:
 
 
 def _is_phrase(node: ast.expr) -> bool:
-    """Return whether an expression is a string literal of more than one word."""
+    """Return whether an expression is a string literal with several words."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
 
 

@@ -34,17 +34,17 @@ from tests.support.harness.browser import (
 from tests.support.worlds.report_runs import RECIPES, SEED, Recipe, make_run
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-LARGEST_BYTES = 200_000
-"""Limit of a picture's size. Pictures are in the repository, and a large one slows down clones."""
+MAX_PICTURE_BYTES = 200_000
+"""A picture may not be larger, because all pictures are in the repository, and slow down clones."""
 DESK = Screen(width=1180, height=780)
-"""The window of most pictures, in pixels."""
+"""The window for most pictures, in pixels."""
 NARROW = Screen(width=920, height=780)
 """A narrower window."""
 PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 MARGIN_PX = 12
-"""Space around the elements of a picture."""
+"""The space around the elements of a picture."""
 
-# Names of the runs.
+# The runs that are played for the pictures.
 CRASH = "crash"  # a coordinator is killed
 THREE_MEMBERS = "three"  # the coordinator of a group with three members is killed
 TWO_OWNERS = "overlap"  # partitions have two owners
@@ -69,14 +69,14 @@ RUNS: Mapping[str, Recipe] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One picture: a part of a run's report.
+    """A picture of a part of a run's report.
 
     - `run`: a key of RUNS.
-    - `elements`: ids of the first and the last HTML element of the part, from above. They can be
-      the same. None: what the window shows after the page is opened.
-    - `shown_s`: beginning and end of the time axis, in seconds after the first fault; None: the
+    - `elements`: the ids of the first and the last HTML element of the part, which may be the same;
+      None for what the window shows when the page has been opened.
+    - `shown_s`: where the time axis begins and ends, in seconds after the first fault; None for the
       whole run.
-    - `height_px`: limit of the picture's height; None: no limit.
+    - `height_px`: the picture is cut off below this height; None for no limit.
     """
 
     name: str
@@ -144,79 +144,82 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.report_pictures", description=__doc__)
     names = [picture.name for picture in PICTURES]
     parser.add_argument("--only", choices=names, action="append", help="default: every picture")
-    chosen = parser.parse_args().only or names
+    chosen_names = parser.parse_args().only or names
     program = find_chromium()
     if program is None:
         raise SystemExit(f"there is no Chromium on the PATH. {INSTALL}")
-    wanted = [picture for picture in PICTURES if picture.name in chosen]
+    chosen_pictures = [picture for picture in PICTURES if picture.name in chosen_names]
     with tempfile.TemporaryDirectory(prefix="coordlab-pictures-") as folder:
-        reports = _reports(Path(folder), {picture.run for picture in wanted})
+        reports = _make_reports(Path(folder), {picture.run for picture in chosen_pictures})
         FOLDER.mkdir(parents=True, exist_ok=True)
         with chromium(program) as browser:
-            for picture in wanted:
-                path = _take(browser, reports[picture.run], picture)
+            for picture in chosen_pictures:
+                path = _take_picture(browser, reports[picture.run], picture)
                 sys.stdout.write(f"{path.name}: {path.stat().st_size / 1_000:.0f} kB\n")
-    (FOLDER / "README.md").write_text(_list_of_pictures(), encoding="utf-8")
+    (FOLDER / "README.md").write_text(_readme(), encoding="utf-8")
 
 
 class _Report(NamedTuple):
-    """The file of a report, and the time of the first fault in its run."""
+    """A report, and the time of the run's clock at which the first fault was injected."""
 
     file: Path
     first_fault_s: float
 
 
-def _reports(root: Path, names: set[str]) -> dict[str, _Report]:
-    """Play the runs of RUNS with these names, write their reports, and return these by name."""
+def _make_reports(root: Path, names: set[str]) -> dict[str, _Report]:
+    """Play the runs with these names, write their reports, and return these by name."""
     runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
     analyze_runs(Console(stderr=True), list(runs.values()), master=None)
     reports = {}
     for name, run in runs.items():
         facts = facts_of(PastRun(run))
-        # `injected_at_us` would be None for a fault that was not injected. All these were injected,
-        # so `or 0` is only for the type checker.
+        # `or 0` is only for the type checker: this fault was injected.
         first_fault_us = facts.faults[0].injected_at_us or 0
         reports[name] = _Report(build_report(run, facts), first_fault_us / 1e6)
     return reports
 
 
-def _take(browser: Browser, report: _Report, picture: Picture) -> Path:
-    """Take one picture of a report, and return the picture's file.
+def _take_picture(browser: Browser, report: _Report, picture: Picture) -> Path:
+    """Take a picture of a report, and return its file.
 
     Raises: RuntimeError if the page logs an error, or if the picture is too large.
     """
     path = FOLDER / f"{picture.name}.png"
     with visit(browser, report.file, screen=picture.screen, scheme=picture.scheme) as visited:
         if picture.shown_s is not None:
-            # `shown_s` counts from the first fault, but the page from the beginning of the run.
+            # The page counts from the beginning of the run, and not from the first fault.
             from_s, to_s = picture.shown_s
             set_range(visited.page, report.first_fault_s + from_s, report.first_fault_s + to_s)
         if picture.elements is None:
             visited.page.screenshot(path=path)
         else:
-            _take_part(visited.page, path, picture.elements, picture.height_px)
+            _take_picture_of_part(visited.page, path, picture.elements, picture.height_px)
         if visited.problems:
             raise RuntimeError(f"{report.file.name}: {visited.problems[0]}")
-    if path.stat().st_size > LARGEST_BYTES:
+    if path.stat().st_size > MAX_PICTURE_BYTES:
         raise RuntimeError(f"{path.name} has {path.stat().st_size:,} bytes")
     return path
 
 
-def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int | None) -> None:
-    """Take a picture of the part of a page between two elements, both included.
+def _take_picture_of_part(
+    page: Page, path: Path, elements: tuple[str, str], height_px: int | None
+) -> None:
+    """Take a picture of a page from the first of two elements to the last, both included.
 
     Raises: RuntimeError if one of the elements is not in the page.
     """
-    # A page draws each of its parts only when the part becomes visible. Draw all of them now.
+    # Normally a page draws each of its parts only when it becomes visible.
     draw_all(page)
-    # Normally the time bar stays at the window's edge. In a picture that is longer than the window
-    # it would cover something.
+    # Normally the time bar stays at the edge of the window. In a picture that is higher than the
+    # window it would cover something.
     page.add_style_tag(content=".timebar { position: static }")
     first, last = (page.locator(f"#{element}").bounding_box() for element in elements)
     if first is None or last is None:
         raise RuntimeError(f"there is no {' or no '.join(elements)} in the page")
     width = max(box["x"] + box["width"] for box in (first, last)) - first["x"]
     height = last["y"] + last["height"] - first["y"]
+    if height_px is not None:
+        height = min(height, height_px)
     page.screenshot(
         path=path,
         full_page=True,
@@ -224,13 +227,13 @@ def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int
             "x": max(first["x"] - MARGIN_PX, 0),
             "y": first["y"] - MARGIN_PX,
             "width": width + 2 * MARGIN_PX,
-            "height": min(height, height_px or height) + 2 * MARGIN_PX,
+            "height": height + 2 * MARGIN_PX,
         },
     )
 
 
-def _list_of_pictures() -> str:
-    """Return README.md, which describes each picture and how to play its run again."""
+def _readme() -> str:
+    """Return the README.md of the pictures, with each picture and how to play its run again."""
     lines = [
         "# Pictures",
         "",
@@ -239,10 +242,11 @@ def _list_of_pictures() -> str:
         "",
     ]
     for picture in PICTURES:
+        caption = picture.caption[0].upper() + picture.caption[1:]
         lines += [
             f"## {picture.name}",
             "",
-            f"{picture.caption[0].upper()}{picture.caption[1:]}. {_made_by(RUNS[picture.run])}",
+            f"{caption}. {_how_to_play_again(RUNS[picture.run])}",
             "",
             f"![{picture.caption}]({picture.name}.png)",
             "",
@@ -250,8 +254,8 @@ def _list_of_pictures() -> str:
     return "\n".join(lines)
 
 
-def _made_by(recipe: Recipe) -> str:
-    """Return the sentence that says how the run of a picture is made."""
+def _how_to_play_again(recipe: Recipe) -> str:
+    """Return a sentence on how to play the run of a picture again."""
     if recipe.experiment is None:
         return (
             "The experiment is written by "

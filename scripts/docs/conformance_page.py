@@ -1,17 +1,17 @@
-"""The conformance page: the tests and recordings that cover each scenario.
+"""Makes the conformance page, which shows where each case of Kafka's own tests is tested here.
 
-A scenario is a case of Kafka's own tests, with an id such as GC-010. The letters stand for one of
-Kafka's test classes (FAMILIES). tests/conformance/scenarios.toml lists the scenarios. The page says
-for each of them where this project tests the same case. There are three kinds of such places:
+Such a case is called a scenario, and has an id such as GC-010: the tenth case of Kafka's
+GroupCoordinatorTest. The file tests/conformance/scenarios.toml lists all of them. Three kinds of
+places can cover a scenario:
 
-- A test covers the scenarios that its docstring names (`GC-010, GC-011`, or `GC-010..012`).
-- A story covers the scenarios that the comments at its head name. Stories are the parts of a
-  transcript, a text file with the events that a scripted cluster must produce. Each story begins
-  with `== title ==`.
-- A recording (a JSON file) has requests to a real Kafka with its answers. It covers the scenarios
-  in its key `covers`, if this project's cluster gives the same answers, step by step.
+- A test, if its docstring names the scenario (`GC-010`, or in a range `GC-010..012`).
+- A story, if the comments at its beginning name the scenario. Stories are parts of the files in
+  `scenarios`, with the events that a scripted cluster must produce. Each has a heading
+  `== title ==`.
+- A recording of a real Kafka, if its key `covers` has the scenario, and the cluster of this project
+  gives the same answers.
 
-This module only reads the files of the tests; it runs no test.
+The places are found by reading the files. No test is run.
 """
 
 import ast
@@ -37,28 +37,27 @@ FAMILIES = {
     "CO": "GroupCoordinatorConcurrencyTest",
     "JC": "GroupMetadataManagerTest of the Java coordinator, classic groups",
 }
-"""Kafka's tests that the scenarios are taken from, by the prefix of the scenarios' ids."""
+"""The letters at the beginning of an id -> the test of Kafka from which the scenario is taken."""
 STATUSES = ("covered", "deviates", "not applicable", "missing")
-"""What a scenario can be.
+"""What a scenario can be:
 
-- "covered": a place names it.
-- "deviates": this project differs from Kafka in this case.
-- "not applicable": this project cannot have the case.
-- "missing": none of these.
+- "covered" by a place that names it;
+- "deviates", because this project differs from Kafka in this case;
+- "not applicable", because this case cannot occur here;
+- "missing", if it is none of these.
 """
-_ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
-"""An id or a range of ids: GC-010, GC-010..012. The groups are family, first and last number."""
+_ID_OR_RANGE = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
+"""GC-010, or GC-010..012. The groups are the family (GC), the first number and the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioList:
-    """The content of scenarios.toml. Each id has an entry in `meaning` or in `same_as`.
+    """What is in scenarios.toml. Each id is a key of `meaning` or of `same_as`.
 
-    - `meaning`: what happens in the scenario, by id.
-    - `same_as`: by id, the ids of other scenarios. Together these test what this scenario tests, so
-      it has no meaning of its own.
-    - `deviates`: by id, the reason why this project differs from Kafka in the case.
-    - `not_applicable`: by id, the reason why this project cannot have the case.
+    - `meaning`: id -> what happens in the scenario.
+    - `same_as`: id -> other scenarios, which test the same together.
+    - `deviates`: id -> why this project differs from Kafka in this case.
+    - `not_applicable`: id -> why this case cannot occur here.
     """
 
     meaning: Mapping[str, str]
@@ -67,18 +66,18 @@ class ScenarioList:
     not_applicable: Mapping[str, str]
 
     def ids(self) -> tuple[str, ...]:
-        """Return every id, by family and number."""
+        """Return all ids, sorted by family and number."""
         families = list(FAMILIES)
 
-        def sort_key(scenario: str) -> tuple[int, int]:
+        def by_family_and_number(scenario: str) -> tuple[int, int]:
             family, number = scenario.split("-")
             return families.index(family), int(number)
 
-        return tuple(sorted((*self.meaning, *self.same_as), key=sort_key))
+        return tuple(sorted((*self.meaning, *self.same_as), key=by_family_and_number))
 
 
 class _Recording(msgspec.Struct):
-    """The fields of a recording that the page needs."""
+    """What the page needs of a recording."""
 
     id: str
     covers: tuple[str, ...]
@@ -86,10 +85,10 @@ class _Recording(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A test, story or recording.
+    """A test, a story or a recording.
 
-    - `path`: its file, relative to the root of the checkout.
-    - `text`: the docstring or comments that name the scenarios; "" for a recording.
+    - `path`: its file, as a path in the checkout.
+    - `text`: the docstring or the comments that name scenarios; "" for a recording.
     """
 
     name: str
@@ -98,39 +97,35 @@ class Place:
 
 
 def read_scenarios() -> ScenarioList:
-    """Return the list of scenarios."""
+    """Read the list of scenarios."""
     with (CONFORMANCE / "scenarios.toml").open("rb") as file:
         return msgspec.convert(tomllib.load(file), ScenarioList)
 
 
 def ids_in(text: str) -> Iterator[str]:
-    """Yield the ids that a text names. The range `GM-05..07` names three."""
-    # `last` is "" for a single id.
-    for family, first, last in _ID.findall(text):
-        for number in range(int(first), int(last or first) + 1):
-            # All ids of a range have as many digits as the first.
-            yield f"{family}-{number:0{len(first)}}"
+    """Yield the ids that a text names. The range `GM-05..07` gives GM-05, GM-06 and GM-07."""
+    for family, first, last_if_range in _ID_OR_RANGE.findall(text):
+        last = last_if_range or first
+        digits = len(first)
+        for number in range(int(first), int(last) + 1):
+            yield f"{family}-{number:0{digits}}"
 
 
 @cache
 def places_by_scenario() -> Mapping[str, tuple[Place, ...]]:
-    """Return the tests, stories and recordings that name each id.
+    """Return for each id the tests, stories and recordings that name it.
 
-    The ids can include some that the list of scenarios lacks.
+    There may be ids that are not in the list of scenarios. A test looks for these.
     """
-    # The keys of an inner dict are the places of one id, in their order. A place that names the id
-    # twice is a key once.
+    # An inner dict is an ordered set of places: one that names an id twice counts once.
     places: dict[str, dict[Place, None]] = {}
-    for scenario, place in (*_in_tests(), *_in_transcripts(), *_in_recordings()):
+    for scenario, place in (*_named_in_tests(), *_named_in_stories(), *_covered_by_recordings()):
         places.setdefault(scenario, {})[place] = None
-    return {scenario: tuple(of_scenario) for scenario, of_scenario in places.items()}
+    return {scenario: tuple(places_of_scenario) for scenario, places_of_scenario in places.items()}
 
 
 def statuses(scenarios: ScenarioList) -> dict[str, str]:
-    """Return the status of each id.
-
-    An id is covered if a place names it, or if it is the same as other ids that are all covered.
-    """
+    """Return the status of each scenario by its id."""
     places = places_by_scenario()
     status = {}
     for scenario in scenarios.ids():
@@ -139,8 +134,8 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
         elif scenario in scenarios.not_applicable:
             status[scenario] = "not applicable"
         else:
-            # Only scenarios of the last family (JC) are the same as others, so the others have
-            # their status already.
+            # Or it is the same as other scenarios, and all of these are covered. Only those of the
+            # last family are, so the status of the others is known here.
             others = scenarios.same_as.get(scenario, ())
             others_cover_it = bool(others) and all(
                 status.get(other) == "covered" for other in others
@@ -151,7 +146,7 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
 
 
 def conformance_page() -> str:
-    """Return the page: the counts, then every scenario with its status and places."""
+    """Return the page: how many scenarios are covered, then each with its status and places."""
     scenarios = read_scenarios()
     status = statuses(scenarios)
     covered = list(status.values()).count("covered")
@@ -163,11 +158,11 @@ def conformance_page() -> str:
         "The list with its reasons is [scenarios.toml](../../tests/conformance/scenarios.toml); "
         "what deviates is told in [FIDELITY](../FIDELITY.md).\n\n"
         f"**{covered} of {len(status)} covered ({100 * covered / len(status):.1f} %).**\n\n",
-        _counts(status),
+        _counts_table(status),
     ]
     for family, title in FAMILIES.items():
         rows = [
-            _row(scenario, scenarios, status[scenario])
+            _scenario_row(scenario, scenarios, status[scenario])
             for scenario in status
             if scenario.startswith(f"{family}-")
         ]
@@ -178,58 +173,62 @@ def conformance_page() -> str:
     return "".join(parts)
 
 
-def _counts(status: Mapping[str, str]) -> str:
-    """Return a table with the number of scenarios with each status, by family and in all."""
+def _counts_table(status: Mapping[str, str]) -> str:
+    """Return a table with the number of scenarios in each status, for each family and in all."""
     rows = []
-    # "" stands for all families: every id starts with it.
+    # "" stands for all families, because every id starts with it.
     for family in (*FAMILIES, ""):
-        of_family = [value for scenario, value in status.items() if scenario.startswith(family)]
-        counts = (str(of_family.count(value)) for value in STATUSES)
-        rows.append((family or "all", str(len(of_family)), *counts))
+        statuses_of_family = [
+            value for scenario, value in status.items() if scenario.startswith(family)
+        ]
+        counts = (str(statuses_of_family.count(value)) for value in STATUSES)
+        rows.append((family or "all", str(len(statuses_of_family)), *counts))
     return table(("family", "scenarios", *STATUSES), rows)
 
 
-def _row(scenario: str, scenarios: ScenarioList, status: str) -> tuple[str, str, str, str]:
-    """Return the cells of a scenario: id, meaning, status with its reason, links to its places."""
+def _scenario_row(scenario: str, scenarios: ScenarioList, status: str) -> tuple[str, str, str, str]:
+    """Return the row of a scenario: id, meaning, status with its reason, links to its places."""
     same_as = scenarios.same_as.get(scenario, ())
     meaning = scenarios.meaning.get(scenario) or f"as {', '.join(same_as)}"
     reason = scenarios.deviates.get(scenario) or scenarios.not_applicable.get(scenario)
     links = ", ".join(
         f"[{place.name}](../../{place.path})" for place in places_by_scenario().get(scenario, ())
     )
-    return scenario, meaning, f"{status}: {reason}" if reason else status, links
+    status_cell = f"{status}: {reason}" if reason else status
+    return scenario, meaning, status_cell, links
 
 
-def _in_tests() -> Iterator[tuple[str, Place]]:
-    """Yield each scenario that the docstring of a test names, with the test."""
+def _named_in_tests() -> Iterator[tuple[str, Place]]:
+    """Yield each scenario that the docstring of a test names, together with the test."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
-        if _ID.search(source) is None:
+        if _ID_OR_RANGE.search(source) is None:
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 text = ast.get_docstring(node) or ""
-                place = Place(name=node.name, path=_from_root(path), text=text)
-                yield from _pairs(ids_in(text), place)
+                place = Place(name=node.name, path=_path_in_checkout(path), text=text)
+                yield from _with_place(ids_in(text), place)
 
 
-def _in_transcripts() -> Iterator[tuple[str, Place]]:
-    """Yield each scenario that the comments at the head of a story name, with the story."""
+def _named_in_stories() -> Iterator[tuple[str, Place]]:
+    """Yield each scenario that the first comments of a story name, together with the story."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
-        # `_` is the text before the first story.
-        _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        _text_before_stories, *stories = re.split(
+            r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE
+        )
         for story in stories:
             title, _, story_text = story.partition(" ==\n")
             comments = takewhile(lambda line: line.startswith("#"), story_text.splitlines())
             text = "\n".join(line.removeprefix("# ") for line in comments)
-            place = Place(name=title, path=_from_root(path), text=text)
-            yield from _pairs(ids_in(text), place)
+            place = Place(name=title, path=_path_in_checkout(path), text=text)
+            yield from _with_place(ids_in(text), place)
 
 
-def _in_recordings() -> Iterator[tuple[str, Place]]:
-    """Yield each scenario that a recording covers, with the recording.
+def _covered_by_recordings() -> Iterator[tuple[str, Place]]:
+    """Yield each scenario that a recording covers, together with the recording.
 
-    Recordings in known_differences.json are left out: the cluster's answers differ from theirs.
+    Those in known_differences.json are left out, because the cluster does not answer like them.
     """
     differing = msgspec.json.decode((CONFORMANCE / "known_differences.json").read_bytes())
     for path in sorted((CONFORMANCE / "transcripts").rglob("*.json")):
@@ -237,16 +236,15 @@ def _in_recordings() -> Iterator[tuple[str, Place]]:
             continue
         recording = msgspec.json.decode(path.read_bytes(), type=_Recording)
         if recording.id not in differing:
-            place = Place(name=f"recording {recording.id}", path=_from_root(path))
-            yield from _pairs(ids_in(" ".join(recording.covers)), place)
+            place = Place(name=f"recording {recording.id}", path=_path_in_checkout(path))
+            yield from _with_place(ids_in(" ".join(recording.covers)), place)
 
 
-def _pairs(scenarios: Iterable[str], place: Place) -> Iterator[tuple[str, Place]]:
-    """Yield each scenario with the same place."""
+def _with_place(scenarios: Iterable[str], place: Place) -> Iterator[tuple[str, Place]]:
     for scenario in scenarios:
         yield scenario, place
 
 
-def _from_root(path: Path) -> str:
-    """Return a path relative to the root of the checkout, with `/` on every system."""
+def _path_in_checkout(path: Path) -> str:
+    """Return the path of a file in the checkout, such as `tests/coordlab/test_junit.py`."""
     return path.relative_to(package_root()).as_posix()

@@ -1,8 +1,8 @@
-"""The reference page of the experiment file: every key of its structs, with its values.
+"""Makes the reference page of the experiment file, with every key that may be in such a file.
 
-Each section of the file is described by a struct (a msgspec class) in `chaos.experiment.structs`.
-The page has a heading for each section, which is its path in the file, such as
-`groups.<group>.config` or `faults[]`. Here `[]` stands for each item of a list.
+The page has a chapter for each section of the file, with a table of its keys. The heading is the
+path of the section, such as `groups.<group>.config`, or `faults[]` for the items of a list. The
+sections are described by the structs in `chaos.experiment.structs`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,17 +13,17 @@ import msgspec
 from chaos.experiment.json_schema import experiment_schema
 from chaos.experiment.struct_walk import StructField, fields_of, summary_of
 from chaos.experiment.structs import Experiment
-from scripts.docs.markdown import Schema, shown, table, values_text
+from scripts.docs.markdown import Schema, as_in_file, table, values_text
 
 _HEADINGS = ("key", "values", "default", "meaning")
-_TOP = "The file"
-"""Stands for the path of the whole file."""
-_PLACEHOLDERS = {"topics": "<topic>", "groups": "<group>"}
-"""Placeholders of names that the file's author chooses, by the key before such a name."""
+_WHOLE_FILE = "The file"
+"""The heading of the chapter on the keys that are in no section."""
+_NAME_PLACEHOLDERS = {"topics": "<topic>", "groups": "<group>"}
+"""Key of a section -> what stands in its path for a name that the author of the file chooses."""
 
 
 def experiment_file_page() -> str:
-    """Return the page: for each section, every key with its values, default and meaning."""
+    """Return the page: for each section a table of its keys."""
     schema = experiment_schema()
     sections = {Experiment.__name__: schema, **schema["$defs"]}
     parts = [
@@ -34,52 +34,52 @@ def experiment_file_page() -> str:
         "does, whom it can hit and what it takes is told in [faults](faults.md).\n"
     ]
     first_paths: dict[type[msgspec.Struct], str] = {}
-    for path, struct in _sections("", Experiment):
-        # Several sections can have the same struct, whose keys are listed only once.
+    for path, struct in _sections_with_paths("", Experiment):
+        # Sections with the same struct have the same keys, which are listed only once.
         if struct in first_paths:
             first = first_paths[struct]
             parts.append(f"\n## `{path}`\n\nThe same keys as [`{first}`](#{_anchor(first)}).\n")
             continue
         first_paths[struct] = path
-        heading = f"`{path}`" if path != _TOP else path
-        keys = _keys(struct, sections[struct.__name__]["properties"])
+        heading = f"`{path}`" if path != _WHOLE_FILE else path
+        keys = _table_of_keys(struct, sections[struct.__name__]["properties"])
         parts.append(f"\n## {heading}\n\n{summary_of(struct)}\n\n{keys}")
     return "".join(parts)
 
 
-def _sections(
+def _sections_with_paths(
     path: str, struct: type[msgspec.Struct]
 ) -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """Yield path and struct of a section, then of the sections in it, in the order of the keys.
+    """Yield path and struct of a section, and then of all sections inside it.
 
-    `path`: the section's path; "" for the whole file.
+    `path`: the path of the section; "" for the whole file.
     """
-    yield path or _TOP, struct
+    yield path or _WHOLE_FILE, struct
     for field in fields_of(struct):
         if field.struct is not None:
             inner_path = f"{path}.{field.key}" if path else field.key
-            # In the file, a field of type `tuple` is a list of sections. A field of type `dict` has
-            # a section for each name. Any other field with a struct is one section.
+            # `faults`, a tuple, is a list of sections in the file. `groups`, a dict, has a section
+            # for each name. Any other field with a struct is a single section.
             container = get_origin(field.annotation)
             if container is tuple:
                 inner_path += "[]"
             elif container is dict:
-                inner_path += f".{_PLACEHOLDERS[field.key]}"
-            yield from _sections(inner_path, field.struct)
+                inner_path += f".{_NAME_PLACEHOLDERS[field.key]}"
+            yield from _sections_with_paths(inner_path, field.struct)
 
 
-def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str:
-    """Return the table of a struct's keys, with the values, default and meaning of each.
+def _table_of_keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str:
+    """Return a table with the keys of a struct: permitted values, default and meaning of each.
 
-    `properties`: the JSON Schema of each key.
+    `properties`: key -> its JSON Schema.
     """
     return table(
         _HEADINGS,
         [
             (
                 f"`{field.key}`",
-                _values(field, properties[field.key]),
-                "required" if field.required else _default(properties[field.key]),
+                _permitted_values(field, properties[field.key]),
+                "required" if field.required else _default_text(properties[field.key]),
                 field.doc,
             )
             for field in fields_of(struct)
@@ -87,8 +87,8 @@ def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str
     )
 
 
-def _values(field: StructField, entry: Schema) -> str:
-    """Return in words which values a key can have: plain values, a section, or several."""
+def _permitted_values(field: StructField, entry: Schema) -> str:
+    """Return in words which values a key may have, such as `whole number from 1` or `section`."""
     if field.struct is None:
         return values_text(entry)
     container = get_origin(field.annotation)
@@ -97,13 +97,15 @@ def _values(field: StructField, entry: Schema) -> str:
     return "section for each name" if container is dict else "section"
 
 
-def _default(entry: Schema) -> str:
-    """Return the default of a key as text: "" for no default, "none" for an empty list."""
+def _default_text(entry: Schema) -> str:
+    """Return the default of a key for the table; "" if it has none."""
     if "default" not in entry:
         return ""
-    return f"`{shown(entry['default'])}`" if entry["default"] not in ((), []) else "none"
+    default = entry["default"]
+    is_empty_list = default in ((), [])
+    return "none" if is_empty_list else f"`{as_in_file(default)}`"
 
 
 def _anchor(path: str) -> str:
-    """Return the anchor that GitHub gives to a heading, for links to it."""
+    """Return the anchor that GitHub gives to a heading: "groupsconfig" to "groups.config"."""
     return "".join(letter for letter in path.lower() if letter.isalnum() or letter in "-_ ")

@@ -1,6 +1,6 @@
-"""Markdown for the generated reference pages: tables, and a JSON Schema's values in words.
+"""Markdown tables for the reference pages, and values of a JSON Schema in words.
 
-For instance, the JSON Schema `{"type": "integer", "minimum": 1}` becomes "whole number from 1".
+The schema `{"type": "integer", "minimum": 1}` becomes "whole number from 1", for example.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,60 +8,63 @@ from typing import Any
 
 import msgspec
 
-Schema = Mapping[str, Any]  # Any: each value is JSON of some type
-_DURATION = "5s"
-"""An example in the schema of every duration. No other schema of a string has this example."""
+Schema = Mapping[str, Any]
+"""A JSON Schema, or a part of one."""
+_EXAMPLE_OF_A_DURATION = "5s"
+"""The schema of every duration has this example. So a duration can be told from other strings."""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; each row has a cell for each heading."""
+    """Return a Markdown table with these rows."""
     lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
     lines += [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def _escaped(cell: str) -> str:
-    """Return a cell with a backslash before each `|`, which would otherwise end the cell."""
+    """Return the text of a cell, with a backslash before each `|`, which would end the cell."""
     return cell.replace("|", "\\|")
 
 
-def shown(value: object) -> str:
-    """Return a value as it is written in an experiment file."""
-    # JSON puts strings into quotes; an experiment file needs no quotes.
+def as_in_file(value: object) -> str:
+    """Return a value as it is written in an experiment file, a string without quotes."""
     return msgspec.json.encode(value).decode().strip('"')
 
 
 def values_text(entry: Schema) -> str:
-    """Return in words which values a schema permits: its type and bounds, or the choices."""
+    """Return in words which values a schema permits.
+
+    For example `whole number from 1 to 10`, `duration`, or the choices `classic`, `consumer`.
+    """
     if "$ref" in entry:
         return "a section"
     if "anyOf" in entry:
         choices = entry["anyOf"]
-        # The choices are all fixed values, or else they are schemas.
+        # The choices are fixed values, or they are schemas.
         if all("const" in choice for choice in choices):
-            return ", ".join(f"`{shown(choice['const'])}`" for choice in choices)
-        # The choice null is left out.
+            return ", ".join(f"`{as_in_file(choice['const'])}`" for choice in choices)
+        # That a value may be null need not be said.
         texts = [values_text(choice) for choice in choices if choice != {"type": "null"}]
         return " or ".join(texts)
     if "enum" in entry:
-        return ", ".join(f"`{shown(value)}`" for value in entry["enum"])
-    if entry.get("type") == "string" and _DURATION in entry.get("examples", ()):
+        return ", ".join(f"`{as_in_file(value)}`" for value in entry["enum"])
+    if entry.get("type") == "string" and _EXAMPLE_OF_A_DURATION in entry.get("examples", ()):
         return "duration"
-    return _typed(entry)
+    return _type_with_bounds(entry)
 
 
-def _typed(entry: Schema) -> str:
-    """Return in words the type of a schema, and its bounds."""
-    kind = str(entry.get("type", ""))
-    if kind == "array":
+def _type_with_bounds(entry: Schema) -> str:
+    """Return in words the type of a schema and its bounds, such as `whole number from 1`."""
+    json_type = str(entry.get("type", ""))
+    if json_type == "array":
         least = " (at least one)" if entry.get("minItems") else ""
         return f"list of {values_text(entry['items'])}{least}"
-    if kind == "object":
+    if json_type == "object":
         return "mapping"
-    # Equal bounds permit only one value.
-    if "minimum" in entry and entry.get("minimum") == entry.get("maximum"):
+    only_one_value = "minimum" in entry and entry["minimum"] == entry.get("maximum")
+    if only_one_value:
         return f"`{entry['minimum']}`"
     words = {"integer": "whole number", "string": "text", "boolean": "true or false"}
     bounds = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"))
     texts = [f"{word} {entry[key]}" for word, key in bounds if key in entry]
-    return " ".join((words.get(kind, kind), *texts))
+    return " ".join((words.get(json_type, json_type), *texts))

@@ -1,11 +1,13 @@
-"""The reference page of traces, from the table of kinds in `protocol.trace_schema`.
+"""Makes the reference page of the trace, which has a row for each event of a run.
 
-A trace has a row for each event of a run. The page describes the columns of a row, the kinds of
-rows, and the values of two columns:
+The page first has the columns that a row can have, and then the kinds of rows, such as
+`leader_elected`, with the columns that each kind fills. Two columns have chapters of their own:
 
-- `detail` is a small JSON object with facts that only this kind of row has. For each kind a
-  subclass of Detail describes it; only the rows of metrics have a plain dict of numbers.
-- `cause` says why something happened. Most of its values are members of enums.
+- `detail` is a small JSON object with facts that only one kind of row has. A subclass of Detail
+  describes it.
+- `cause` says why something has happened. Its values are members of enums.
+
+All this comes from `protocol.trace_schema`.
 """
 
 import inspect
@@ -28,17 +30,17 @@ from scripts.docs.markdown import Schema, table, values_text
 
 
 def trace_page() -> str:
-    """Return the page: columns of a row, kinds of rows, fields of details, and causes."""
+    """Return the page: columns, kinds of rows, fields of each detail, and causes."""
     columns = [(f"`{name}`", kind, COLUMN_MEANINGS[name]) for name, kind in TRACE_COLUMNS]
     parts = [
         f"# Trace\n\n{inspect.getdoc(TraceRow)}\n",
         table(("column", "type", "meaning"), columns),
-        # STAMP has the names of the columns that every row fills, such as its time.
+        # STAMP has the columns that every row fills, such as its time.
         f"## Kinds\n\nThe columns that a kind fills, beside {', '.join(STAMP)}.\n",
     ]
     for section, kinds in TRACE_SECTIONS.items():
         rows = [
-            (f"`{kind.value}`", schema.summary, _columns_text(schema), _detail_text(schema))
+            (f"`{kind.value}`", schema.summary, _columns_cell(schema), _detail_cell(schema))
             for kind, schema in kinds.items()
         ]
         parts.append(f"### {section}\n\n" + table(("kind", "meaning", "columns", "detail"), rows))
@@ -50,18 +52,18 @@ def trace_page() -> str:
         + "".join(f"- `{cause.value}`\n" for cause in causes)
         for causes in _causes()
     ]
-    # Each part ends with one line break, and an empty line separates it from the next part.
+    # An empty line between two parts, whether the first one ends with a line break or not.
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-def _columns_text(schema: KindSchema) -> str:
-    """Return which columns a kind of row fills, and with what, as the text of one cell."""
+def _columns_cell(schema: KindSchema) -> str:
+    """Return which columns a kind of row fills, each with what it means if that is special."""
     cells = []
     for name, meaning in schema.columns.items():
         if name == "cause":
-            # Enums of causes have sections of their own, so here their names are enough.
+            # The enums of causes have chapters of their own, so their names are enough here.
             values = [causes.__name__ for causes in schema.causes]
-            # `meaning` describes causes that are not in these enums.
+            # Some causes are in no enum. `meaning` describes them.
             if meaning:
                 values.append(meaning)
             cells.append(f"`cause`: {', '.join(values)}")
@@ -70,8 +72,8 @@ def _columns_text(schema: KindSchema) -> str:
     return "; ".join(cells)
 
 
-def _detail_text(schema: KindSchema) -> str:
-    """Return the names of the fields in a kind's detail."""
+def _detail_cell(schema: KindSchema) -> str:
+    """Return the fields that the detail of a kind has."""
     if schema.detail is None:
         return ""
     if not _is_detail(schema.detail):
@@ -80,11 +82,15 @@ def _detail_text(schema: KindSchema) -> str:
 
 
 def _detail_section(detail: type[Detail]) -> str:
-    """Return the section about one kind of detail: heading, summary, table of fields."""
+    """Return the chapter on one kind of detail: heading, summary, table of fields."""
     _, components = msgspec.json.schema_components((detail,))
     properties = components[detail.__name__]["properties"]
     rows = [
-        (f"`{field.key}`", values_text(_resolve_ref(properties[field.key], components)), field.doc)
+        (
+            f"`{field.key}`",
+            values_text(_schema_referred_to(properties[field.key], components)),
+            field.doc,
+        )
         for field in fields_of(detail)
     ]
     return f"### {detail.__name__}\n\n{summary_of(detail)}\n\n" + table(
@@ -92,19 +98,18 @@ def _detail_section(detail: type[Detail]) -> str:
     )
 
 
-def _resolve_ref(entry: Schema, components: Schema) -> Schema:
-    """Return the schema to which an entry refers, or the entry itself if it refers to none.
+def _schema_referred_to(entry: Schema, components: Schema) -> Schema:
+    """Return the schema to which an entry refers, or the entry itself if it does not refer to any.
 
-    For instance, the schema of an enum is stored once, and each field of this type refers to it.
+    A field whose type is the enum Cause has the entry `{"$ref": "#/$defs/Cause"}` for example.
     """
-    # A reference is a path to the other schema's name, such as "#/$defs/Cause".
     name = str(entry.get("$ref", "")).rpartition("/")[2]
     component: Schema = components.get(name, entry)
     return component
 
 
 def _details() -> list[type[Detail]]:
-    """Return the structs of details, each once, in the order of the kinds."""
+    """Return the subclasses of Detail, each once, in the order of the kinds."""
     details = [schema.detail for schema in TRACE_KINDS.values() if schema.detail is not None]
     return [detail for detail in dict.fromkeys(details) if _is_detail(detail)]
 
@@ -115,5 +120,5 @@ def _causes() -> list[type[StrEnum]]:
 
 
 def _is_detail(detail: object) -> TypeGuard[type[Detail]]:
-    """Return whether a kind's detail is a subclass of Detail; otherwise it is a dict of numbers."""
+    """Return True for a subclass of Detail. Rows with metrics have a plain dict of numbers."""
     return inspect.isclass(detail) and issubclass(detail, Detail)

@@ -1,16 +1,16 @@
-"""A generated page of the docs: the rules of the consumer on ZooKeeper, and the tests of each.
+"""Makes the page that shows which test covers which rule of the consumer on ZooKeeper.
 
-Old versions of Kafka had this consumer: its members used ZooKeeper's servers, and no coordinator.
-The rules stand in docs/kafka/ZOOKEEPER_CONSUMER.md, each with an id such as ZK-12.
+Old versions of Kafka had this consumer: the members of a group agreed by means of ZooKeeper,
+without a coordinator. Its rules are in docs/kafka/ZOOKEEPER_CONSUMER.md, each with an id such as
+ZK-12.
 
-- A test covers a rule if its docstring and comments name the rule's id and quote the rule's text.
-- A story covers a rule if the comments at its head name the rule's id and quote the rule's text.
-  Stories are the parts of a transcript, a text file with the events that a scripted cluster must
-  produce. Each story begins with `== title ==`.
+A test covers a rule if its docstring or comments name the id and quote the text of the rule. A
+story can do the same in the comments at its beginning. (Stories are parts of the files in
+`scenarios`, with the events that a scripted cluster must produce. Each has a heading `== title
+==`.) For some rules tests/conformance/zookeeper_rules.toml has a reason instead: the project
+deviates from the rule, or the rule needs no test.
 
-Some rules have a reason instead of a test: those from which this project deviates, and those that
-need no test. tests/conformance/zookeeper_rules.toml has the reasons. This module only reads the
-files of the tests; it runs no test.
+The places are found by reading the files. No test is run.
 """
 
 import ast
@@ -31,21 +31,20 @@ TESTS = package_root() / "tests"
 RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
 REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
-"""A text quotes a rule if it contains so many words of the rule, one after the other."""
+"""A text quotes a rule if it has so many words of the rule, one after the other."""
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
-"""What a rule can be. The status "no matter for a test" is that of a rule that needs no test, for a
-reason in zookeeper_rules.toml."""
+"""What a rule can be; "no matter for a test" if there is a reason why it needs none."""
 _ID = re.compile(r"\bZK-\d+\b")
-# A rule: a list item or a table row that begins with a bold id. The groups are the id and the text.
+# `* **ZK-12** Each member ...`, or the same in the row of a table. The groups are id and text.
 _RULE = re.compile(r"^(?:\* |\| )\*\*(ZK-\d+)\*\* ?(.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^##+ (.*)$", re.MULTILINE)
 _WORD = re.compile(r"[a-z0-9]+")
-# The space after a sentence or a colon, if a capital letter, a bracket or bold text follows.
+# The blank after a sentence or a colon, before a capital letter, a bracket or bold text.
 _SENTENCE_END = re.compile(r"(?<=[.:]) (?=[A-Z(*])")
 
 
 class Reasons(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Reasons why the project deviates from a rule, or why a rule needs no test, by rule id."""
+    """Rule id -> why the project deviates from the rule, or why the rule needs no test."""
 
     deviates: Mapping[str, str]
     no_test: Mapping[str, str]
@@ -53,7 +52,7 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule of the document: its id, the heading of its section, and its whole text."""
+    """A rule of the document, with the heading of the section in which it stands."""
 
     id: str
     section: str
@@ -71,9 +70,9 @@ class Rule:
 class Place:
     """A test or a story.
 
-    - `name`: the test's name or the story's title.
-    - `path`: its file, relative to the root of the checkout.
-    - `text`: the docstring and comments of the test, or the comments at the head of the story.
+    - `name`: the name of the test, or the title of the story.
+    - `path`: its file, as a path in the checkout.
+    - `text`: the docstring and comments of the test, or the first comments of the story.
     """
 
     name: str
@@ -82,49 +81,46 @@ class Place:
 
 
 def read_reasons() -> Reasons:
-    """Return the reasons in zookeeper_rules.toml."""
+    """Read the reasons in zookeeper_rules.toml."""
     with REASONS.open("rb") as file:
         return msgspec.convert(tomllib.load(file), Reasons)
 
 
 @cache
 def read_rules() -> Mapping[str, Rule]:
-    """Return the rules by id, in the order of the document."""
+    """Read the rules of the document, in its order, and return them by id."""
     text = RULES.read_text(encoding="utf-8")
     headings = [(match.start(), match[1]) for match in _SECTION.finditer(text)]
     rules = {}
     for match in _RULE.finditer(text):
         rule_id, rule_text = match.groups()
-        # The last heading before the rule; "" before the first heading.
-        section = next((title for start, title in reversed(headings) if start < match.start()), "")
+        headings_before = [title for start, title in headings if start < match.start()]
+        section = headings_before[-1] if headings_before else ""
         rules[rule_id] = Rule(id=rule_id, section=section, text=rule_text)
     return rules
 
 
 @cache
 def places_by_rule() -> Mapping[str, tuple[Place, ...]]:
-    """Return the tests and stories that name each id.
+    """Return for each id the tests and stories that name it.
 
-    The ids can include some that no rule has.
+    There may be ids that no rule has. A test looks for these.
     """
     places: dict[str, list[Place]] = {}
-    for place in (*_in_tests(), *_in_stories()):
-        # `dict.fromkeys` drops repetitions, because a place that names an id twice counts once.
+    for place in (*_tests_with_rules(), *_stories()):
+        # A place that names an id twice counts once.
         for rule_id in dict.fromkeys(_ID.findall(place.text)):
             places.setdefault(rule_id, []).append(place)
-    return {rule_id: tuple(of_rule) for rule_id, of_rule in places.items()}
+    return {rule_id: tuple(places_of_rule) for rule_id, places_of_rule in places.items()}
 
 
 def quotes(text: str, rule: Rule) -> bool:
-    """Return whether a text quotes a rule, that is, has QUOTED_WORDS consecutive words of it."""
-    return not _runs_of_words(text).isdisjoint(_runs_of_words(rule.text))
+    """Return whether a text has QUOTED_WORDS words of a rule, one after the other."""
+    return not _word_sequences(text).isdisjoint(_word_sequences(rule.text))
 
 
 def statuses() -> dict[str, str]:
-    """Return the status of each rule by its id.
-
-    A rule is "missing" if it has no reason, and no test or story quotes it.
-    """
+    """Return the status of each rule by its id."""
     reasons, places = read_reasons(), places_by_rule()
     status = {}
     for rule in read_rules().values():
@@ -139,9 +135,9 @@ def statuses() -> dict[str, str]:
 
 
 def zookeeper_rules_page() -> str:
-    """Return the page: the counts, then every rule with its status and the tests that quote it."""
+    """Return the page: how many rules are covered, then each with its status and its tests."""
     status = statuses()
-    counts = [str(list(status.values()).count(counted)) for counted in STATUSES]
+    counts = [str(list(status.values()).count(status_to_count)) for status_to_count in STATUSES]
     parts = [
         "# Rules of the consumer on ZooKeeper\n\nEach rule of "
         "[ZOOKEEPER_CONSUMER.md](../kafka/ZOOKEEPER_CONSUMER.md), shortened to its first sentence. "
@@ -152,7 +148,12 @@ def zookeeper_rules_page() -> str:
     ]
     for section in dict.fromkeys(rule.section for rule in read_rules().values()):
         rows = [
-            (rule.id, rule.summary(), _status_cell(rule.id, status[rule.id]), _links(rule))
+            (
+                rule.id,
+                rule.summary(),
+                _status_cell(rule.id, status[rule.id]),
+                _links_to_places(rule),
+            )
             for rule in read_rules().values()
             if rule.section == section
         ]
@@ -168,7 +169,7 @@ def _status_cell(rule_id: str, status: str) -> str:
     return f"{status}: {reason}" if reason else status
 
 
-def _links(rule: Rule) -> str:
+def _links_to_places(rule: Rule) -> str:
     """Return links to the tests and stories that quote a rule."""
     return ", ".join(
         f"[{place.name}](../../{place.path})"
@@ -177,10 +178,10 @@ def _links(rule: Rule) -> str:
     )
 
 
-def _runs_of_words(text: str) -> set[tuple[str, ...]]:
-    """Return every sequence of QUOTED_WORDS consecutive words of a text.
+def _word_sequences(text: str) -> set[tuple[str, ...]]:
+    """Return all sequences of QUOTED_WORDS words in a text; of a shorter text, all its words.
 
-    A shorter text has one sequence: all its words.
+    With two words instead of five, "a b c" would give ("a", "b") and ("b", "c").
     """
     words: Sequence[str] = _WORD.findall(text.lower())
     if not words:
@@ -189,8 +190,8 @@ def _runs_of_words(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
 
 
-def _in_tests() -> Iterator[Place]:
-    """Yield all tests of the files that contain a rule's id."""
+def _tests_with_rules() -> Iterator[Place]:
+    """Yield the tests of all files in which a rule is named."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if _ID.search(source) is None:
@@ -198,26 +199,27 @@ def _in_tests() -> Iterator[Place]:
         lines = source.splitlines()
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                body = lines[node.lineno - 1 : node.end_lineno]
-                comments = (
-                    line.strip().removeprefix("#") for line in body if line.strip().startswith("#")
-                )
+                lines_of_test = [line.strip() for line in lines[node.lineno - 1 : node.end_lineno]]
+                comments = [
+                    line.removeprefix("#") for line in lines_of_test if line.startswith("#")
+                ]
                 text = "\n".join((ast.get_docstring(node) or "", *comments))
-                yield Place(name=node.name, path=_from_root(path), text=text)
+                yield Place(name=node.name, path=_path_in_checkout(path), text=text)
 
 
-def _in_stories() -> Iterator[Place]:
-    """Yield the stories of the transcripts."""
+def _stories() -> Iterator[Place]:
+    """Yield all stories."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
-        # `_` is the text before the first story.
-        _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        _text_before_stories, *stories = re.split(
+            r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE
+        )
         for story in stories:
             title, _, story_text = story.partition(" ==\n")
             comments = takewhile(lambda line: line.startswith("#"), story_text.splitlines())
             text = "\n".join(line.removeprefix("# ") for line in comments)
-            yield Place(name=title, path=_from_root(path), text=text)
+            yield Place(name=title, path=_path_in_checkout(path), text=text)
 
 
-def _from_root(path: Path) -> str:
-    """Return a path relative to the root of the checkout, with `/` on every system."""
+def _path_in_checkout(path: Path) -> str:
+    """Return the path of a file in the checkout, such as `tests/coordlab/test_junit.py`."""
     return path.relative_to(package_root()).as_posix()
