@@ -1,11 +1,12 @@
 """Start times of nodes: drawn from the seed, uniform, and independent of one another.
 
-If all nodes started together, all their periodic timers would fire together in every run. A fault
-at a fixed time would then come at the same point of each timer's period in every run. This point is
-called the phase of the timer.
+Nodes have periodic timers, such as heartbeats. If all nodes of every run started at the same time,
+a fault at 60 s would always hit each timer at the same point of its period, for example just before
+a heartbeat. This point is called the phase of the timer. So that all phases occur, the nodes start
+at times that are drawn at random.
 
-`real_spec` is a cluster of three brokers, twelve consumers and a producer. The tests draw starts
-from 400 seeds, and use `p_of_uniform` to check that they are uniform.
+The tests draw the start times of `real_spec`, a cluster of three brokers, twelve consumers and a
+producer, with 400 seeds. `p_of_uniform` checks that they are spread evenly over an interval.
 """
 
 import pytest
@@ -30,8 +31,9 @@ from tests.support.harness.real_cluster import real_spec
 
 SECOND_US = 1_000_000
 HEARTBEAT_US = 500_000
-"""The broker.heartbeat.interval.ms of `real_spec`; a broker's session is SESSION_US."""
+"""Interval of the brokers' heartbeats in `real_spec` (broker.heartbeat.interval.ms)."""
 SESSION_US = 2_000_000
+"""If the controller gets no heartbeat for this time, it fences the broker (counts it as dead)."""
 SEEDS = range(400)
 BROKER = NodeName("broker-1")
 LIKELY = 0.01
@@ -40,9 +42,9 @@ LIKELY = 0.01
 It returns the probability that values from a uniform distribution are as uneven as the given ones.
 """
 CRASH_US = 5 * SECOND_US
-"""Time at which `detect_us` kills the broker."""
+"""Time at which `time_to_fencing_us` kills the broker."""
 REGISTERED_US = 60_000
-"""Within this time after its start a broker has registered; then its regular heartbeats begin."""
+"""Within this time after its start a broker has registered, and its heartbeats begin."""
 
 
 def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
@@ -52,20 +54,23 @@ def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
 
 
 def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> None:
-    """The timers of a node begin with the node. So their phases are as uniform as its start."""
+    """The timers of a node begin with the node, so their phases are as uniform as its start.
+
+    First the controller starts. The brokers start within one interval of their heartbeats. When
+    the last one has had READY_US to get ready, the clients start, within CLIENTS_SPAN_US.
+    """
     starts_by_seed = [starts(seed) for seed in SEEDS]
-    # Clients start when the brokers have had READY_US to get ready, within CLIENTS_SPAN_US.
-    ready_us = HEARTBEAT_US + READY_US
 
     assert {times["controller-100"] for times in starts_by_seed} == {0}
     for number in range(3):
         broker_starts = [times[f"broker-{number}"] for times in starts_by_seed]
         assert p_of_uniform(broker_starts, 0, HEARTBEAT_US) > LIKELY
+    ready_us = HEARTBEAT_US + READY_US
     for name in ("consumer-readers-0", "consumer-readers-11", "producer-0"):
         client_starts = [times[name] for times in starts_by_seed]
         assert p_of_uniform(client_starts, ready_us, ready_us + CLIENTS_SPAN_US) > LIKELY
-    # `draw_starts` returns the nodes in the order of their starts.
-    assert all(list(times.values()) == sorted(times.values()) for times in starts_by_seed)
+    for times in starts_by_seed:
+        assert list(times.values()) == sorted(times.values())  # in the order of their starts
 
 
 def test_start_of_a_node_is_independent_of_other_nodes() -> None:
@@ -81,35 +86,34 @@ def test_start_of_a_node_is_independent_of_other_nodes() -> None:
 def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -> None:
     """A late member starts at the time that the experiment gives, so its start is not drawn.
 
-    Brokers start within a heartbeat interval, which is an hour here, but at most in SPAN_MAX_US.
+    Brokers start within one interval of their heartbeats, but within SPAN_MAX_US at most. Here the
+    interval is an hour.
     """
     cluster = real_spec(consumers=2)
-    late, initial = (
-        replace(consumer, starts_later=later)
-        for consumer, later in zip(cluster.consumers, (True, False), strict=True)
-    )
+    late, punctual = cluster.consumers
+    late = replace(late, starts_later=True)
     slow = BrokerConfig(broker_heartbeat_interval_ms=3_600_000)
-    drawn = starts(1, replace(cluster, consumers=(late, initial), broker_config=slow))
+    drawn = starts(1, replace(cluster, consumers=(late, punctual), broker_config=slow))
 
     assert late.name not in drawn
-    assert drawn[initial.name] >= SPAN_MAX_US + READY_US
+    assert drawn[punctual.name] >= SPAN_MAX_US + READY_US
     assert max(drawn.values()) < SPAN_MAX_US + READY_US + CLIENTS_SPAN_US
 
 
 @pytest.mark.parametrize(
-    ("config", "longest_us"),
+    ("config", "longest_period_us"),
     [
         (ConsumerConfig(heartbeat_interval_ms=3_000, enable_auto_commit=False), 3 * SECOND_US),
         (ConsumerConfig(enable_auto_commit=True, auto_commit_interval_ms=5_000), 5 * SECOND_US),
     ],
 )
 def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
-    config: ConsumerConfig, longest_us: int
+    config: ConsumerConfig, longest_period_us: int
 ) -> None:
     """In the steady state all members have joined, and their timers have just begun.
 
-    A run then waits for a drawn time before its first fault. The wait is up to the longest period
-    of a timer, so that the fault meets the timers in any phase.
+    If the first fault came now, it would always hit the timers at the beginning of their periods.
+    So a run first waits for a drawn time, which is at most the longest period of a member's timer.
     """
     cluster = real_spec(consumers=2)
     cluster = replace(
@@ -117,46 +121,57 @@ def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
         consumers=tuple(replace(consumer, config=config) for consumer in cluster.consumers),
     )
     waits = [draw_wait_us(cluster, seed) for seed in SEEDS]
-    assert p_of_uniform(waits, 0, longest_us) > LIKELY
+    assert p_of_uniform(waits, 0, longest_period_us) > LIKELY
     # Without members no timer has just begun, so there is no wait.
-    assert {draw_wait_us(replace(cluster, consumers=()), seed) for seed in SEEDS} == {0}
+    without_members = replace(cluster, consumers=())
+    assert {draw_wait_us(without_members, seed) for seed in SEEDS} == {0}
 
 
 def test_first_ticks_of_timers_are_independent_and_anywhere_in_their_period() -> None:
-    """`draw_first_tick_us` is for a node that has run for long, whose timers may have any phase.
+    """A node may count as one that has run for long. Then each of its timers may have any phase.
 
-    The phases of two timers of a node are independent.
+    Here the two timers of such a node have a period of one second. Their first ticks are spread
+    over this second, and independent of each other.
     """
-    first, second = (
-        [draw_first_tick_us(seed, BROKER, timer, SECOND_US) for seed in SEEDS]
-        for timer in ("checkpoint", "log-cleaner")
-    )
-    assert p_of_uniform(first, 0, SECOND_US) > LIKELY
-    # If two phases are uniform and independent, their difference is uniform. If both timers had the
-    # same phase, the difference would always be 0.
-    differences = [(a - b) % SECOND_US for a, b in zip(first, second, strict=True)]
+    checkpoint_us = [draw_first_tick_us(seed, BROKER, "checkpoint", SECOND_US) for seed in SEEDS]
+    cleaner_us = [draw_first_tick_us(seed, BROKER, "log-cleaner", SECOND_US) for seed in SEEDS]
+    assert all(1 <= tick_us <= SECOND_US for tick_us in checkpoint_us + cleaner_us)
+    assert p_of_uniform(checkpoint_us, 0, SECOND_US) > LIKELY
+    # If two phases are uniform and independent, their difference is uniform, too. If both timers
+    # had the same phase, it would always be 0.
+    differences = [
+        (tick_us - other_tick_us) % SECOND_US
+        for tick_us, other_tick_us in zip(checkpoint_us, cleaner_us, strict=True)
+    ]
     assert p_of_uniform(differences, 0, SECOND_US) > LIKELY
-    assert all(1 <= tick_us <= SECOND_US for tick_us in first + second)
 
 
-def test_nodes_start_at_their_drawn_time_or_all_at_once() -> None:
-    """By default all nodes start together, so that a test knows when its cluster begins."""
-    for apart in (True, False):
-        rows: list[TraceRow] = []
-        runtime = VirtualRuntime(
-            fake_spec(), seed=5, run_id="starts", observers=[rows.append], build=fake_builder()
-        )
-        runtime.run(runtime.start(apart=apart))
-        runtime.run(runtime.stop())
-        started = [(r.time_us, r.node) for r in rows if r.kind == TraceKind.NODE_STARTED]
-        drawn = draw_starts(fake_spec(), 5)
-        expected = drawn if apart else [(0, name) for _, name in drawn]
-        assert sorted(started) == sorted(expected)
-        assert (len({time_us for time_us, _ in started}) > 1) is apart
+def starts_in_a_run(*, apart: bool) -> list[tuple[int, str]]:
+    """Start a cluster, and return the time and the name of each node's start."""
+    rows: list[TraceRow] = []
+    runtime = VirtualRuntime(
+        fake_spec(), seed=5, run_id="starts", observers=[rows.append], build=fake_builder()
+    )
+    runtime.run(runtime.start(apart=apart))
+    runtime.run(runtime.stop())
+    return sorted((row.time_us, row.node) for row in rows if row.kind == TraceKind.NODE_STARTED)
 
 
-def detect_us(seed: int) -> int:
-    """Kill a broker; return the time until the controller fences it, that is, counts it as dead."""
+def test_nodes_start_at_their_drawn_times() -> None:
+    """With `apart` each node starts at its drawn time."""
+    started = starts_in_a_run(apart=True)
+    assert started == sorted(draw_starts(fake_spec(), 5))
+    assert len({time_us for time_us, _ in started}) > 1
+
+
+def test_nodes_start_all_at_once_by_default() -> None:
+    """So a test knows when its cluster begins."""
+    names = [name for _, name in draw_starts(fake_spec(), 5)]
+    assert starts_in_a_run(apart=False) == sorted((0, name) for name in names)
+
+
+def time_to_fencing_us(seed: int) -> int:
+    """Kill a broker, and return the time until the controller fences it."""
     rows: list[TraceRow] = []
     cluster = replace(real_spec(), consumers=(), producers=())
     runtime = VirtualRuntime(
@@ -171,8 +186,10 @@ def detect_us(seed: int) -> int:
         await runtime.stop()
 
     runtime.run(main())
-    fenced = [r.time_us for r in rows if r.kind == TraceKind.BROKER_FENCED and r.peer == BROKER]
-    return fenced[-1] - CRASH_US
+    fenced_at_us = [
+        row.time_us for row in rows if row.kind == TraceKind.BROKER_FENCED and row.peer == BROKER
+    ]
+    return fenced_at_us[-1] - CRASH_US
 
 
 def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
@@ -182,17 +199,16 @@ def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
     the time from the crash to the fencing is as uniform as the broker's start.
     """
     seeds = range(8)
-    fencing_times_us = [detect_us(seed) for seed in seeds]
+    times_us = [time_to_fencing_us(seed) for seed in seeds]
 
-    for seed, fencing_us in zip(seeds, fencing_times_us, strict=True):
-        last_heartbeat_us = CRASH_US + fencing_us - SESSION_US
-        phase_us = (last_heartbeat_us - starts(seed)[BROKER]) % HEARTBEAT_US
-        # The last heartbeat follows the first one by a whole number of intervals, and the first one
-        # follows the start by a short time.
-        assert 0 < phase_us < REGISTERED_US
+    for seed, time_us in zip(seeds, times_us, strict=True):
+        last_heartbeat_us = CRASH_US + time_us - SESSION_US
+        since_start_us = last_heartbeat_us - starts(seed)[BROKER]
+        # This is the short time until the first heartbeat, and then a whole number of intervals.
+        assert 0 < since_start_us % HEARTBEAT_US < REGISTERED_US
     # The times of the eight seeds are spread over more than half of an interval.
-    assert max(fencing_times_us) - min(fencing_times_us) > HEARTBEAT_US // 2
+    assert max(times_us) - min(times_us) > HEARTBEAT_US // 2
     # The last heartbeat was at most one interval before the crash.
-    assert min(fencing_times_us) >= SESSION_US - HEARTBEAT_US
-    # 20 ms is more than the latency of a heartbeat.
-    assert max(fencing_times_us) <= SESSION_US + 20_000
+    assert min(times_us) >= SESSION_US - HEARTBEAT_US
+    heartbeat_latency_max_us = 20_000
+    assert max(times_us) <= SESSION_US + heartbeat_latency_max_us

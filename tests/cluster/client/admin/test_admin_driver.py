@@ -1,11 +1,14 @@
 """An administrator's requests about many groups: where each is sent, lookups and retries.
 
-- `make_lab(n)` makes `lab`, with `n` scripted brokers.
-- `broker.answer(Request, a, b)` scripts the answers to the broker's next requests of that type;
-  None leaves a request unanswered.
-- `broker.of_type(Request)` returns the requests of that type that a broker has received.
-- Without a script a broker answers without errors, and names broker 0 as the coordinator of GROUP.
-- A lookup is the request FindCoordinator, which any broker answers.
+To describe groups, an administrator first asks any broker for their coordinators, with a
+FindCoordinator. This is called a lookup here. Then it asks the coordinators for the groups. If a
+request fails, it repeats it, perhaps after another lookup.
+
+The tests play brokers that answer an administrator with a script. `make_lab(n)` makes a `lab` with
+`n` scripted brokers. By default they answer without errors, and broker 0 is the coordinator of
+GROUP. `broker.answer(Request, a, b)` scripts the next answers to requests of that type. An answer
+None leaves the request unanswered. `broker.of_type(Request)` returns the requests of that type that
+the broker has got.
 """
 
 import pytest
@@ -45,7 +48,7 @@ Described = dict[str, GroupDescription | ClientError]
 
 
 def describe(lab: ClientLab, *groups: str, timeout_ms: int = 15_000) -> Described:
-    """Let an administrator describe groups; return the outcome of each group."""
+    """Let an administrator describe groups, and return the outcome of each group."""
     admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=timeout_ms)
     return lab.hosts.run(admin.describe_groups(groups))
 
@@ -60,23 +63,23 @@ def answer(*groups: str, error: ErrorCode = ErrorCode.NONE) -> DescribeGroupsRes
     )
 
 
-def coordinators(places: dict[str, int]) -> FindCoordinatorResponse:
-    """Return an answer to a lookup of several groups; `places` has each group's coordinator."""
+def coordinators_are(broker_by_group: dict[str, int]) -> FindCoordinatorResponse:
+    """Return an answer to a lookup of several groups."""
     return FindCoordinatorResponse(
         coordinators=tuple(
-            Coordinator(key=key, node_id=broker, host=broker_name(broker), port=9092)
-            for key, broker in places.items()
+            Coordinator(key=group, node_id=broker, host=broker_name(broker), port=9092)
+            for group, broker in broker_by_group.items()
         )
     )
 
 
-def state(outcome: GroupDescription | ClientError) -> str:
+def state_or_error(outcome: GroupDescription | ClientError) -> str:
     """Return a group's state, or the name of its error."""
     return outcome.state if isinstance(outcome, GroupDescription) else outcome.name
 
 
 def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: LabMaker) -> None:
-    """The administrator repeats the request at the broker that is loading.
+    """A coordinator that is loading will answer soon, so the administrator asks it again.
 
     DescribeConsumerGroupsHandler of Kafka's AdminClient does the same.
     """
@@ -84,7 +87,7 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
     loading = answer(GROUP, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(DescribeGroupsRequest, loading, loading, answer(GROUP))
     (outcome,) = describe(lab, GROUP).values()
-    assert state(outcome) == "Empty"
+    assert state_or_error(outcome) == "Empty"
     assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == 1
     # The two backoffs are 100 ms and 200 ms, each up to a fifth shorter or longer.
     assert 160_000 < lab.hosts.loop.now_us() < 400_000
@@ -94,10 +97,13 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
     "error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE], ids=str
 )
 def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCode) -> None:
-    """With either error the administrator forgets the group's broker, and does another lookup."""
+    """With either error the administrator forgets the group's coordinator, and looks it up again.
+
+    Each broker answers a first lookup with broker 0, and a second one with broker 1. A lookup goes
+    to a random broker. So the first two lookups may both give broker 0, and broker 0 must refuse
+    twice.
+    """
     lab = make_lab(2)
-    # A lookup goes to a random broker. If the first two lookups reach different brokers, both name
-    # broker 0. So broker 0 must be ready to refuse twice.
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, coordinator_is(0), coordinator_is(1))
     lab.brokers[0].answer(DescribeGroupsRequest, *[answer(GROUP, error=error)] * 2)
@@ -110,13 +116,13 @@ def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCod
 def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
     """One request asks for two groups. An error of one group must not hide the other's answer."""
     lab = make_lab(1)
-    lab.brokers[0].answer(FindCoordinatorRequest, coordinators({GROUP: 0, OTHER: 0}))
+    lab.brokers[0].answer(FindCoordinatorRequest, coordinators_are({GROUP: 0, OTHER: 0}))
     refused = DescribedGroup(group_id=OTHER, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     lab.brokers[0].answer(
         DescribeGroupsRequest, DescribeGroupsResponse(groups=(*answer(GROUP).groups, refused))
     )
     outcomes = describe(lab, GROUP, OTHER)
-    assert [state(outcome) for outcome in outcomes.values()] == [
+    assert [state_or_error(outcome) for outcome in outcomes.values()] == [
         "Empty",
         "GROUP_AUTHORIZATION_FAILED",
     ]
@@ -126,29 +132,30 @@ def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
 def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> None:
     """The requests of different groups are repeated independently of each other.
 
-    The coordinator of one group is silent. An administrator gives up a request after a third of its
-    timeout of 3 s, so it sends three requests. The coordinator of the other group is loading, and
-    answers soon.
+    The coordinator of one group is silent. An administrator waits for an answer for a third of its
+    own timeout, so in 3 s it sends three requests. The coordinator of the other group is loading,
+    and answers soon.
     """
     lab = make_lab(2)
-    places = coordinators({GROUP: 0, OTHER: 1})
+    found = coordinators_are({GROUP: 0, OTHER: 1})
     for broker in lab.brokers:
-        broker.answer(FindCoordinatorRequest, *[places] * 3)  # enough for all lookups
+        broker.answer(FindCoordinatorRequest, *[found] * 3)  # enough for all lookups
     lab.brokers[0].answer(DescribeGroupsRequest, *[None] * 9)  # more than fit into 3 s
     loading = answer(OTHER, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[1].answer(DescribeGroupsRequest, loading, answer(OTHER))
 
     silent, other = describe(lab, GROUP, OTHER, timeout_ms=3_000).values()
-    assert state(other) == "Empty"
+    assert state_or_error(other) == "Empty"
     assert isinstance(silent, GaveUp)
     assert (silent.name, silent.waited_us) == ("TIMED_OUT", 3 * SECOND)
     assert len(lab.brokers[0].of_type(DescribeGroupsRequest)) == 3
 
 
 def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabMaker) -> None:
-    """A broker that is loading is asked until the timeout. The groups of its answers are listed.
+    """A broker that is loading is asked again until the timeout. Then it counts as a failure.
 
-    A group that two brokers list appears twice. So a user sees that two brokers coordinate it.
+    But the groups that it already has are in the list. If two brokers list a group, it appears
+    twice. So a user sees that two brokers count themselves as its coordinator.
     """
     lab = make_lab(2)
     listed = (
@@ -167,9 +174,9 @@ def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabM
 def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> None:
     """An administrator may commit only for a group without members.
 
-    After a rebalance the group may have no members any more. So after REBALANCE_IN_PROGRESS the
-    administrator repeats the commit. Any other error is the outcome (Kafka's
-    AlterConsumerGroupOffsetsHandler).
+    A group that rebalances may have no members afterwards. So after REBALANCE_IN_PROGRESS the
+    administrator repeats the commit. The second answer, with another error, is final. Kafka's
+    AlterConsumerGroupOffsetsHandler does the same.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(
@@ -190,6 +197,6 @@ def test_absence_of_all_brokers_is_reported_at_the_timeout(make_lab: LabMaker) -
     lab.brokers[0].host.crash()
     (outcome,) = describe(lab, GROUP, timeout_ms=2_000).values()
     assert isinstance(outcome, GaveUp)
-    # The last try was refused, or the only broker was not tried again because of the backoff.
+    # In the last try the connection was refused, or the broker was not tried because of a backoff.
     assert outcome.name in {"DISCONNECTED", "NO_BROKER_AVAILABLE"}
     assert lab.hosts.loop.now_us() == 2 * SECOND

@@ -1,9 +1,11 @@
 """Orders about a group, carried out on real brokers and consumers in virtual time.
 
-An order is an administrator's change of a group, such as to remove its members, to delete it, or to
-reset its offsets. The schedule of faults of an experiment may contain orders.
-`ask_as_admin(function, ...)` calls the function on an administrator's host. In each answer "NONE"
-stands for success; other names are errors.
+An order is something that an administrator does to a group: remove its members, delete it, reset or
+delete its offsets. An experiment can have orders in its schedule, among the faults. They return an
+answer for each member or partition: "NONE" for a success, or the name of an error.
+
+`lab` is a running cluster of three brokers, and a group of two consumers. `ask_as_admin(function,
+...)` lets an administrator call the function.
 """
 
 import json
@@ -25,6 +27,7 @@ from cluster.client.admin.orders import (
     remove_members,
     reset_offsets,
 )
+from cluster.runtime import ClusterStatus
 from protocol.causes import RebalanceCause
 from protocol.ids import BrokerId, TopicPartition, broker_name
 from protocol.partitioner import partition_for
@@ -40,21 +43,23 @@ Story = Callable[[BrokerLab], Awaitable[None]]
 
 def until_stable(lab: BrokerLab, members: int = 2) -> Awaitable[object]:
     """Wait until the group is Stable with `members` members."""
-    return lab.until(
-        lambda status: any(
+
+    def is_stable(status: ClusterStatus) -> bool:
+        return any(
             group.state == "Stable" and len(group.members) == members
             for group in status.groups.get(GROUP, [])
         )
-    )
+
+    return lab.until(is_stable)
 
 
 def with_members(story: Story) -> BrokerLab:
-    """Play `story` on a cluster with two consumers in a group; return the lab afterwards."""
+    """Play `story` on a cluster with a group of two consumers, and return the lab afterwards."""
     lab = BrokerLab(real_spec(consumers=2))
 
     async def play(lab: BrokerLab) -> None:
         await until_stable(lab)
-        await lab.seconds(1)
+        await lab.seconds(1)  # in which the members begin to read
         await story(lab)
 
     lab.run(play)
@@ -75,29 +80,29 @@ def test_removed_members_get_unknown_member_id_and_join_again() -> None:
 
     Each member learns of its removal from the answer to its next heartbeat, and gets a new id.
     """
-    before: list[str] = []
 
     async def story(lab: BrokerLab) -> None:
-        before.extend((await lab.runtime.status()).groups[GROUP][0].members)
+        old_ids = (await lab.runtime.status()).groups[GROUP][0].members
         answers = await lab.runtime.ask_as_admin(partial(remove_members, group_id=GROUP))
-        assert answers == dict.fromkeys(before, "NONE")
+        assert answers == dict.fromkeys(old_ids, "NONE")
 
         await until_stable(lab)
-        after = (await lab.runtime.status()).groups[GROUP][0].members
-        assert not set(before) & set(after)
+        new_ids = (await lab.runtime.status()).groups[GROUP][0].members
+        assert set(old_ids).isdisjoint(new_ids)
 
     lab = with_members(story)
 
-    # The coordinator's rows say why a rebalance began, with the reason that the client gave.
-    started = [row for row in lab.rows if row.kind == TraceKind.REBALANCE_STARTED]
-    reasons = [json.loads(row.detail or "{}").get("client_reason") for row in started]
-    assert (RebalanceCause.LEAVE, "member was removed by an admin") in [
-        (row.cause, reason) for row, reason in zip(started, reasons, strict=True)
+    # The rows of the coordinator say why each rebalance began, with the reason of the client.
+    causes_and_reasons = [
+        (row.cause, json.loads(row.detail or "{}").get("client_reason"))
+        for row in lab.rows
+        if row.kind == TraceKind.REBALANCE_STARTED
     ]
+    assert (RebalanceCause.LEAVE, "member was removed by an admin") in causes_and_reasons
 
 
 def test_group_with_members_is_not_deleted() -> None:
-    """NON_EMPTY_GROUP is a final answer, so the request is not repeated."""
+    """The order fails with NON_EMPTY_GROUP."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(GroupOrderRefused, match=f"{GROUP}: NON_EMPTY_GROUP") as refused:
@@ -108,33 +113,28 @@ def test_group_with_members_is_not_deleted() -> None:
     with_members(story)
 
 
-def test_empty_group_can_be_reset_then_deleted() -> None:
-    """An Empty group accepts a reset, a deletion of its offsets, and its own deletion.
-
-    The trace (the recorded events) has the administrator's commits, without a member and with
-    generation -1.
-    """
+def test_offsets_of_an_empty_group_are_reset_and_deleted_and_then_the_group() -> None:
+    """A reset is a commit of the administrator. It has no member, and the generation -1."""
 
     async def story(lab: BrokerLab) -> None:
         await all_members_leave(lab)
         reset = partial(reset_offsets, group_id=GROUP, topics=(TOPIC,))
         delete = partial(delete_offsets, group_id=GROUP, topics=(TOPIC,))
 
-        moved = await lab.runtime.ask_as_admin(partial(reset, to="latest"))
-        assert set(moved.values()) == {"NONE"}
+        answers_to_reset = await lab.runtime.ask_as_admin(partial(reset, to="latest"))
+        assert set(answers_to_reset.values()) == {"NONE"}
         committed = await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP)
-        # The answers of an order are by partition.
-        assert {str(partition) for partition in committed} == set(moved)
+        assert {str(partition) for partition in committed} == set(answers_to_reset)
 
-        deleted = await lab.runtime.ask_as_admin(delete)
-        assert deleted == moved
+        answers_to_delete = await lab.runtime.ask_as_admin(delete)
+        assert answers_to_delete == answers_to_reset  # NONE for the same partitions
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
 
         await lab.runtime.ask_as_admin(partial(reset, to="latest"))
-        # `unknown_partitions` adds a partition that does not exist. The answers leave this one
-        # out if its error is UNKNOWN_TOPIC_OR_PARTITION.
+        # This request also has a partition that does not exist. If it gets the right error,
+        # UNKNOWN_TOPIC_OR_PARTITION, it is not among the answers.
         with_unknown = partial(delete, unknown_partitions=True)
-        assert await lab.runtime.ask_as_admin(with_unknown) == deleted
+        assert await lab.runtime.ask_as_admin(with_unknown) == answers_to_delete
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
 
         await lab.runtime.ask_as_admin(partial(reset, to="earliest"))
@@ -147,13 +147,13 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
     assert {(row.peer, row.error, row.member, row.generation) for row in commits} == {
         (COORDINATOR, "NONE", "", -1)
     }
-    assert 0 in {row.offset for row in commits}  # the earliest offset, to which the last reset goes
+    assert 0 in {row.offset for row in commits}  # the reset to the earliest offset
 
 
 def test_unanswered_order_is_given_up() -> None:
-    """An order without an answer is given up, because it must not delay the faults of a run.
+    """All brokers are paused. The order ends with an error after GROUP_ORDER_TIMEOUT_MS, 2 s.
 
-    All brokers are paused. The order ends with an error after GROUP_ORDER_TIMEOUT_MS, 2 s.
+    Otherwise it would delay the next faults of the experiment.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -168,10 +168,10 @@ def test_unanswered_order_is_given_up() -> None:
 
 
 def test_commit_of_an_order_that_was_given_up_may_still_be_applied() -> None:
-    """The coordinator may handle the request after its pause.
+    """The paused coordinator may handle the request when it is resumed.
 
-    Checkers compare the offsets of a group with its commits, so they must know also this commit.
-    So the trace has a row with the error TIMED_OUT for a commit without an answer.
+    Checkers compare the offsets of a group with the commits in the trace, so they must know of this
+    commit, too. The trace has a row for it, with the error TIMED_OUT.
     """
     new_offsets = {TopicPartition(TOPIC, 0): 3}
 

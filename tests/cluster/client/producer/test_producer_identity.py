@@ -1,16 +1,19 @@
 """A producer with enable.idempotence: sequence numbers, retries, epochs.
 
-Such a producer numbers the records of each partition. A batch has the producer's id and epoch, and
-the sequence number of its first record. A leader writes each sequence number once. A producer that
-begins a new epoch numbers its records from 0 again.
+Such a producer numbers the records of each partition, so that a leader can write each of them only
+once, even if it arrives twice. A batch has the producer's id and epoch, and the sequence number of
+its first record. In a new epoch the numbers begin at 0 again.
 
-- `make_lab(1)` makes a scripted broker, which gives a producer the id 7 and the epoch 0.
-- `broker.answer(Request, a, b)` scripts the broker's next answers to requests of that type.
-- `lab.of_kind(kind)` returns rows of the trace (the recorded events). `broker.of_type(Request)`
-  returns the requests of that type that a broker has received.
-- `lab.run_for(SECOND)` lets a second of virtual time (a simulated clock) pass.
-- The arguments of `BatchIdentity` are id, epoch and sequence number. `identity.begin` gets id and
-  epoch; `identity.identify` gets the partition and the number of records of a batch.
+The first tests use only the object that makes these numbers, a ProducerIdentity. `begin(5, 0)`
+gives it the id 5 and the epoch 0. `identify(P0, 3)` returns the identity of a batch of three
+records for P0, such as `BatchIdentity(5, 0, 0)`: id, epoch and sequence number.
+
+The other tests play a broker that answers a real producer with a script. `make_lab(1)` makes a
+`lab` with one scripted broker, which gives the producer the id 7 and the epoch 0.
+`broker.answer(Request, a, b)` scripts the next answers to requests of that type.
+`broker.of_type(Request)` returns the requests of that type that the broker has got, and
+`lab.of_kind(kind)` returns rows of the trace. `lab.run_for(SECOND)` lets a second of virtual time
+pass.
 """
 
 import pytest
@@ -36,14 +39,14 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 IDEMPOTENT = ProducerConfig(enable_idempotence=True)
 
 
-def sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
-    """Return id, epoch, sequence number and record count of each batch that broker 0 received."""
+def batches_sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
+    """Return id, epoch, sequence number and record count of each batch that broker 0 has got."""
     return [
         (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.record_count)
         for request in lab.brokers[0].of_type(ProduceRequest)
         if isinstance(request, ProduceRequest)
         for topic in request.topic_data
-        for batch in (data.records for data in topic.partition_data)
+        for batch in [data.records for data in topic.partition_data]
     ]
 
 
@@ -58,7 +61,7 @@ def test_each_partition_has_its_own_sequences() -> None:
     assert identity.identify(P0, 3) == BatchIdentity(5, 0, 0)
     assert identity.identify(P1, 1) == BatchIdentity(5, 0, 0)
     assert identity.identify(P0, 1) == BatchIdentity(5, 0, 3)
-    # The last record of this batch has the number 2**31 - 1.
+    # This batch has the numbers 4 to 2**31 - 1.
     assert identity.identify(P0, 2**31 - 4) == BatchIdentity(5, 0, 4)
     assert identity.identify(P0, 1) == BatchIdentity(5, 0, 0)
 
@@ -80,60 +83,60 @@ def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> N
 def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
     """By the sequence number the leader recognises a batch that is sent again.
 
-    The first batch fails twice, so it is sent three times.
+    Here the first batch fails twice, so it is sent three times.
     """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 2)
     lab.producer(20.0, IDEMPOTENT)
     lab.run_for(2 * SECOND)
-    batches = sent(lab)
+    batches = batches_sent(lab)
     assert batches[:3] == [(7, 0, 0, 1)] * 3
-    following = 1
+    # Each later batch begins with the number after that of the last record before it.
+    next_sequence = 1
     for producer_id, epoch, sequence, count in batches[3:]:
-        assert (producer_id, epoch, sequence) == (7, 0, following)
-        following += count
-    assert following > 20  # 2 s at 20 records a second, less the time of the retries
+        assert (producer_id, epoch, sequence) == (7, 0, next_sequence)
+        next_sequence += count
+    assert next_sequence > 20  # 2 s at 20 records a second, less the time of the retries
 
 
 def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) -> None:
-    """A broker without free ids answers COORDINATOR_LOAD_IN_PROGRESS, here three times."""
+    """A broker that has no free ids answers COORDINATOR_LOAD_IN_PROGRESS, here three times."""
     lab = make_lab(1, partitions=1)
-    loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    lab.brokers[0].answer(InitProducerIdRequest, loading, loading, loading)
+    no_id_yet = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    lab.brokers[0].answer(InitProducerIdRequest, no_id_yet, no_id_yet, no_id_yet)
     lab.producer(20.0, IDEMPOTENT)
     lab.run_for(200 * MS)
-    assert sent(lab) == []
+    assert batches_sent(lab) == []
     lab.run_for(2 * SECOND)
     assert len(lab.brokers[0].of_type(InitProducerIdRequest)) == 4
-    assert sent(lab)[0][:3] == (7, 0, 0)
+    assert batches_sent(lab)[0][:3] == (7, 0, 0)
 
 
 def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
-    """The broker may have written the batch, so its sequence number cannot be used again.
+    """The producer cannot know whether the broker has written the batch.
 
-    In a new epoch the numbers begin at 0.
+    So it must not use the sequence number again. It begins a new epoch, in which the numbers begin
+    at 0.
     """
     lab = make_lab(1, partitions=1)
     lab.producer(10.0, IDEMPOTENT)
     lab.run_for(SECOND)
-    batches_before = len(sent(lab))
+    batches_before = len(batches_sent(lab))
 
     lab.brokers[0].answer(ProduceRequest, error(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     lab.run_for(SECOND)
 
     (failed,) = lab.of_kind("produce_failed")
     assert failed.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
-    # The producer gives the batch with the error up, so this batch is left out here. The next batch
-    # has the id 7, the epoch 1, the sequence number 0 and one record.
-    after = sent(lab)[batches_before + 1 :]
-    assert after[0] == (7, 1, 0, 1)
-    assert after[1][:3] == (7, 1, 1)
+    _given_up, first_of_new_epoch, second_of_new_epoch, *_ = batches_sent(lab)[batches_before:]
+    assert first_of_new_epoch == (7, 1, 0, 1)
+    assert second_of_new_epoch[:3] == (7, 1, 1)
 
 
 def test_idempotence_without_all_acks_is_an_error() -> None:
-    """Kafka throws ConfigException for this combination of settings.
+    """A Kafka producer throws a ConfigException for these settings.
 
-    Here the loader of experiments reports it, before any producer starts.
+    In this project the experiment that has them is refused.
     """
     (problem,) = errors(
         experiment(
@@ -151,7 +154,7 @@ def test_idempotence_without_all_acks_is_an_error() -> None:
 
 
 class ProducerLab(BrokerLab):
-    """Three brokers, and a real producer for topic orders in place of the lab's test client."""
+    """Three brokers, and a real producer, which writes 50 records a second to the topic orders."""
 
     def __init__(self, *, is_idempotent: bool) -> None:
         cluster = broker_cluster()
@@ -161,18 +164,20 @@ class ProducerLab(BrokerLab):
         super().__init__(replace(cluster, producers=(spec,)))
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
-        # BrokerLab itself would make its test client of the producer's spec.
+        # BrokerLab would make its test client here, in place of a producer.
         self.storages[host.name] = host.storage
         return build_node(spec, cluster, host)
 
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool) -> None:
-    """A producer repeats batches without an answer; with idempotence no record is written twice.
+    """A producer repeats batches without an answer. With idempotence no record is written twice.
 
-    1. The leader of orders-0 is paused for 3 s, with batches that wait.
-    2. The producer repeats these batches after its request timeout of 1 s.
+    1. The leader of orders-0 is paused for 3 s. Batches wait there for their answers.
+    2. The producer sends these batches again after its request timeout of 1 s.
     3. The resumed leader handles both copies. Without idempotence it writes both.
+
+    This happens three times.
     """
 
     async def story(lab: BrokerLab) -> list[bytes]:
@@ -194,5 +199,6 @@ def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool)
     assert len(written) > 100  # 17 s at 50 records a second, of which a third go to orders-0
     has_duplicates = len(set(written)) < len(written)
     assert has_duplicates is not is_idempotent
-    # The first copies of the records are in the order of their numbers.
-    assert sorted(set(written), key=int) == list(dict.fromkeys(written))
+    # Duplicates aside, the records are in the order of their numbers.
+    without_duplicates = list(dict.fromkeys(written))
+    assert without_duplicates == sorted(without_duplicates, key=int)
