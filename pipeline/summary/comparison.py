@@ -7,8 +7,8 @@ runs differ. Several runs can share a column, which shows the median and the ran
 Two kinds of rows are made from the summaries of the runs:
 
 - Rows about a fault compare one fault of each run: the second crash of one run with the second
-  crash of the other. If the runs have no kind of fault in common, their first faults are compared,
-  their second ones, and so on.
+  crash of the other. If no two runs have a kind of fault in common, their first faults are
+  compared, their second ones, and so on.
 - Rows about the whole run: the verdict, times with two coordinators or two owners, commits that
   failed, and the felt figures (what users of a group notice, such as records that wait).
 """
@@ -110,7 +110,7 @@ class Comparison:
 def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[str, ...]:
     """Return warnings about what may mislead the reader of a comparison.
 
-    `runtimes` are the runtimes of the runs: `ray` or `virtual`.
+    `runtimes` are the runtimes of the runs, such as `ray` and `virtual`.
     """
     distinct_runtimes = tuple(dict.fromkeys(runtimes))
     notes = []
@@ -185,11 +185,11 @@ class _Table:
     """Builds the rows of a comparison.
 
     - `runs_of_columns`: for each column, the indexes of its runs in `summaries`. `((0, 2), (1,))`
-      are two columns: the first one shows the first and third run, and the second the second one.
+      are two columns: one of the first and the third run, and one of the second run.
     - `in_full`: see `compare_runs`.
 
-    The methods make lists with one entry for each run, such as `values`. `_row` picks from them the
-    entries that belong to each column.
+    The methods first make lists with an entry for each run, such as `values`. `_row` then makes a
+    cell for each column, from the entries of the column's runs.
     """
 
     summaries: Sequence[RunSummary]
@@ -198,18 +198,17 @@ class _Table:
 
     def fault_rows(self) -> Iterator[ComparisonRow]:
         """Yield the rows about each fault: phases and gaps, then rebalances and members."""
-        for name, faults in _matched_faults(self.summaries).items():
-            has_fault = [bool(faults_of_run) for faults_of_run in faults]
-            rows = [
-                row
-                for measure in MEASURES
-                # The main figures are times; counts are only in a full comparison.
-                if measure.is_time or self.in_full
-                for row in self._measure_rows(name, measure, faults)
-            ]
-            for figure, count_of in _OUTCOMES:
+        for fault, faults in _matched_faults(self.summaries).items():
+            rows: list[ComparisonRow] = []
+            for measure in MEASURES:
+                # The main figures are times. Counts are only in a comparison in full.
+                if measure.is_time or self.in_full:
+                    rows += self._measure_rows(fault, measure, faults)
+            for name, count_of in _OUTCOMES:
                 sums = _sums_over_faults(faults, count_of)
-                rows.append(self._row(name, "outcome", figure, "count", sums))
+                row = self._row(fault=fault, group="outcome", name=name, unit="count", values=sums)
+                rows.append(row)
+            has_fault = [len(faults_of_run) > 0 for faults_of_run in faults]
             yield from (self._with_differs(row, has_fault) for row in rows)
 
     def _with_differs(self, row: ComparisonRow, has_fault: Sequence[bool]) -> ComparisonRow:
@@ -226,22 +225,51 @@ class _Table:
         return replace(row, differs=differs(cells_with_fault, row.unit))
 
     def _measure_rows(
-        self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
+        self, fault: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> Iterator[ComparisonRow]:
         """Yield the rows of one measure, one for each statistic (percentile or maximum).
 
-        `faults` has an entry for each run: its compared fault, several if they are compared
-        together, or none.
+        `faults` has a list for each run: its compared fault, several if they are compared together,
+        or none.
         """
-        # `is_about` leaves out a measure that says nothing about the fault, often because it is 0
-        # for all subjects. But if it says something about the fault of one run, a comparison in
-        # full also shows the 0 of the other runs.
+        distributions = self._distributions(measure, faults)
+        bounds = [
+            max((distribution.bound_us for distribution in of_run), default=0)
+            for of_run in distributions
+        ]
+        disturbed = [
+            any(distribution.disturbed for distribution in of_run) for of_run in distributions
+        ]
+        for statistic, value_of, over_faults in _STATISTICS:
+            if statistic in _IN_FULL_ONLY and not self.in_full:
+                continue
+            values = [
+                _one_value([value_of(distribution) for distribution in of_run], over_faults)
+                for of_run in distributions
+            ]
+            yield self._row(
+                fault=fault,
+                group=measure.chain,
+                name=measure.name,
+                statistic=statistic,
+                unit="us" if measure.is_time else "count",
+                values=values,
+                bounds=bounds,
+                disturbed=disturbed,
+            )
+
+    def _distributions(
+        self, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
+    ) -> list[list[Distribution]]:
+        """Return for each run the distributions of a measure after its compared faults."""
+        # `is_about` leaves out a measure that says nothing about a fault, often because it is 0 for
+        # all subjects. But if it says something about the fault of one run, a comparison in full
+        # also shows the 0 of the other runs.
         says_something = any(
             fault.is_about(measure) for faults_of_run in faults for fault in faults_of_run
         )
         if_zero = self.in_full and says_something
-        # For each run, the distribution of the measure after each of its compared faults.
-        distributions = [
+        return [
             [
                 distribution
                 for fault in faults_of_run
@@ -250,54 +278,35 @@ class _Table:
             ]
             for faults_of_run in faults
         ]
-        bounds = [max((after.bound_us for after in of_run), default=0) for of_run in distributions]
-        disturbed = [any(after.disturbed for after in of_run) for of_run in distributions]
-
-        unit: Unit = "us" if measure.is_time else "count"
-        for statistic, value_of, over_faults in _STATISTICS:
-            if statistic in _IN_FULL_ONLY and not self.in_full:
-                continue
-            values = [
-                _one_value((value_of(after) for after in of_run), over_faults)
-                for of_run in distributions
-            ]
-            yield self._row(
-                name,
-                measure.chain,
-                measure.name,
-                unit,
-                values,
-                statistic=statistic,
-                bounds=bounds,
-                disturbed=disturbed,
-            )
 
     def run_rows(self, verdicts: Sequence[str | None]) -> Iterator[ComparisonRow]:
         """Yield the rows about the runs as a whole."""
         yield self._text_row("verdict", verdicts)
         runs = self.summaries
         two_coordinators = self._row(
-            None,
-            "run",
-            "two coordinators at once",
-            "us",
-            [_longest_two_coordinators_us(run) for run in runs],
+            group="run",
+            name="two coordinators at once",
             statistic="max",
+            unit="us",
+            values=[_longest_two_coordinators_us(run) for run in runs],
             disturbed=[any(pair.disturbed for pair in run.coordinators) for run in runs],
         )
         yield _never_for_zero(two_coordinators)
         two_owners = self._row(
-            None,
-            "run",
-            "two owners at once",
-            "us",
-            [_longest_two_owners_us(run) for run in runs],
+            group="run",
+            name="two owners at once",
             statistic="max",
+            unit="us",
+            values=[_longest_two_owners_us(run) for run in runs],
             disturbed=[any(pair.disturbed for pair in run.owners) for run in runs],
         )
         yield _never_for_zero(two_owners)
-        failed_commits = [_failed_commits(run) for run in runs]
-        yield self._row(None, "run", "commits that failed", "count", failed_commits)
+        yield self._row(
+            group="run",
+            name="commits that failed",
+            unit="count",
+            values=[_failed_commits(run) for run in runs],
+        )
         yield from self._felt_rows()
 
     def _felt_rows(self) -> Iterator[ComparisonRow]:
@@ -321,47 +330,54 @@ class _Table:
             if is_zero and not is_shown_if_zero:
                 continue
 
-            unit: Unit = "us" if measure.is_time else "count"
             for statistic, value_of in _FELT_STATISTICS:
                 if statistic == "sum" and not measure.adds_up:
                     continue
-                values = [None if spread is None else value_of(spread) for spread in spreads]
                 yield self._row(
-                    None,
-                    "felt",
-                    measure.name,
-                    unit,
-                    values,
+                    group="felt",
+                    name=measure.name,
                     statistic=statistic,
+                    unit="us" if measure.is_time else "count",
+                    values=[None if spread is None else value_of(spread) for spread in spreads],
                     bounds=bounds,
                     disturbed=disturbed,
                 )
 
-            # Partitions whose time had not ended when the run ended get a row of their own.
+            # A partition is missing here if its time had not ended when the run ended.
             missing = [None if spread is None else spread.missing for spread in spreads]
             if measure.is_time and any(missing):
-                never = f"{measure.name}: never"
-                yield self._row(None, "felt", never, "count", missing, disturbed=disturbed)
+                yield self._row(
+                    group="felt",
+                    name=f"{measure.name}: never",
+                    unit="count",
+                    values=missing,
+                    disturbed=disturbed,
+                )
 
         for name, count_of in _FELT_COUNTS:
-            counts = [None if felt is None else count_of(felt) for felt in felt_in_all]
-            yield self._row(None, "felt", name, "count", counts, disturbed=disturbed)
+            yield self._row(
+                group="felt",
+                name=name,
+                unit="count",
+                values=[None if felt is None else count_of(felt) for felt in felt_in_all],
+                disturbed=disturbed,
+            )
 
     def _row(
         self,
-        fault: str | None,
+        *,
+        fault: str | None = None,
         group: str,
         name: str,
+        statistic: Statistic = "",
         unit: Unit,
         values: Sequence[int | None],
-        *,
-        statistic: Statistic = "",
         bounds: Sequence[int] | None = None,
         disturbed: Sequence[bool] | None = None,
     ) -> ComparisonRow:
-        """Return a row of figures.
+        """Return a row of figures; ComparisonRow explains the other parameters.
 
-        Each of the last three has one entry for each run:
+        The last three have an entry for each run:
 
         - `values`: the value of the figure; None if the run does not have it.
         - `bounds`: the difference between the clocks of the run's machines, in microseconds.
@@ -459,7 +475,9 @@ def _several_runs_have(faults_of_runs: Sequence[Sequence[FaultSummary]]) -> bool
 
 
 _OverFaults = Literal["median", "longest"]
-"""How the values after several faults of a run become one value."""
+"""If several faults of a run are compared together, their values become one value: the median, or
+the longest.
+"""
 
 
 def _one_value(values: Iterable[int | None], over_faults: _OverFaults) -> int | None:
@@ -476,7 +494,9 @@ _STATISTICS: tuple[tuple[Statistic, Callable[[Distribution], int | None], _OverF
     ("p99", lambda distribution: distribution.percentile(99), "median"),
     ("max", lambda distribution: distribution.maximum, "longest"),
 )
-"""The statistics of the measures of a fault: the name of each, and how to get its value."""
+"""The statistics of the measures of a fault: the name of each, how to get its value after one
+fault, and how to get one value for several faults.
+"""
 
 _FELT_STATISTICS: tuple[tuple[Statistic, Callable[[Spread], int | None]], ...] = (
     ("p50", lambda spread: spread.p50),

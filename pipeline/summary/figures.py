@@ -223,7 +223,7 @@ class FaultSummary:
       the node that this was.
     - `injected_us`, `healed_us`: microseconds on the run's clock. `healed_us` is None if the fault
       was never healed.
-    - `partitions_moved`: number of offsets partitions that got another leader.
+    - `partitions_moved`: number of offsets partitions that the fault moved to a new leader.
     - `members`: number of members of the affected groups.
     - `members_kept_id`: how many of them had the same member id after the fault.
     - `members_kept`: how many of them had the same member id and the same generation.

@@ -1,13 +1,13 @@
 """Turns aggregates into one summary for each run.
 
 An aggregate is a small table about all analysed runs. `member_counts`, for example, tells for each
-run and fault how many members noticed the fault, and by what. Spark (`spark_aggregates`) or plain
+run and fault how many members noticed the fault by which error. Spark (`spark_aggregates`) or plain
 Python (`trace_aggregates`) computes the aggregates. `summarize_runs` makes a `RunSummary` of each
 run from them. The command line prints it, and the report shows it.
 
-A machine of the lab can fail by accident while a run goes on. The figures of this time then show
-the accident, and not Kafka. So each figure is marked as disturbed here if a machine was away while
-it was measured.
+A machine of the lab can be lost or fall silent by accident while a run goes on (a disturbance). The
+figures of this time then show the accident, and not Kafka. So each figure is marked as disturbed
+here if a machine was away while it was measured.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,8 @@ def summarize_runs(
 ) -> tuple[RunSummary, ...]:
     """Return the summary of each of `runs`, in their order, from the aggregates of all of them.
 
-    The disturbances, with which the figures are marked, are read from the journal of each run.
+    `clock_errors_us` tells for each run how far the clocks of its machines were apart. The
+    disturbances are read from the journals in the runs' directories.
     """
     bad_rows_by_run: dict[str, dict[str, int]] = {}
     for row in aggregates["bad_row_counts"]:
@@ -133,9 +134,9 @@ def _faults_by_run(
     )
     summaries: dict[str, list[FaultSummary]] = {}
     for row in in_order:
-        key = (row["run"], row["fault"])
-        measures = measures_by_fault.get(key, {})
-        member_counts = member_counts_by_fault.get(key, ())
+        fault = (row["run"], row["fault"])
+        measures = measures_by_fault.get(fault, {})
+        member_counts = member_counts_by_fault.get(fault, ())
         summary = FaultSummary(
             fault=row["fault"],
             kind=row["kind"],
@@ -143,7 +144,7 @@ def _faults_by_run(
             node=row["node"],
             injected_us=row["injected_us"],
             healed_us=row["healed_us"],
-            partitions_moved=moved_by_fault.get(key, 0),
+            partitions_moved=moved_by_fault.get(fault, 0),
             members=_sum(member_counts, "members"),
             members_kept=_sum(member_counts, "kept"),
             members_kept_id=_sum(member_counts, "kept_id"),
@@ -157,7 +158,7 @@ def _faults_by_run(
             told_by_old=_sum(member_counts, "told"),
             rebalances=tuple(
                 _marked_rebalances(rebalances, disturbances[row["run"]])
-                for rebalances in rebalances_by_fault.get(key, ())
+                for rebalances in rebalances_by_fault.get(fault, ())
             ),
         )
         summaries.setdefault(row["run"], []).append(summary)
@@ -198,8 +199,8 @@ def _members_by_timeouts(member_counts: Sequence[AggregateRow]) -> tuple[tuple[i
     members_by_timeouts: dict[int, int] = {}
     for row in member_counts:
         timeouts = row["timeouts"]
-        # The number is None for members that kept their coordinator, and 0 for members of which no
-        # commit timed out.
+        # `timeouts` is None for members that kept their coordinator, and 0 for members that left it
+        # although no commit had timed out. Both are not counted.
         if timeouts:
             members_by_timeouts[timeouts] = members_by_timeouts.get(timeouts, 0) + row["members"]
     return tuple(sorted(members_by_timeouts.items()))
@@ -207,8 +208,8 @@ def _members_by_timeouts(member_counts: Sequence[AggregateRow]) -> tuple[tuple[i
 
 def _marked_rebalances(rebalances: Rebalances, disturbances: Sequence[Disturbance]) -> Rebalances:
     """Return the rebalances, marked as disturbed if a machine was away while they went on."""
-    until_us = None  # `longest_us` is None if none of them came to an end: then they never ended
-    if rebalances.longest_us is not None:
+    until_us = None
+    if rebalances.longest_us is not None:  # None if none of them came to its end
         # The last rebalance began at `last_us`. Its own length is not known here, but it is not
         # more than that of the longest one.
         until_us = rebalances.last_us + rebalances.longest_us
@@ -239,8 +240,8 @@ def _measures_by_fault(
 def _distribution(row: AggregateRow, bound_us: int, *, disturbed: bool) -> Distribution:
     """Return the measure of one row.
 
-    `bound_us` is the error of the clocks. A percentile for which there are too few samples is None
-    in the row, and is left out.
+    `bound_us` is how far the clocks were apart that measured it. A percentile for which there are
+    too few samples is None in the row, and is left out.
     """
     percentiles = {percent: row[f"p{percent}"] for percent in PERCENTS}
     return Distribution(
