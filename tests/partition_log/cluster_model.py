@@ -392,6 +392,7 @@ class ClusterModel:
                 self.acknowledged[end_offset - 1] = broker.disk.batch(end_offset - 1)
 
     def _elect(self) -> None:
+        """Elect the first unfenced broker of the ISR as the leader, or none if there is none."""
         metadata = self.metadata
         candidates = [broker for broker in metadata.isr if broker in metadata.unfenced]
         metadata.leader_id = candidates[0] if candidates else NO_BROKER

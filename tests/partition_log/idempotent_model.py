@@ -246,6 +246,7 @@ class IdempotentModel(ClusterModel):
                 )
 
     def _arrive(self, producer: Producer, request: Request) -> None:
+        """Let a request arrive at its broker, which tries to append the batch."""
         broker = self.brokers[request.broker_id]
         if broker.partition is None:
             # The broker is crashed, so the connection on which the request was sent breaks.
@@ -278,6 +279,7 @@ class IdempotentModel(ClusterModel):
         producer.must_repeat = True
 
     def _handle_success(self, producer: Producer, waiting: WaitingAnswer) -> None:
+        """Let the producer learn that a batch is acknowledged, and at which offset it is."""
         index, offset = waiting.request.index, waiting.end_offset - 1
         first_answer = producer.offsets.setdefault(index, offset)
         if first_answer != offset:

@@ -86,6 +86,7 @@ def check(
 
 
 def test_last_record_of_a_key_must_stay() -> None:
+    """Only the last one: the older record must go."""
     before = batches_of("a=1", "a=2", "b=1")
     old_a, last_a, last_b = before
     check(before, [last_a, last_b])
@@ -98,6 +99,7 @@ def test_last_record_of_a_key_must_stay() -> None:
 
 
 def test_records_must_keep_offset_order_and_header() -> None:
+    """A cleaning removes records and does not change the others."""
     before = batches_of("a=1", "b=1")
     with pytest.raises(InvariantViolation, match="the order is"):
         check(before, before[::-1])
@@ -109,7 +111,7 @@ def test_records_must_keep_offset_order_and_header() -> None:
 
 
 def test_record_without_key_must_be_removed() -> None:
-    # The first record has no key.
+    """A compacted log has the last value of each key. Here the first record has no key."""
     before = batches_of("=1", "b=1")
     check(before, before[1:])
     with pytest.raises(InvariantViolation, match="the record at 0 is left"):
@@ -163,6 +165,7 @@ def test_aborted_records_must_be_removed_and_replace_no_other_record() -> None:
 
 
 def test_records_of_a_committed_transaction_must_stay() -> None:
+    """They count like others, so a!2 replaces a=1."""
     before = batches_of("a=1", "a!2", "commit")
     check(before, before[1:])
     with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
@@ -175,12 +178,12 @@ def test_marker_must_stay_while_its_transaction_has_batches() -> None:
     While the data are there, it must stay, even if its horizon has come.
     """
     before = batches_of("a!1", "commit")
-    data, marker = before
+    transactional_a, marker = before
     check(before, before)
     with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
-        check(before, [data])
+        check(before, [transactional_a])
     with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
-        check([data, after_cleaning(marker, 1)], [data])
+        check([transactional_a, after_cleaning(marker, 1)], [transactional_a])
 
 
 def test_marker_without_data_must_get_a_horizon_and_be_removed_after_it() -> None:
@@ -202,8 +205,8 @@ def test_marker_without_data_must_get_a_horizon_and_be_removed_after_it() -> Non
 def test_last_batch_of_a_producer_must_stay_without_records() -> None:
     """A later leader learns the producer's newest sequence number from its last batch."""
     before = batches_of("a!1", "commit", "a=2")
-    data, marker, newer_a = before
-    check(before, [after_cleaning(data, is_empty=True), marker, newer_a])
+    older_a, marker, newer_a = before
+    check(before, [after_cleaning(older_a, is_empty=True), marker, newer_a])
     with pytest.raises(InvariantViolation, match="the last batch of producer 7, at 0, is gone"):
         check(before, [marker, newer_a])
 
@@ -215,8 +218,8 @@ class MovedSegments(Segments):
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
-        first, second, *rest = super().base_offsets
-        return (first, second + self.moved_by, *rest)
+        first_begin, second_begin, *later_begins = super().base_offsets
+        return (first_begin, second_begin + self.moved_by, *later_begins)
 
 
 def segments_of(log: PartitionLog, kind: type[Segments]) -> Segments:

@@ -66,7 +66,7 @@ def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "error"),
+    ("unfitting_batch", "error"),
     [
         (batch("b", base_offset=2), ErrorCode.UNKNOWN_SERVER_ERROR),
         (batch("b", base_offset=0), ErrorCode.UNKNOWN_SERVER_ERROR),
@@ -76,11 +76,11 @@ def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
     ids=["gap", "overlap", "older epoch", "corrupt"],
 )
 def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
-    second: RecordBatch, error: ErrorCode
+    unfitting_batch: RecordBatch, error: ErrorCode
 ) -> None:
     """The batches of a Fetch are appended together or not at all. Here the second does not fit."""
     copy = log()
-    assert copy.append_as_follower((batch("a"), second)) is error
+    assert copy.append_as_follower((batch("a"), unfitting_batch)) is error
     assert copy.log_end_offset == 0
     assert len(copy.storage) == 0
 
@@ -248,8 +248,8 @@ def log_with_holes() -> PartitionLog:
 def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offset: int) -> None:
     """A reader that asks for a removed record gets those behind it."""
     compacted = log_with_holes()
-    first = compacted.read(offset, 1, up_to=10)[0]
-    assert first.base_offset == first_base_offset
+    first_batch = compacted.read(offset, 1, up_to=10)[0]
+    assert first_batch.base_offset == first_base_offset
 
     all_base_offsets = (0, 1, 4, 9)
     expected = [base_offset for base_offset in all_base_offsets if base_offset >= first_base_offset]
@@ -294,10 +294,10 @@ def test_follower_of_a_compacted_log_copies_its_holes() -> None:
     copy = log()
     copy.is_compacted = True
     # The first two batches have the offsets 0 and 1. The next one, with 4 and 5, is not below 5.
-    first_two = source.read(0, NO_LIMIT, up_to=5)
-    others = source.read(2, NO_LIMIT, up_to=10)
-    assert copy.append_as_follower(first_two) is ErrorCode.NONE
-    assert copy.append_as_follower(others) is ErrorCode.NONE
+    first_two_batches = source.read(0, NO_LIMIT, up_to=5)
+    later_batches = source.read(2, NO_LIMIT, up_to=10)
+    assert copy.append_as_follower(first_two_batches) is ErrorCode.NONE
+    assert copy.append_as_follower(later_batches) is ErrorCode.NONE
     assert copy.log_end_offset == 10
     assert copy.epochs.entries() == source.epochs.entries()
     check_log(copy)

@@ -71,14 +71,16 @@ def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> 
     leading = leader(replicas=(A, B), isr=(A, B))
     following = follower()
     leading.append_records(records("a", "b"), required_acks=ACKS_ALL, now_us=0)
-    first = replicate(leading, following)
-    assert (first.appended_batches, following.log_end_offset) == (1, 2)
-    assert first.new_high_watermark is None
-    assert replicate(leading, following).new_high_watermark is None
+    first_outcome = replicate(leading, following)
+    assert (first_outcome.appended_batches, following.log_end_offset) == (1, 2)
+    assert first_outcome.new_high_watermark is None
 
-    third = replicate(leading, following)
-    assert third.new_high_watermark == 2
-    assert [event.kind for event in third.trace] == [TraceKind.HIGH_WATERMARK]
+    second_outcome = replicate(leading, following)
+    assert second_outcome.new_high_watermark is None
+
+    third_outcome = replicate(leading, following)
+    assert third_outcome.new_high_watermark == 2
+    assert [event.kind for event in third_outcome.trace] == [TraceKind.HIGH_WATERMARK]
 
 
 def test_high_watermark_of_a_follower_may_fall_to_that_of_a_new_leader() -> None:
@@ -136,7 +138,7 @@ def test_answer_to_another_leader_epoch_is_ignored() -> None:
 
 
 def test_answer_that_arrives_twice_is_applied_once() -> None:
-    """When it arrives again, the follower's log does not end any more where its records begin."""
+    """The second time, the log does not end any more where the answer's records begin."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -170,10 +172,10 @@ def test_corrupt_records_are_not_appended() -> None:
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
-    data = answer_to(request, leading).data
-    # 1 is not the checksum of the batch.
-    broken = replace(data, records=(replace(data.records[0], crc=1),), high_watermark=1)
-    result = following.handle_fetch_response(request, broken)
+    sound_answer = answer_to(request, leading).data
+    corrupt_batch = replace(sound_answer.records[0], crc=1)  # 1 is not the checksum of the batch
+    corrupt_answer = replace(sound_answer, records=(corrupt_batch,), high_watermark=1)
+    result = following.handle_fetch_response(request, corrupt_answer)
     assert result.error is ErrorCode.CORRUPT_MESSAGE
     assert (following.log_end_offset, following.high_watermark) == (0, 0)
 

@@ -389,7 +389,7 @@ def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
     log = storage.log(PARTITION)
     append(log, up_to=5)
     log.flush()
-    first, _, _, fourth, fifth = batches(log)
+    first, _second, _third, fourth, fifth = batches(log)
     log.replace_prefix(3, [first])
     assert log.flushed_length == 3  # the new first batch, and the two behind it
     disk.lose_power()

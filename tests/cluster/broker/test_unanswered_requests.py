@@ -77,6 +77,7 @@ FETCH = FetchRequest(
 def test_answer_that_a_broker_forgot_is_a_violation(
     monkeypatch: pytest.MonkeyPatch, request_: AnyRequest, response: type[AnyResponse]
 ) -> None:
+    """The broker handles the request, but its answer is dropped. The error names the request."""
     lose_answers(monkeypatch, response, node=broker_name(BROKER))
 
     async def story(lab: BrokerLab) -> None:
@@ -91,6 +92,7 @@ def test_answer_that_a_broker_forgot_is_a_violation(
 
 
 def test_answer_that_a_controller_forgot_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check includes the controllers."""
     controller = controller_name(CONTROLLER)
     lose_answers(monkeypatch, DeleteTopicsResponse, node=controller)
 
@@ -111,7 +113,7 @@ def test_request_that_a_node_still_holds_is_no_violation() -> None:
 
     async def story(lab: BrokerLab) -> None:
         fetch_answers = send(lab, broker_name(BROKER), FETCH)
-        await lab.seconds(1)  # less than the max_wait_ms of the Fetch, 5 s
+        await lab.seconds(1)  # less than the max_wait_ms of the Fetch, which is 5 s
         lab.runtime.check_invariants()
         assert not fetch_answers
         for follower in (1, 2):
@@ -158,11 +160,11 @@ def lose_answers(
     monkeypatch: pytest.MonkeyPatch, response: type[AnyResponse], *, node: str
 ) -> None:
     """Plant the bug: `node` never sends an answer of the type `response`."""
-    reply = BaseHost.reply
+    original_reply = BaseHost.reply
 
     def reply_or_lose(host: BaseHost, request_id: RequestId, answer: AnyResponse) -> None:
         is_lost = host.name == node and isinstance(answer, response)
         if not is_lost:
-            reply(host, request_id, answer)
+            original_reply(host, request_id, answer)
 
     monkeypatch.setattr(BaseHost, "reply", reply_or_lose)

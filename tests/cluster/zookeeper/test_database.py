@@ -125,10 +125,10 @@ def test_refused_write_has_a_zxid_and_changes_nothing(
 def test_delete_ignores_the_owner_of_an_ephemeral_node() -> None:
     """Any session can delete any other's ephemeral node (ZK-08)."""
     writer = Writer()
-    owner, other = writer.open_session(), writer.open_session()
+    owner, other_session = writer.open_session(), writer.open_session()
     writer.write(CreateRequest(path="/owners/0", data="owner", ephemeral=True), owner)
 
-    error, _changes = writer.write(DeleteRequest(path="/owners/0"), other)
+    error, _changes = writer.write(DeleteRequest(path="/owners/0"), other_session)
 
     assert error is KeeperError.NONE
     assert "/owners/0" not in writer.database.tree
@@ -137,12 +137,12 @@ def test_delete_ignores_the_owner_of_an_ephemeral_node() -> None:
 def test_end_of_a_session_removes_all_its_ephemerals_in_one_step() -> None:
     """Each removal fires the watches of its path and the child watches of its parent (ZK-12)."""
     writer = Writer()
-    session, other = writer.open_session(), writer.open_session()
-    writer.write(CreateRequest(path="/owners/0", ephemeral=True), session)
-    writer.write(CreateRequest(path="/owners/1", ephemeral=True), other)
-    writer.write(CreateRequest(path="/owners/2", ephemeral=True), session)
+    ended_session, other_session = writer.open_session(), writer.open_session()
+    writer.write(CreateRequest(path="/owners/0", ephemeral=True), ended_session)
+    writer.write(CreateRequest(path="/owners/1", ephemeral=True), other_session)
+    writer.write(CreateRequest(path="/owners/2", ephemeral=True), ended_session)
 
-    _error, changes = writer.write(CloseSessionRequest(), session)
+    _error, changes = writer.write(CloseSessionRequest(), ended_session)
 
     assert changes == (
         Change(WatchType.NODE_DELETED, "/owners/0"),
